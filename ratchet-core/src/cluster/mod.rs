@@ -1,0 +1,108 @@
+//! Wakeups: best-effort hints to poll now.
+//!
+//! Polling is correctness, wakeups are latency: losing every one of them costs at most one poll
+//! interval.
+
+mod in_process;
+mod noop;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+
+pub use in_process::InProcessCoordinator;
+pub use noop::NoopCoordinator;
+
+use crate::id::NodeId;
+use crate::name::Name;
+
+/// A hint that there may be work. It never carries truth: whoever gets it looks into the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wakeup {
+    /// The queue that has work; none: any.
+    pub queue: Option<Name>,
+    /// The node that sent it, so that it can ignore its own.
+    pub source: Option<NodeId>,
+}
+
+impl Wakeup {
+    /// A hint about this queue.
+    #[must_use]
+    pub const fn queue(queue: Name) -> Self {
+        Self {
+            queue: Some(queue),
+            source: None,
+        }
+    }
+
+    /// Says who sends it.
+    #[must_use]
+    pub const fn from_node(mut self, node: NodeId) -> Self {
+        self.source = Some(node);
+        self
+    }
+}
+
+/// Carries wakeups between nodes. Implement it over anything: Redis, NATS, the database itself.
+///
+/// # Contract
+/// - **[wakeup.delivery]** A wakeup sent while a subscription exists reaches it, as a rule; any may
+///   be lost, none may be made up.
+/// - **[wakeup.everyone]** Every subscription gets its own copy.
+/// - **[wakeup.harmless]** `notify` never fails and never blocks on a slow or dead transport or
+///   subscriber: it drops the hint.
+///
+/// The engine calls `notify` only after what the hint is about was committed, and ignores wakeups
+/// whose `source` is the node itself.
+#[async_trait]
+pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
+    /// Sends a wakeup to all subscribers, at best.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the hint, which is allowed.
+    async fn notify(&self, wakeup: Wakeup);
+
+    /// Receives the wakeups sent from now on.
+    fn subscribe(&self) -> WakeupStream;
+}
+
+/// Wakeups as they come.
+#[derive(Debug)]
+pub struct WakeupStream(Option<broadcast::Receiver<Wakeup>>);
+
+impl WakeupStream {
+    /// A stream on which nothing ever comes.
+    #[must_use]
+    pub const fn never() -> Self {
+        Self(None)
+    }
+
+    /// The next wakeup. A stream that fell behind gets one wakeup about any queue in place of those
+    /// it missed; a stream whose sender is gone waits for ever.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn next(&mut self) -> Wakeup {
+        if let Some(receiver) = &mut self.0 {
+            match receiver.recv().await {
+                Ok(wakeup) => return wakeup,
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    return Wakeup {
+                        queue: None,
+                        source: None,
+                    };
+                }
+                Err(broadcast::error::RecvError::Closed) => self.0 = None,
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl From<broadcast::Receiver<Wakeup>> for WakeupStream {
+    fn from(receiver: broadcast::Receiver<Wakeup>) -> Self {
+        Self(Some(receiver))
+    }
+}

@@ -1,0 +1,16 @@
+use async_trait::async_trait;
+
+use super::{ClusterCoordinator, Wakeup, WakeupStream};
+
+/// Carries nothing: nodes find each other's work by polling.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoopCoordinator;
+
+#[async_trait]
+impl ClusterCoordinator for NoopCoordinator {
+    async fn notify(&self, _wakeup: Wakeup) {}
+
+    fn subscribe(&self) -> WakeupStream {
+        WakeupStream::never()
+    }
+}

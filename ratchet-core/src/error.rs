@@ -1,0 +1,239 @@
+//! Errors: refused input, and failures of a store.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A result whose error is a [`StoreError`].
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+type Source = Box<dyn StdError + Send + Sync + 'static>;
+
+/// Input that was refused before anything was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {problem}")]
+pub struct InvalidInput {
+    field: &'static str,
+    problem: String,
+}
+
+impl InvalidInput {
+    /// Says that `field` has a `problem`; together they read as a sentence: "queue is empty".
+    #[must_use]
+    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self {
+            field,
+            problem: problem.into(),
+        }
+    }
+
+    /// What was wrong: `payload`, `queue`, `timeout`, …
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+/// What kind of failure a [`StoreError`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The database cannot be reached, or the connection was lost.
+    Unavailable,
+    /// No answer within the deadline. Whether the call took effect is unknown.
+    Timeout,
+    /// The database gave up because of others: deadlock, serialization failure, lock held too long.
+    Contention,
+    /// There is no room left on the database's disk.
+    Full,
+    /// The database accepts no writes at present.
+    ReadOnly,
+    /// The input was refused; [`StoreError::invalid_input`] says which part.
+    Invalid,
+    /// The URL or the settings cannot work.
+    Misconfigured,
+    /// The schema is newer than this program, half migrated, or not Ratchet's.
+    SchemaMismatch,
+    /// What is stored cannot be read.
+    Corrupt,
+    /// Everything else.
+    Other,
+}
+
+impl StoreErrorKind {
+    /// Whether the same call may succeed later without anybody changing the program or its
+    /// settings. The engine waits and repeats transient failures; it reports the others at once
+    /// and still carries on.
+    #[must_use]
+    pub const fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Self::Unavailable | Self::Timeout | Self::Contention | Self::Full | Self::ReadOnly
+        )
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timed out",
+            Self::Contention => "contention",
+            Self::Full => "disk full",
+            Self::ReadOnly => "read-only",
+            Self::Invalid => "invalid input",
+            Self::Misconfigured => "misconfigured",
+            Self::SchemaMismatch => "schema mismatch",
+            Self::Corrupt => "corrupt",
+            Self::Other => "failed",
+        }
+    }
+}
+
+/// A call of a store that failed. Losing a race is never this: it is a value of the call's result.
+///
+/// `Display` is one line, `operation: kind: cause`, without credentials and without parameters.
+pub struct StoreError {
+    kind: StoreErrorKind,
+    operation: &'static str,
+    source: Option<Source>,
+}
+
+impl StoreError {
+    /// A failure of `operation`.
+    #[must_use]
+    pub const fn new(kind: StoreErrorKind, operation: &'static str) -> Self {
+        Self {
+            kind,
+            operation,
+            source: None,
+        }
+    }
+
+    /// The same with its cause. Stores must not put credentials or payloads into it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The same, as a failure of another operation: what the caller asked for.
+    #[must_use]
+    pub const fn during(mut self, operation: &'static str) -> Self {
+        self.operation = operation;
+        self
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub const fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// The call that failed.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// See [`StoreErrorKind::is_transient`].
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        self.kind.is_transient()
+    }
+
+    /// What was wrong with the input, if that is why the call failed.
+    #[must_use]
+    pub fn invalid_input(&self) -> Option<&InvalidInput> {
+        self.source.as_ref()?.downcast_ref()
+    }
+}
+
+impl From<InvalidInput> for StoreError {
+    fn from(invalid: InvalidInput) -> Self {
+        Self::new(StoreErrorKind::Invalid, "check input").with_source(invalid)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.operation, self.kind.as_str())?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreError")
+            .field("kind", &self.kind)
+            .field("operation", &self.operation)
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+/// The most characters of an error text that are stored.
+pub const MAX_ERROR_CHARS: usize = 2_000;
+
+/// An error text as it is stored: cut to [`MAX_ERROR_CHARS`], NUL replaced, and with the user part
+/// of every URL (`scheme://user:password@host`) taken out.
+#[must_use]
+pub fn storable_error(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(MAX_ERROR_CHARS * 4));
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        out.push_str(head);
+        let authority = tail
+            .find(|c: char| c == '/' || c.is_whitespace() || c == '"' || c == '\'')
+            .unwrap_or(tail.len());
+        rest = match tail[..authority].rfind('@') {
+            Some(user) => {
+                out.push_str("***");
+                &tail[user..]
+            }
+            None => tail,
+        };
+    }
+    out.push_str(rest);
+    out.chars()
+        .map(|c| if c == '\0' { '\u{fffd}' } else { c })
+        .take(MAX_ERROR_CHARS)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_is_one_line_of_operation_kind_and_cause() {
+        let error = StoreError::new(StoreErrorKind::Timeout, "settle").with_source("after 5 s");
+        assert_eq!(error.to_string(), "settle: timed out: after 5 s");
+        assert!(error.is_transient());
+    }
+
+    #[test]
+    fn refused_input_can_be_found_again() {
+        let error = StoreError::from(InvalidInput::new("queue", "is empty")).during("enqueue");
+        assert_eq!(error.kind(), StoreErrorKind::Invalid);
+        assert_eq!(error.invalid_input().unwrap().field(), "queue");
+        assert_eq!(error.to_string(), "enqueue: invalid input: queue is empty");
+    }
+
+    #[test]
+    fn stored_errors_lose_credentials_and_excess() {
+        assert_eq!(
+            storable_error("no route to postgres://bob:pw@db:5432/x and http://h/p@q"),
+            "no route to postgres://***@db:5432/x and http://h/p@q"
+        );
+        assert_eq!(storable_error("a\0b"), "a\u{fffd}b");
+        assert_eq!(storable_error(&"ä".repeat(3_000)).chars().count(), 2_000);
+    }
+}

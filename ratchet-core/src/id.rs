@@ -1,0 +1,139 @@
+//! Identifiers: of jobs, nodes, claims and lock tenures.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use uuid::{ContextV7, Timestamp as UuidTime, Uuid};
+
+use crate::time;
+
+/// Identifies a job for ever.
+///
+/// A UUID of version 7: ids made by one process sort in the order in which they were made, which is
+/// the last tie-break of the claim order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(Uuid);
+
+impl JobId {
+    /// A new id, greater than every id this process made before.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    pub fn new() -> Self {
+        static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
+        let now = time::wall_clock();
+        let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+        let nanos = now.timestamp_subsec_nanos();
+        let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
+        let context = sequence.get_or_insert_with(ContextV7::new);
+        Self(Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos)))
+    }
+}
+
+/// Identifies one run of a node: random at every start, so that a restarted process is never
+/// mistaken for the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(Uuid);
+
+impl NodeId {
+    /// A new random id.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    pub fn new() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+macro_rules! uuid_id {
+    ($type:ident) => {
+        impl $type {
+            /// The id with these 16 bytes, as a store kept them.
+            #[must_use]
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+
+            /// The 16 bytes of the id, for a store to keep.
+            #[must_use]
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+
+            /// The id as a UUID.
+            #[must_use]
+            pub const fn as_uuid(&self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($type), "({})"), self.0)
+            }
+        }
+
+        impl From<Uuid> for $type {
+            fn from(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    };
+}
+
+uuid_id!(JobId);
+uuid_id!(NodeId);
+
+/// The fencing value of one claim of one job: every later write for the claim carries it, and a
+/// write whose token is no longer the job's current one changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClaimToken {
+    /// The claimed job.
+    pub job: JobId,
+    /// How often the job has been claimed, this claim included.
+    pub seq: u64,
+}
+
+impl ClaimToken {
+    /// The token of claim number `seq` of `job`.
+    #[must_use]
+    pub const fn new(job: JobId, seq: u64) -> Self {
+        Self { job, seq }
+    }
+}
+
+/// The fencing token of one tenure of a lock: strictly larger at every change of owner, for ever.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fence(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_ids_of_one_process_are_strictly_increasing() {
+        let ids: Vec<JobId> = (0..10_000).map(|_| JobId::new()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn ids_round_trip_as_text_and_bytes() {
+        let id = JobId::new();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(JobId::from_bytes(*id.as_bytes()), id);
+        assert_ne!(NodeId::new(), NodeId::new());
+    }
+}

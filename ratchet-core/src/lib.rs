@@ -1,0 +1,39 @@
+//! The core of Ratchet: what decides.
+//!
+//! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
+//!   [`priority`], [`retry`], [`route`]), with the time passed in.
+//! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
+//!   [`MemoryStore`](memory::MemoryStore), their executable specification.
+//! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
+//!
+//! Applications use the facade crate `ratchet`, which re-exports all of this; store authors use
+//! this crate and `ratchet-conformance`.
+
+pub mod cluster;
+pub mod error;
+pub mod id;
+pub mod json;
+pub mod limits;
+pub mod memory;
+pub mod model;
+pub mod name;
+pub mod priority;
+pub mod retry;
+pub mod route;
+pub mod state;
+pub mod store;
+pub mod time;
+pub mod trace;
+
+pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
+pub use id::{ClaimToken, Fence, JobId, NodeId};
+pub use json::Json;
+pub use memory::MemoryStore;
+pub use model::{Enqueued, JobRecord, NewJob};
+pub use name::Name;
+pub use priority::{Aging, Priority};
+pub use retry::{Backoff, RetryPolicy};
+pub use route::{Route, Selection};
+pub use state::{JobAction, JobState};
+pub use store::{SharedStore, Store};
+pub use trace::TraceContext;

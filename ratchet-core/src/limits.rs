@@ -1,0 +1,37 @@
+//! Sizes that hold on every backend, checked before anything is written.
+
+use crate::error::InvalidInput;
+
+/// The most bytes of JSON a payload may have: 256 KiB.
+pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
+/// The most bytes of JSON a result or a checkpoint may have: 64 KiB.
+pub const MAX_RESULT_BYTES: usize = 64 * 1024;
+/// The most bytes a progress message may have.
+pub const MAX_MESSAGE_BYTES: usize = 1_024;
+/// The most jobs one call may enqueue, claim, settle, report, list or act on.
+pub const MAX_BATCH: usize = 10_000;
+
+/// Refuses more than [`MAX_BATCH`] items.
+///
+/// # Errors
+/// [`InvalidInput`] naming `field`.
+pub fn check_batch(field: &'static str, items: usize) -> Result<(), InvalidInput> {
+    if items > MAX_BATCH {
+        return Err(InvalidInput::new(
+            field,
+            format!("asks for {items} items, {MAX_BATCH} are allowed at once"),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses 0 and more than [`MAX_BATCH`]: for reads and passes, where zero can only be a mistake.
+///
+/// # Errors
+/// [`InvalidInput`] naming `field`.
+pub fn check_limit(field: &'static str, limit: usize) -> Result<(), InvalidInput> {
+    if limit == 0 {
+        return Err(InvalidInput::new(field, "is 0"));
+    }
+    check_batch(field, limit)
+}

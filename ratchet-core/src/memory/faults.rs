@@ -1,0 +1,57 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Result, StoreError, StoreErrorKind};
+
+/// What goes wrong with one call of a [`MemoryStore`](super::MemoryStore).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// The call takes this long, then works.
+    Delay(Duration),
+    /// The call fails and has changed nothing.
+    ErrorBeforeCommit,
+    /// The call fails although it took effect: what a connection lost during the commit looks like.
+    ErrorAfterCommit,
+}
+
+type Plan = dyn Fn(&'static str) -> Fault + Send + Sync;
+
+/// Decides the fault of every call.
+#[derive(Clone, Default)]
+pub(super) struct FaultPlan(Option<Arc<Plan>>);
+
+impl FaultPlan {
+    pub(super) fn new(plan: impl Fn(&'static str) -> Fault + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(plan)))
+    }
+
+    /// Runs `work` as the plan says.
+    pub(super) async fn around<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
+        let fault = self.0.as_ref().map_or(Fault::None, |plan| plan(operation));
+        match fault {
+            Fault::None => work(),
+            Fault::Delay(delay) => {
+                tokio::time::sleep(delay).await;
+                work()
+            }
+            Fault::ErrorBeforeCommit => Err(injected(operation, "before the commit")),
+            Fault::ErrorAfterCommit => {
+                work()?;
+                Err(injected(operation, "after the commit"))
+            }
+        }
+    }
+}
+
+fn injected(operation: &'static str, when: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, operation)
+        .with_source(format!("injected fault {when}"))
+}

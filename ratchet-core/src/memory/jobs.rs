@@ -1,0 +1,409 @@
+use std::convert::Infallible;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::tables::{Row, Tables};
+use crate::error::Result;
+use crate::id::{ClaimToken, JobId};
+use crate::model::{
+    Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
+    Fenced, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob, NextRun,
+    PageRequest, Progress, PurgeRequest, ReclaimReason, ReclaimRequest, Reclaimed, Report,
+    ReportKind, Reported, Settlement,
+};
+use crate::priority::merge;
+use crate::state::{JobAction, JobState, Response};
+use crate::store::JobStore;
+use crate::time::{self, duration_millis, from_millis};
+
+#[async_trait]
+impl JobStore for MemoryStore {
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        NewJob::validate_all(jobs)?;
+        self.call("enqueue", |tables, now| {
+            Ok(jobs.iter().map(|job| tables.enqueue(job, now)).collect())
+        })
+        .await
+    }
+
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        request.validate()?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.call("claim_next_batch", |tables, now| {
+            Ok(tables.claim(request, now, |row| ClaimedJob {
+                claim: claim_of(row),
+                input: input_of(row),
+            }))
+        })
+        .await
+    }
+
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
+        request.validate()?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.call("claim_next_batch_optimized", |tables, now| {
+            Ok(tables.claim(request, now, claim_of))
+        })
+        .await
+    }
+
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        self.call("load_inputs", |tables, _| {
+            let load = |token: &ClaimToken| {
+                let row = tables.job(token.job).filter(|row| row.holds(*token))?;
+                Some(input_of(row))
+            };
+            Ok(tokens.iter().map(load).collect())
+        })
+        .await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        Settlement::validate_all(settlements)?;
+        self.call("settle", |tables, now| {
+            Ok(settlements
+                .iter()
+                .map(|one| tables.settle(one, now))
+                .collect())
+        })
+        .await
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        Report::validate_all(reports)?;
+        self.call("report", |tables, now| {
+            Ok(reports.iter().map(|one| tables.report(one, now)).collect())
+        })
+        .await
+    }
+
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        request.validate()?;
+        self.call("reclaim", |tables, now| Ok(tables.reclaim(request, now)))
+            .await
+    }
+
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        jobs.validate()?;
+        self.call("act", |tables, now| {
+            let ids = match jobs {
+                JobSelector::Ids(ids) => ids.clone(),
+                JobSelector::Matching { filter, limit } => tables
+                    .jobs()
+                    .filter(|row| filter.matches(&row.job))
+                    .filter(|row| row.job.state.respond(action) != Response::Refuse)
+                    .map(|row| row.job.id)
+                    .take(*limit)
+                    .collect(),
+            };
+            let act = |job| Acted {
+                job,
+                outcome: tables.act(job, action, now),
+            };
+            Ok(ids.into_iter().map(act).collect())
+        })
+        .await
+    }
+
+    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        self.call("get", |tables, _| {
+            let read = |id: &JobId| tables.job(*id).map(|row| row.job.clone());
+            Ok(ids.iter().map(read).collect())
+        })
+        .await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        page.validate()?;
+        self.call("list", |tables, _| {
+            let matching = tables.jobs().filter(|row| filter.matches(&row.job));
+            let read = page.limit + 1;
+            let jobs = match page.order {
+                JobOrder::OldestFirst => matching
+                    .filter(|row| page.after.is_none_or(|after| row.job.id > after))
+                    .take(read)
+                    .map(|row| row.job.clone())
+                    .collect(),
+                JobOrder::NewestFirst => matching
+                    .rev()
+                    .filter(|row| page.after.is_none_or(|after| row.job.id < after))
+                    .take(read)
+                    .map(|row| row.job.clone())
+                    .collect(),
+            };
+            Ok(JobPage::cut(jobs, page.limit))
+        })
+        .await
+    }
+
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        self.call("history", |tables, _| {
+            Ok(tables
+                .job(job)
+                .map(|row| row.history.clone())
+                .unwrap_or_default())
+        })
+        .await
+    }
+
+    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
+        request.validate()?;
+        self.call("purge", |tables, now| {
+            let cutoff = now.saturating_sub(duration_millis(request.older_than));
+            let old: Vec<JobId> = tables
+                .finished()
+                .take_while(|(finished_at, _)| *finished_at < cutoff)
+                .filter(|(_, row)| row.job.state == request.state)
+                .map(|(_, row)| row.job.id)
+                .take(request.limit)
+                .collect();
+            old.iter().for_each(|id| tables.remove(*id));
+            Ok(old.len() as u64)
+        })
+        .await
+    }
+}
+
+impl Tables {
+    fn enqueue(&mut self, new: &NewJob, now: i64) -> Enqueued {
+        if self.job(new.id()).is_some() {
+            return Enqueued::Created(new.id());
+        }
+        let spec = new.spec();
+        let first = spec
+            .idempotency_key
+            .as_ref()
+            .and_then(|key| self.idempotency_keys.get(key));
+        let holder = spec
+            .unique_key
+            .as_ref()
+            .and_then(|key| self.unique_keys.get(key));
+        if let Some(earlier) = first.or(holder) {
+            return Enqueued::Duplicate(*earlier);
+        }
+        if let Some(key) = &spec.idempotency_key {
+            self.idempotency_keys.insert(key.clone(), new.id());
+        }
+        let run_at = from_millis(new.due().resolve(now));
+        self.insert(JobRecord::new(
+            new.id(),
+            spec.clone(),
+            run_at,
+            from_millis(now),
+        ));
+        Enqueued::Created(new.id())
+    }
+
+    fn claim<T>(&mut self, request: &ClaimRequest, now: i64, read: impl Fn(&Row) -> T) -> Vec<T> {
+        let claimable = |route: &crate::Route| {
+            !self.paused_queues.contains(&route.queue) && route.matches(request)
+        };
+        let streams = self
+            .pending_levels(claimable)
+            .into_iter()
+            .map(|(priority, jobs)| {
+                let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
+                (priority, due.map(|job| Ok::<_, Infallible>(*job)))
+            });
+        let Ok(chosen) = merge(streams, request.aging, now, request.limit);
+        let claim = |id: JobId| {
+            self.change(id, |row| {
+                row.job.state = JobState::Running;
+                row.job.claim_seq += 1;
+                row.job.node = Some(request.node);
+                row.job.claimed_at = Some(from_millis(now));
+                read(row)
+            })
+        };
+        chosen.into_iter().filter_map(claim).collect()
+    }
+
+    fn settle(&mut self, settlement: &Settlement, now: i64) -> Fenced {
+        let token = settlement.token;
+        let Some(row) = self.job(token.job) else {
+            return Fenced::Stale;
+        };
+        if !row.holds(token) {
+            let repeated = row.settled_seq == token.seq;
+            return if repeated {
+                Fenced::Applied
+            } else {
+                Fenced::Stale
+            };
+        }
+        self.change(token.job, |row| {
+            let effect = settlement.effect(row.job.cancel_requested);
+            row.end_claim(effect.state, effect.record, now);
+            row.settled_seq = token.seq;
+            row.job.attempts += effect.attempts_added;
+            if let NextRun::In(delay) = effect.next_run {
+                row.job.run_at = from_millis(now.saturating_add(duration_millis(delay)));
+            }
+            if let Some(error) = effect.error {
+                row.job.last_error = Some(error.to_owned());
+            }
+            if let Some(result) = effect.result {
+                row.job.result = Some(result.clone());
+            }
+            if let Some(ended) = row.history.last_mut() {
+                ended.ran_for = settlement.ran_for;
+                ended.error = effect.error.map(str::to_owned);
+            }
+        });
+        Fenced::Applied
+    }
+
+    fn report(&mut self, report: &Report, now: i64) -> Reported {
+        if !self
+            .job(report.token.job)
+            .is_some_and(|row| row.holds(report.token))
+        {
+            return Reported::Stale;
+        }
+        self.change(report.token.job, |row| {
+            row.last_report = Some(now);
+            match &report.kind {
+                ReportKind::Alive => {}
+                ReportKind::Progress { percent, message } => {
+                    row.job.progress = Some(Progress {
+                        percent: *percent,
+                        message: message.clone(),
+                    });
+                }
+                ReportKind::Checkpoint(checkpoint) => {
+                    row.job.checkpoint = Some(checkpoint.clone());
+                }
+            }
+            Reported::Applied {
+                cancel_requested: row.job.cancel_requested,
+            }
+        })
+        .unwrap_or(Reported::Stale)
+    }
+
+    fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
+        let lost: Vec<(JobId, ReclaimReason)> = self
+            .running()
+            .filter_map(|row| Some((row.job.id, self.lost(row, request, now)?)))
+            .take(request.limit)
+            .collect();
+        let take_back = |(id, reason): (JobId, ReclaimReason)| {
+            self.change(id, |row| {
+                let token = ClaimToken::new(id, row.job.claim_seq);
+                let given_up = row.job.crash_count > request.max_crashes;
+                if reason.is_crash() && !given_up {
+                    row.job.crash_count += 1;
+                }
+                let crashes = row.job.crash_count;
+                let exhausted = reason.is_crash() && crashes > request.max_crashes;
+                if exhausted {
+                    row.job.node = None;
+                } else {
+                    let state = if row.job.cancel_requested {
+                        JobState::Cancelled
+                    } else {
+                        JobState::Pending
+                    };
+                    row.end_claim(state, AttemptOutcome::Lost, now);
+                }
+                Reclaimed::new(token, reason, crashes, exhausted)
+            })
+        };
+        lost.into_iter().filter_map(take_back).collect()
+    }
+
+    /// Why a running job's claim is to be taken back, if it is.
+    fn lost(&self, row: &Row, request: &ReclaimRequest, now: i64) -> Option<ReclaimReason> {
+        let claimed_at = row.job.claimed_at.map_or(now, time::to_millis);
+        let passed = |since: i64, wait: std::time::Duration| {
+            since.saturating_add(duration_millis(wait)) < now
+        };
+        let owner_lost = match row.job.node {
+            None => true,
+            Some(id) => match self.nodes.get(&id) {
+                None => passed(claimed_at, request.dead_after),
+                Some(node) => {
+                    !node.status.is_live() || node.is_silent(request.dead_after, from_millis(now))
+                }
+            },
+        };
+        if owner_lost {
+            return Some(ReclaimReason::OwnerLost);
+        }
+        let Some(last_report) = row.last_report else {
+            let waited_out = passed(claimed_at, request.start_timeout);
+            return waited_out.then_some(ReclaimReason::NotStarted);
+        };
+        let spec = &row.job.spec;
+        if spec
+            .stall_timeout
+            .is_some_and(|stall| passed(last_report, stall))
+        {
+            return Some(ReclaimReason::Stalled);
+        }
+        let patience = spec.timeout?.saturating_add(request.overdue_after);
+        passed(claimed_at, patience.saturating_add(request.start_timeout))
+            .then_some(ReclaimReason::Overdue)
+    }
+
+    fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {
+        let Some(row) = self.job(id) else {
+            return ActionOutcome::NotFound;
+        };
+        let state = row.job.state;
+        let to = match state.respond(action) {
+            Response::Refuse => return ActionOutcome::Refused(state),
+            Response::RequestCancel => {
+                self.change(id, |row| row.job.cancel_requested = true);
+                return ActionOutcome::CancelRequested;
+            }
+            Response::Become(to) => to,
+        };
+        if action == JobAction::Requeue {
+            let key = row.job.spec.unique_key.as_ref();
+            if let Some(holder) = key.and_then(|key| self.unique_keys.get(key)) {
+                return ActionOutcome::KeyTaken(*holder);
+            }
+        }
+        self.change(id, |row| {
+            if action == JobAction::Requeue {
+                row.job.attempts = 0;
+                row.job.crash_count = 0;
+                row.job.last_error = None;
+                row.job.run_at = from_millis(now);
+            }
+            row.enter(to, from_millis(now));
+        });
+        ActionOutcome::Became(to)
+    }
+}
+
+fn claim_of(row: &Row) -> Claim {
+    let (job, spec) = (&row.job, &row.job.spec);
+    let mut claim = Claim::new(
+        ClaimToken::new(job.id, job.claim_seq),
+        spec.route.clone(),
+        spec.priority,
+        job.run_at,
+        job.claimed_at.unwrap_or(job.run_at),
+    );
+    claim.attempts = job.attempts;
+    claim.crash_count = job.crash_count;
+    claim.retry = spec.retry;
+    claim.timeout = spec.timeout;
+    claim.stall_timeout = spec.stall_timeout;
+    claim.trace = spec.trace.clone();
+    claim
+}
+
+fn input_of(row: &Row) -> JobInput {
+    JobInput {
+        payload: row.job.spec.payload.clone(),
+        checkpoint: row.job.checkpoint.clone(),
+    }
+}

@@ -1,0 +1,98 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::tables::Lock;
+use crate::error::Result;
+use crate::id::Fence;
+use crate::model::Fenced;
+use crate::name::Name;
+use crate::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use crate::time::millis_between;
+
+impl Lock {
+    fn is_held(&self, now: i64) -> bool {
+        self.expires_at > now
+    }
+
+    fn is_held_by(&self, owner: &Name, fence: Fence, now: i64) -> bool {
+        self.is_held(now) && self.owner == *owner && self.fence == fence.0
+    }
+
+    fn holder(&self, now: i64) -> HeldLock {
+        HeldLock {
+            owner: self.owner.clone(),
+            remaining: millis_between(now, self.expires_at),
+        }
+    }
+}
+
+#[async_trait]
+impl LockStore for MemoryStore {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = validate_ttl(ttl)?;
+        self.call("acquire", |tables, now| {
+            let lock = tables.locks.entry(name.clone()).or_insert_with(|| Lock {
+                owner: owner.clone(),
+                fence: 0,
+                expires_at: i64::MIN,
+            });
+            if lock.is_held(now) && lock.owner != *owner {
+                return Ok(Acquired::Held(lock.holder(now)));
+            }
+            if !lock.is_held(now) {
+                lock.fence += 1;
+                lock.owner = owner.clone();
+            }
+            lock.expires_at = now.saturating_add(ttl);
+            Ok(Acquired::Acquired {
+                fence: Fence(lock.fence),
+            })
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = validate_ttl(ttl)?;
+        self.call("renew", |tables, now| {
+            Ok(match tables.locks.get_mut(name) {
+                Some(lock) if lock.is_held_by(owner, fence, now) => {
+                    lock.expires_at = now.saturating_add(ttl);
+                    Fenced::Applied
+                }
+                _ => Fenced::Stale,
+            })
+        })
+        .await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        self.call("release", |tables, now| {
+            Ok(match tables.locks.get_mut(name) {
+                Some(lock) if lock.is_held_by(owner, fence, now) => {
+                    lock.expires_at = i64::MIN;
+                    Fenced::Applied
+                }
+                _ => Fenced::Stale,
+            })
+        })
+        .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        self.call("inspect", |tables, now| {
+            Ok(tables.locks.get(name).map(|lock| LockInfo {
+                fence: Fence(lock.fence),
+                holder: lock.is_held(now).then(|| lock.holder(now)),
+            }))
+        })
+        .await
+    }
+}

@@ -1,0 +1,131 @@
+//! The in-memory store: the executable specification of the store traits, and what tests run on.
+//!
+//! It applies the pure rules to plain maps under one lock, so it shows what every other store must
+//! do. It has a clock that tests can set, and it can be told to fail.
+
+mod clock;
+mod faults;
+mod jobs;
+mod locks;
+mod nodes;
+mod queues;
+mod tables;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+pub use clock::ManualClock;
+pub use faults::Fault;
+
+use crate::error::Result;
+use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use clock::Clock;
+use faults::FaultPlan;
+use tables::Tables;
+
+/// A store that lives and dies with the process. Clones share the data, so each clone can play a
+/// node of a cluster.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use ratchet_core::store::JobStore;
+/// use ratchet_core::{MemoryStore, NewJob};
+///
+/// let store = MemoryStore::new();
+/// let enqueued = store.enqueue(&[NewJob::new("greet", "world")]).await?;
+/// assert!(store.get(&[enqueued[0].id()]).await?[0].is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore {
+    tables: Arc<Mutex<Tables>>,
+    clock: Clock,
+    faults: FaultPlan,
+}
+
+impl MemoryStore {
+    /// An empty store on the real clock (tokio's, so that paused time works).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            tables: Arc::default(),
+            clock: Clock::running(),
+            faults: FaultPlan::default(),
+        }
+    }
+
+    /// An empty store whose clock only moves when told to.
+    #[must_use]
+    pub fn with_clock(clock: ManualClock) -> Self {
+        Self {
+            clock: Clock::Manual(clock),
+            ..Self::new()
+        }
+    }
+
+    /// Asks `plan`, at every call, what shall go wrong; it is given the name of the trait method.
+    /// The clones that exist already are not affected.
+    #[must_use]
+    pub fn with_faults(
+        mut self,
+        plan: impl Fn(&'static str) -> Fault + Send + Sync + 'static,
+    ) -> Self {
+        self.faults = FaultPlan::new(plan);
+        self
+    }
+
+    /// Runs one call on the tables at the store's present time, with the faults planned for it.
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&mut Tables, i64) -> Result<T> + Send,
+    ) -> Result<T> {
+        self.faults
+            .around(operation, || {
+                let mut tables = self
+                    .tables
+                    .lock()
+                    .unwrap_or_else(|broken| broken.into_inner());
+                let now = self.clock.now_millis();
+                work(&mut tables, now)
+            })
+            .await
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MemoryStore")
+    }
+}
+
+impl Store for MemoryStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            backend: "memory",
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        self
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        self
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self
+    }
+}

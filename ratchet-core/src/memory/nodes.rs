@@ -1,0 +1,94 @@
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::error::Result;
+use crate::id::{ClaimToken, NodeId};
+use crate::model::{Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes};
+use crate::store::{Changed, NodeStore};
+use crate::time::{self, Timestamp, from_millis};
+
+#[async_trait]
+impl NodeStore for MemoryStore {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        self.call("heartbeat", |tables, now| {
+            let now = from_millis(now);
+            if !tables.nodes.contains_key(&heartbeat.node) {
+                for other in tables.nodes.values_mut() {
+                    if other.label == heartbeat.label && other.status.is_live() {
+                        other.status = NodeStatus::Dead;
+                    }
+                }
+            }
+            let node = tables
+                .nodes
+                .entry(heartbeat.node)
+                .or_insert_with(|| NodeRecord::joined(heartbeat, now));
+            node.status = node.status.after_heartbeat(heartbeat.status);
+            node.label = heartbeat.label.clone();
+            node.interval = heartbeat.interval;
+            node.load = heartbeat.load;
+            node.last_seen = now;
+            let status = node.status;
+            let cancel_requested = tables
+                .running()
+                .filter(|row| row.job.cancel_requested && row.job.node == Some(heartbeat.node))
+                .map(|row| ClaimToken::new(row.job.id, row.job.claim_seq))
+                .collect();
+            Ok(HeartbeatReply::new(now, status, cancel_requested))
+        })
+        .await
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.call("set_node_status", |tables, _| {
+            Ok(match tables.nodes.get_mut(&node) {
+                Some(node) if node.status.is_live() && node.status != status => {
+                    node.status = status;
+                    Changed::Changed
+                }
+                _ => Changed::Unchanged,
+            })
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.call("nodes", |tables, _| {
+            let mut nodes: Vec<NodeRecord> = tables.nodes.values().cloned().collect();
+            nodes.sort_by_key(|node| (std::cmp::Reverse(node.started_at), node.node));
+            Ok(nodes)
+        })
+        .await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
+        self.call("sweep_nodes", |tables, now| {
+            let now = from_millis(now);
+            let owners: BTreeSet<NodeId> =
+                tables.running().filter_map(|row| row.job.node).collect();
+            let mut swept = SweptNodes::default();
+            for node in tables.nodes.values_mut() {
+                if node.status.is_live() && node.is_silent(sweep.dead_after, now) {
+                    node.status = NodeStatus::Dead;
+                    swept.died.push(node.node);
+                }
+            }
+            let before = tables.nodes.len();
+            tables.nodes.retain(|id, node| {
+                node.status.is_live()
+                    || owners.contains(id)
+                    || time::add(node.last_seen, sweep.forget_after) >= now
+            });
+            swept.forgotten = (before - tables.nodes.len()) as u64;
+            Ok(swept)
+        })
+        .await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.call("database_time", |_, now| Ok(from_millis(now)))
+            .await
+    }
+}

@@ -1,0 +1,189 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::id::{ClaimToken, JobId, NodeId};
+use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord};
+use crate::name::Name;
+use crate::priority::Priority;
+use crate::route::Route;
+use crate::state::JobState;
+use crate::time::{self, Timestamp};
+
+/// Everything a memory store remembers.
+#[derive(Default)]
+pub(super) struct Tables {
+    jobs: BTreeMap<JobId, Row>,
+    /// Pending jobs, per route and priority level, in claim order within the level.
+    pending: HashMap<Route, [BTreeSet<(i64, JobId)>; Priority::ALL.len()]>,
+    running: BTreeSet<JobId>,
+    finished: BTreeSet<(i64, JobId)>,
+    /// Who has a unique key: an unfinished job.
+    pub(super) unique_keys: HashMap<Name, JobId>,
+    /// Who first had an idempotency key; never forgotten.
+    pub(super) idempotency_keys: HashMap<Name, JobId>,
+    pub(super) paused_queues: BTreeSet<Name>,
+    pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
+    pub(super) locks: HashMap<Name, Lock>,
+}
+
+/// A job with what only the store needs to know.
+pub(super) struct Row {
+    pub(super) job: JobRecord,
+    /// When the claim last gave a sign of life; none: its body has not been seen to begin.
+    pub(super) last_report: Option<i64>,
+    /// The claim that was settled last; 0: none.
+    pub(super) settled_seq: u64,
+    pub(super) history: Vec<Attempt>,
+}
+
+impl Row {
+    /// Whether this is the token of the job's present claim.
+    pub(super) fn holds(&self, token: ClaimToken) -> bool {
+        self.job.state == JobState::Running && self.job.claim_seq == token.seq
+    }
+
+    /// Ends the present claim: history, ownership, and the state it leads to.
+    pub(super) fn end_claim(&mut self, state: JobState, outcome: AttemptOutcome, now: i64) {
+        let ended_at = time::from_millis(now);
+        let claimed_at = self.job.claimed_at.unwrap_or(ended_at);
+        let node = self.job.node.take();
+        self.history.push(Attempt::new(
+            self.job.claim_seq,
+            node,
+            claimed_at,
+            ended_at,
+            outcome,
+        ));
+        self.job.claimed_at = None;
+        self.job.cancel_requested = false;
+        self.last_report = None;
+        self.enter(state, ended_at);
+    }
+
+    /// Puts the job into a state.
+    pub(super) fn enter(&mut self, state: JobState, now: Timestamp) {
+        self.job.state = state;
+        self.job.finished_at = state.is_terminal().then_some(now);
+    }
+}
+
+/// A lock row; it outlives its tenures, since its fence must.
+pub(super) struct Lock {
+    pub(super) owner: Name,
+    pub(super) fence: u64,
+    pub(super) expires_at: i64,
+}
+
+impl Tables {
+    pub(super) fn job(&self, id: JobId) -> Option<&Row> {
+        self.jobs.get(&id)
+    }
+
+    pub(super) fn jobs(&self) -> impl DoubleEndedIterator<Item = &Row> {
+        self.jobs.values()
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = &Row> {
+        self.running.iter().filter_map(|id| self.jobs.get(id))
+    }
+
+    pub(super) fn insert(&mut self, job: JobRecord) {
+        let row = Row {
+            job,
+            last_report: None,
+            settled_seq: 0,
+            history: Vec::new(),
+        };
+        self.index(&row.job);
+        self.jobs.insert(row.job.id, row);
+    }
+
+    /// Changes a job and keeps the indexes and the unique key in step with it.
+    pub(super) fn change<T>(&mut self, id: JobId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
+        let mut row = self.jobs.remove(&id)?;
+        self.unindex(&row.job);
+        let changed = change(&mut row);
+        self.index(&row.job);
+        self.jobs.insert(id, row);
+        Some(changed)
+    }
+
+    pub(super) fn remove(&mut self, id: JobId) {
+        if let Some(row) = self.jobs.remove(&id) {
+            self.unindex(&row.job);
+        }
+    }
+
+    /// The ordered stream of each level of each route that `matches`.
+    pub(super) fn pending_levels(
+        &self,
+        matches: impl Fn(&Route) -> bool,
+    ) -> Vec<(Priority, &BTreeSet<(i64, JobId)>)> {
+        self.pending
+            .iter()
+            .filter(|(route, _)| matches(route))
+            .flat_map(|(_, levels)| Priority::ALL.into_iter().zip(levels))
+            .collect()
+    }
+
+    /// The terminal jobs, the longest finished first.
+    pub(super) fn finished(&self) -> impl Iterator<Item = (i64, &Row)> {
+        self.finished
+            .iter()
+            .filter_map(|(at, id)| self.jobs.get(id).map(|row| (*at, row)))
+    }
+
+    fn index(&mut self, job: &JobRecord) {
+        match job.state {
+            JobState::Pending => {
+                let levels = self.pending.entry(job.spec.route.clone()).or_default();
+                let level = usize::from(job.spec.priority.level());
+                levels[level].insert((time::to_millis(job.run_at), job.id));
+            }
+            JobState::Running => {
+                self.running.insert(job.id);
+            }
+            JobState::Succeeded | JobState::Failed | JobState::Cancelled => {
+                self.finished.insert((finished_millis(job), job.id));
+            }
+            JobState::Blocked | JobState::Paused => {}
+        }
+        if let Some(key) = job
+            .spec
+            .unique_key
+            .as_ref()
+            .filter(|_| !job.state.is_terminal())
+        {
+            self.unique_keys.insert(key.clone(), job.id);
+        }
+    }
+
+    fn unindex(&mut self, job: &JobRecord) {
+        match job.state {
+            JobState::Pending => {
+                if let Some(levels) = self.pending.get_mut(&job.spec.route) {
+                    let level = usize::from(job.spec.priority.level());
+                    levels[level].remove(&(time::to_millis(job.run_at), job.id));
+                }
+            }
+            JobState::Running => {
+                self.running.remove(&job.id);
+            }
+            JobState::Succeeded | JobState::Failed | JobState::Cancelled => {
+                self.finished.remove(&(finished_millis(job), job.id));
+            }
+            JobState::Blocked | JobState::Paused => {}
+        }
+        if let Some(key) = job
+            .spec
+            .unique_key
+            .as_ref()
+            .filter(|_| !job.state.is_terminal())
+        {
+            self.unique_keys.remove(key);
+        }
+    }
+}
+
+fn finished_millis(job: &JobRecord) -> i64 {
+    job.finished_at.map_or(0, time::to_millis)
+}

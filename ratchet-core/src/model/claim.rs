@@ -1,0 +1,165 @@
+//! Claims: what a node asks for and what it gets.
+
+use std::time::Duration;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::id::{ClaimToken, NodeId};
+use crate::json::Json;
+use crate::limits;
+use crate::name::Name;
+use crate::priority::{Aging, Priority};
+use crate::retry::RetryPolicy;
+use crate::route::{Route, Selection};
+use crate::time::Timestamp;
+use crate::trace::TraceContext;
+
+/// A node's request for due jobs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClaimRequest {
+    /// Who will hold the claims.
+    pub node: NodeId,
+    /// The most jobs to return; 0 returns none without asking the database.
+    pub limit: usize,
+    /// The queues to take from.
+    pub queues: Selection,
+    /// The kinds the node has handlers for; others are left to other nodes.
+    pub kinds: Selection,
+    /// The capabilities the node advertises.
+    pub capabilities: Vec<Name>,
+    /// How waiting raises priority.
+    pub aging: Aging,
+}
+
+impl ClaimRequest {
+    /// Up to `limit` jobs for `node`: of all queues and kinds, without capabilities, with the
+    /// default aging.
+    #[must_use]
+    pub fn new(node: NodeId, limit: usize) -> Self {
+        Self {
+            node,
+            limit,
+            queues: Selection::All,
+            kinds: Selection::All,
+            capabilities: Vec::new(),
+            aging: Aging::default(),
+        }
+    }
+
+    /// Sets the most jobs to return.
+    #[must_use]
+    pub const fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Takes from these queues.
+    #[must_use]
+    pub fn queues(mut self, queues: Selection) -> Self {
+        self.queues = queues;
+        self
+    }
+
+    /// Takes these kinds.
+    #[must_use]
+    pub fn kinds(mut self, kinds: Selection) -> Self {
+        self.kinds = kinds;
+        self
+    }
+
+    /// Advertises these capabilities and no others.
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: impl IntoIterator<Item = Name>) -> Self {
+        self.capabilities = capabilities.into_iter().collect();
+        self
+    }
+
+    /// Sets how waiting raises priority.
+    #[must_use]
+    pub const fn aging(mut self, aging: Aging) -> Self {
+        self.aging = aging;
+        self
+    }
+
+    /// Refuses a limit that no store has to serve, as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`] if the limit is above [`limits::MAX_BATCH`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        limits::check_batch("limit", self.limit).map_err(|problem| {
+            StoreError::new(StoreErrorKind::Invalid, "claim").with_source(problem)
+        })
+    }
+}
+
+/// One claim, without the payload.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Claim {
+    /// What every later write for this claim must carry.
+    pub token: ClaimToken,
+    /// Queue, kind and required capability.
+    pub route: Route,
+    /// The stored priority.
+    pub priority: Priority,
+    /// When it became due.
+    pub run_at: Timestamp,
+    /// When it was claimed, by the database's clock.
+    pub claimed_at: Timestamp,
+    /// Bodies that ended before this claim.
+    pub attempts: u32,
+    /// Claims lost with their node before this one.
+    pub crash_count: u32,
+    /// When a failed attempt is followed by another.
+    pub retry: RetryPolicy,
+    /// How long the body may run.
+    pub timeout: Option<Duration>,
+    /// How long the body may be silent.
+    pub stall_timeout: Option<Duration>,
+    /// The trace the job was enqueued in.
+    pub trace: Option<TraceContext>,
+}
+
+impl Claim {
+    /// A claim with these required parts; the rest is public and at its defaults.
+    #[must_use]
+    pub fn new(
+        token: ClaimToken,
+        route: Route,
+        priority: Priority,
+        run_at: Timestamp,
+        claimed_at: Timestamp,
+    ) -> Self {
+        Self {
+            token,
+            route,
+            priority,
+            run_at,
+            claimed_at,
+            attempts: 0,
+            crash_count: 0,
+            retry: RetryPolicy::default(),
+            timeout: None,
+            stall_timeout: None,
+            trace: None,
+        }
+    }
+}
+
+/// What a body is given: the payload, and what an earlier attempt saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobInput {
+    /// The arguments.
+    pub payload: Json,
+    /// The last checkpoint of an earlier attempt.
+    pub checkpoint: Option<Json>,
+}
+
+/// A claim with all that is needed to run it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedJob {
+    /// The claim.
+    pub claim: Claim,
+    /// What the body is given.
+    pub input: JobInput,
+}

@@ -1,0 +1,24 @@
+//! What is stored, asked and answered: the types the store traits speak.
+
+mod claim;
+mod control;
+mod new_job;
+mod node;
+mod query;
+mod reclaim;
+mod record;
+mod report;
+mod settle;
+
+pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
+pub use control::{Acted, ActionOutcome, JobSelector};
+pub(crate) use new_job::positive;
+pub use new_job::{Enqueued, JobSpec, NewJob, RunAt};
+pub use node::{
+    Heartbeat, HeartbeatReply, NodeLoad, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+};
+pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
+pub use reclaim::{ReclaimReason, ReclaimRequest, Reclaimed};
+pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
+pub use report::{Report, ReportKind, Reported};
+pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};

@@ -1,0 +1,356 @@
+//! A job that is to be enqueued.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::{InvalidInput, StoreError, StoreErrorKind};
+use crate::id::JobId;
+use crate::json::Json;
+use crate::limits::{self, MAX_PAYLOAD_BYTES};
+use crate::name::Name;
+use crate::priority::Priority;
+use crate::retry::RetryPolicy;
+use crate::route::Route;
+use crate::time::{self, Timestamp};
+use crate::trace::TraceContext;
+
+/// When a job becomes due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunAt {
+    /// When it is enqueued, by the database's clock.
+    #[default]
+    Now,
+    /// So long after it is enqueued, by the database's clock.
+    In(Duration),
+    /// At this time, by the database's clock; the past is as good as now, but ages the job.
+    At(Timestamp),
+}
+
+impl RunAt {
+    /// The due time in milliseconds for an enqueue at `now`.
+    #[must_use]
+    pub fn resolve(self, now: i64) -> i64 {
+        match self {
+            Self::Now => now,
+            Self::In(delay) => now.saturating_add(time::duration_millis(delay)),
+            Self::At(at) => time::to_millis(at),
+        }
+    }
+}
+
+/// Everything about a job that is fixed when it is enqueued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobSpec {
+    /// Queue, kind and required capability.
+    pub route: Route,
+    /// The arguments of the handler.
+    pub payload: Json,
+    /// The stored priority.
+    pub priority: Priority,
+    /// When a failed attempt is followed by another.
+    pub retry: RetryPolicy,
+    /// How long one body may run; none: as long as it likes.
+    pub timeout: Option<Duration>,
+    /// How long a body may run without a sign of life; none: silence is fine.
+    pub stall_timeout: Option<Duration>,
+    /// At most one unfinished job has this key.
+    pub unique_key: Option<Name>,
+    /// At most one job ever has this key.
+    pub idempotency_key: Option<Name>,
+    /// The trace it was enqueued in.
+    pub trace: Option<TraceContext>,
+}
+
+impl JobSpec {
+    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys.
+    #[must_use]
+    pub fn new(route: Route, payload: Json) -> Self {
+        Self {
+            route,
+            payload,
+            priority: Priority::default(),
+            retry: RetryPolicy::default(),
+            timeout: None,
+            stall_timeout: None,
+            unique_key: None,
+            idempotency_key: None,
+            trace: None,
+        }
+    }
+}
+
+/// A job that is to be enqueued: made by `into_job()` of a typed job or by [`NewJob::new`], then
+/// refined by the builder methods.
+///
+/// A setter never fails; what is wrong with a job is told by the enqueue, which then changes
+/// nothing. The id is chosen here, so that an enqueue whose outcome is unknown can be repeated
+/// with the same `NewJob` and still leaves one job.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet_core::{NewJob, Priority};
+///
+/// let job = NewJob::new("resize", &("cat.png", 640))
+///     .queue("images")
+///     .priority(Priority::High)
+///     .delay(Duration::from_secs(30));
+/// assert!(job.validate().is_ok());
+/// ```
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    id: JobId,
+    spec: JobSpec,
+    run_at: RunAt,
+    problem: Option<InvalidInput>,
+}
+
+impl NewJob {
+    /// The queue of jobs that name none.
+    pub const DEFAULT_QUEUE: &'static str = "default";
+
+    /// A job of this kind with this payload, in the queue [`NewJob::DEFAULT_QUEUE`].
+    #[must_use]
+    pub fn new<T: Serialize + ?Sized>(kind: &str, payload: &T) -> Self {
+        let mut problem = None;
+        let payload = keep(&mut problem, Json::encode("payload", payload))
+            .unwrap_or_else(|| Json::from_stored("null"));
+        keep(
+            &mut problem,
+            payload.check_size("payload", MAX_PAYLOAD_BYTES),
+        );
+        let queue = keep(&mut problem, Name::new("queue", Self::DEFAULT_QUEUE));
+        let kind = keep(&mut problem, Name::new("kind", kind)).or_else(|| queue.clone());
+        let (Some(queue), Some(kind)) = (queue, kind) else {
+            unreachable!("the default queue is a valid name");
+        };
+        let route = Route {
+            queue,
+            kind,
+            capability: None,
+        };
+        Self {
+            id: JobId::new(),
+            spec: JobSpec::new(route, payload),
+            run_at: RunAt::Now,
+            problem,
+        }
+    }
+
+    /// Puts it into this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: &str) -> Self {
+        if let Some(queue) = keep(&mut self.problem, Name::new("queue", queue)) {
+            self.spec.route.queue = queue;
+        }
+        self
+    }
+
+    /// Lets only nodes run it that advertise this capability.
+    #[must_use]
+    pub fn capability(mut self, capability: &str) -> Self {
+        self.spec.route.capability = keep(&mut self.problem, Name::new("capability", capability));
+        self
+    }
+
+    /// Sets its priority.
+    #[must_use]
+    pub const fn priority(mut self, priority: Priority) -> Self {
+        self.spec.priority = priority;
+        self
+    }
+
+    /// Makes it due so long after the enqueue.
+    #[must_use]
+    pub const fn delay(mut self, delay: Duration) -> Self {
+        self.run_at = RunAt::In(delay);
+        self
+    }
+
+    /// Makes it due at this time.
+    #[must_use]
+    pub const fn run_at(mut self, at: Timestamp) -> Self {
+        self.run_at = RunAt::At(at);
+        self
+    }
+
+    /// Sets when a failed attempt is followed by another.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        keep(&mut self.problem, retry.validate());
+        self.spec.retry = retry;
+        self
+    }
+
+    /// Bounds one body: its token is cancelled at 80 % of this, and at 100 % the body is dropped,
+    /// which is a failed attempt.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        keep(&mut self.problem, positive("timeout", timeout));
+        self.spec.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets the cluster take the job back when its body gives no sign of life (progress, checkpoint
+    /// or `ctx.heartbeat()`) for so long.
+    #[must_use]
+    pub fn stall_timeout(mut self, timeout: Duration) -> Self {
+        keep(&mut self.problem, positive("stall_timeout", timeout));
+        self.spec.stall_timeout = Some(timeout);
+        self
+    }
+
+    /// Lets at most one unfinished job have this key; a second enqueue returns the first's id.
+    #[must_use]
+    pub fn unique_key(mut self, key: &str) -> Self {
+        self.spec.unique_key = keep(&mut self.problem, Name::new("unique_key", key));
+        self
+    }
+
+    /// Lets at most one job ever have this key; every later enqueue returns the first's id, also
+    /// after the first was purged.
+    #[must_use]
+    pub fn idempotency_key(mut self, key: &str) -> Self {
+        self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
+        self
+    }
+
+    /// Carries this trace to the handler.
+    #[must_use]
+    pub fn trace(mut self, trace: TraceContext) -> Self {
+        self.spec.trace = Some(trace);
+        self
+    }
+
+    /// The id it will have.
+    #[must_use]
+    pub const fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// What it will be.
+    #[must_use]
+    pub const fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// When it will be due.
+    #[must_use]
+    pub const fn due(&self) -> RunAt {
+        self.run_at
+    }
+
+    /// Whether a setter was given something that cannot be stored.
+    ///
+    /// # Errors
+    /// The first [`InvalidInput`], naming the field.
+    pub fn validate(&self) -> Result<(), InvalidInput> {
+        match &self.problem {
+            Some(problem) => Err(problem.clone()),
+            None => match self.run_at {
+                RunAt::At(at) if time::to_millis(at) < 0 => {
+                    Err(InvalidInput::new("run_at", "is before 1970"))
+                }
+                RunAt::At(at) if time::to_millis(at) > MAX_RUN_AT => {
+                    Err(InvalidInput::new("run_at", "is after the year 9999"))
+                }
+                RunAt::In(delay) if time::duration_millis(delay) > MAX_DELAY => {
+                    Err(InvalidInput::new("delay", "is more than 1,000 years"))
+                }
+                RunAt::Now | RunAt::In(_) | RunAt::At(_) => Ok(()),
+            },
+        }
+    }
+
+    /// Checks a whole enqueue, as every store does before it writes anything.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`] with the first problem found.
+    pub fn validate_all(jobs: &[Self]) -> Result<(), StoreError> {
+        limits::check_batch("jobs", jobs.len())
+            .and_then(|()| jobs.iter().try_for_each(Self::validate))
+            .map_err(|problem| {
+                StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
+            })
+    }
+}
+
+/// 9999-12-31T23:59:59.999Z in milliseconds.
+const MAX_RUN_AT: i64 = 253_402_300_799_999;
+/// 1,000 years of 365 days in milliseconds.
+const MAX_DELAY: i64 = 1_000 * 365 * 86_400_000;
+
+/// Refuses a duration of zero.
+pub(crate) fn positive(field: &'static str, duration: Duration) -> Result<(), InvalidInput> {
+    if duration.is_zero() {
+        return Err(InvalidInput::new(field, "is zero"));
+    }
+    Ok(())
+}
+
+fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>) -> Option<T> {
+    checked
+        .map_err(|error| {
+            problem.get_or_insert(error);
+        })
+        .ok()
+}
+
+/// What became of one job of an enqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It is stored under this id.
+    Created(JobId),
+    /// Nothing was stored: this earlier job has its key.
+    Duplicate(JobId),
+}
+
+impl Enqueued {
+    /// The job that now stands for the request, new or earlier.
+    #[must_use]
+    pub const fn id(self) -> JobId {
+        match self {
+            Self::Created(id) | Self::Duplicate(id) => id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(job: &NewJob) -> &'static str {
+        job.validate().unwrap_err().field()
+    }
+
+    #[test]
+    fn the_first_problem_is_told_and_named() {
+        let job = || NewJob::new("kind", &1);
+        assert!(job().validate().is_ok());
+        assert_eq!(field(&NewJob::new("", &1)), "kind");
+        assert_eq!(field(&job().queue("a\0b")), "queue");
+        assert_eq!(field(&job().capability("").queue("")), "capability");
+        assert_eq!(field(&job().timeout(Duration::ZERO)), "timeout");
+        assert_eq!(field(&job().stall_timeout(Duration::ZERO)), "stall_timeout");
+        assert_eq!(field(&job().unique_key(&"k".repeat(129))), "unique_key");
+        assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
+        assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
+        assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
+        assert_eq!(field(&job().delay(Duration::MAX)), "delay");
+    }
+
+    #[test]
+    fn payloads_have_a_limit() {
+        let fits = "x".repeat(MAX_PAYLOAD_BYTES - 2);
+        assert!(NewJob::new("kind", &fits).validate().is_ok());
+        assert_eq!(field(&NewJob::new("kind", &(fits + "x"))), "payload");
+    }
+
+    #[test]
+    fn due_times_are_resolved_on_the_given_clock() {
+        assert_eq!(RunAt::Now.resolve(5), 5);
+        assert_eq!(RunAt::In(Duration::from_millis(7)).resolve(5), 12);
+        assert_eq!(RunAt::At(time::from_millis(3)).resolve(5), 3);
+    }
+}

@@ -1,0 +1,265 @@
+//! Nodes: what they say of themselves and what they are told.
+
+use std::time::Duration;
+
+use crate::error::InvalidInput;
+use crate::id::{ClaimToken, NodeId};
+use crate::name::Name;
+use crate::time::Timestamp;
+
+/// The life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum NodeStatus {
+    /// Starting; does not claim yet.
+    Joining = 0,
+    /// Claiming.
+    Active = 1,
+    /// Finishing what it has; claims no more.
+    Draining = 2,
+    /// Ended in order.
+    Left = 3,
+    /// Silent for too long, or displaced by a newer node with its label.
+    Dead = 4,
+}
+
+impl NodeStatus {
+    /// Every status.
+    pub const ALL: [Self; 5] = [
+        Self::Joining,
+        Self::Active,
+        Self::Draining,
+        Self::Left,
+        Self::Dead,
+    ];
+
+    /// The number a store keeps.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The status of a stored number.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if no status has it.
+    pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
+        usize::try_from(code)
+            .ok()
+            .and_then(|code| Self::ALL.get(code).copied())
+            .ok_or_else(|| InvalidInput::new("status", format!("{code} is not a node status")))
+    }
+
+    /// Whether the node may hold claims: it has not ended.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Joining | Self::Active | Self::Draining)
+    }
+
+    /// What a heartbeat that says `said` makes of this stored status.
+    ///
+    /// An end is final: a node that was declared dead or has left stays so, and learns it from the
+    /// reply. Draining that was asked for from elsewhere holds until the node says it has left.
+    #[must_use]
+    pub fn after_heartbeat(self, said: Self) -> Self {
+        match self {
+            Self::Left | Self::Dead => self,
+            Self::Draining if said.is_live() => self,
+            Self::Joining | Self::Active | Self::Draining => said,
+        }
+    }
+}
+
+/// How busy a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeLoad {
+    /// Bodies running.
+    pub running: u32,
+    /// Bodies that may run at once.
+    pub capacity: u32,
+}
+
+impl NodeLoad {
+    /// `running` of `capacity` bodies.
+    #[must_use]
+    pub const fn new(running: u32, capacity: u32) -> Self {
+        Self { running, capacity }
+    }
+}
+
+/// A node's sign of life.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Heartbeat {
+    /// Who.
+    pub node: NodeId,
+    /// What people call it. Labels are unique among live nodes: the first heartbeat of a node makes
+    /// every other node with its label dead, which is how a restarted process takes back its own.
+    pub label: Name,
+    /// What it is doing.
+    pub status: NodeStatus,
+    /// When the next heartbeat is due, at the latest. The node is dead only after three of these.
+    pub interval: Duration,
+    /// How busy it is.
+    pub load: NodeLoad,
+}
+
+impl Heartbeat {
+    /// A heartbeat of an idle node.
+    #[must_use]
+    pub fn new(node: NodeId, label: Name, status: NodeStatus, interval: Duration) -> Self {
+        Self {
+            node,
+            label,
+            status,
+            interval,
+            load: NodeLoad::default(),
+        }
+    }
+
+    /// Says how busy the node is.
+    #[must_use]
+    pub const fn load(mut self, load: NodeLoad) -> Self {
+        self.load = load;
+        self
+    }
+}
+
+/// What a node learns from its heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeartbeatReply {
+    /// The database's clock.
+    pub database_time: Timestamp,
+    /// The stored status: it may say that somebody wants the node to drain, or took it for dead.
+    pub status: NodeStatus,
+    /// Claims of this node whose job somebody wants cancelled.
+    pub cancel_requested: Vec<ClaimToken>,
+}
+
+impl HeartbeatReply {
+    /// A reply with these parts.
+    #[must_use]
+    pub const fn new(
+        database_time: Timestamp,
+        status: NodeStatus,
+        cancel_requested: Vec<ClaimToken>,
+    ) -> Self {
+        Self {
+            database_time,
+            status,
+            cancel_requested,
+        }
+    }
+}
+
+/// A stored node. Times are the database's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeRecord {
+    /// Who.
+    pub node: NodeId,
+    /// What people call it.
+    pub label: Name,
+    /// Its status.
+    pub status: NodeStatus,
+    /// How busy it said it is.
+    pub load: NodeLoad,
+    /// The interval it published.
+    pub interval: Duration,
+    /// When its first heartbeat came.
+    pub started_at: Timestamp,
+    /// When its last heartbeat came.
+    pub last_seen: Timestamp,
+}
+
+impl NodeRecord {
+    /// The record of a node after its first heartbeat at `now`.
+    #[must_use]
+    pub fn joined(heartbeat: &Heartbeat, now: Timestamp) -> Self {
+        Self {
+            node: heartbeat.node,
+            label: heartbeat.label.clone(),
+            status: heartbeat.status,
+            load: heartbeat.load,
+            interval: heartbeat.interval,
+            started_at: now,
+            last_seen: now,
+        }
+    }
+
+    /// How long a node with this published interval must be silent to count as dead: the longer of
+    /// `dead_after` and three intervals.
+    #[must_use]
+    pub fn patience(interval: Duration, dead_after: Duration) -> Duration {
+        dead_after.max(interval.saturating_mul(3))
+    }
+
+    /// Whether the node has been silent for longer than [`patience`](Self::patience) at `now`.
+    #[must_use]
+    pub fn is_silent(&self, dead_after: Duration, now: Timestamp) -> bool {
+        let patience = Self::patience(self.interval, dead_after);
+        crate::time::add(self.last_seen, patience) < now
+    }
+}
+
+/// A pass over the node table.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NodeSweep {
+    /// How long a node must be silent to be marked dead, at least.
+    pub dead_after: Duration,
+    /// How long after its last heartbeat an ended node is forgotten.
+    pub forget_after: Duration,
+}
+
+impl NodeSweep {
+    /// A pass with these durations, measured on the database's clock.
+    #[must_use]
+    pub const fn new(dead_after: Duration, forget_after: Duration) -> Self {
+        Self {
+            dead_after,
+            forget_after,
+        }
+    }
+}
+
+/// What a pass over the node table found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SweptNodes {
+    /// The nodes that this pass marked dead.
+    pub died: Vec<NodeId>,
+    /// How many ended nodes it deleted.
+    pub forgotten: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::from_millis;
+
+    #[test]
+    fn a_stable_slow_node_is_not_dead_before_three_intervals() {
+        let second = Duration::from_secs(1);
+        let beat = Heartbeat::new(
+            NodeId::new(),
+            Name::new("label", "n").unwrap(),
+            NodeStatus::Active,
+            30 * second,
+        );
+        let node = NodeRecord::joined(&beat, from_millis(0));
+        assert!(!node.is_silent(15 * second, from_millis(90_000)));
+        assert!(node.is_silent(15 * second, from_millis(90_001)));
+    }
+
+    #[test]
+    fn ends_are_final_and_ordered_drains_hold() {
+        use NodeStatus::{Active, Dead, Draining, Joining, Left};
+        assert_eq!(Joining.after_heartbeat(Active), Active);
+        assert_eq!(Draining.after_heartbeat(Active), Draining);
+        assert_eq!(Draining.after_heartbeat(Left), Left);
+        assert_eq!(Dead.after_heartbeat(Active), Dead);
+        assert_eq!(Left.after_heartbeat(Active), Left);
+    }
+}

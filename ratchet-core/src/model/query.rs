@@ -1,0 +1,197 @@
+//! Reading: filters, pages, counts, purges.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::id::JobId;
+use crate::limits;
+use crate::model::JobRecord;
+use crate::name::Name;
+use crate::state::JobState;
+
+/// Which jobs: all that match every given part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobFilter {
+    /// In one of these states; empty: any.
+    pub states: Vec<JobState>,
+    /// In this queue.
+    pub queue: Option<Name>,
+    /// Of this kind.
+    pub kind: Option<Name>,
+}
+
+impl JobFilter {
+    /// Every job.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Only jobs in this state; called again, in any of the given ones.
+    #[must_use]
+    pub fn state(mut self, state: JobState) -> Self {
+        self.states.push(state);
+        self
+    }
+
+    /// Only jobs in this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: Name) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Only jobs of this kind.
+    #[must_use]
+    pub fn kind(mut self, kind: Name) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Whether the job matches.
+    #[must_use]
+    pub fn matches(&self, job: &JobRecord) -> bool {
+        let route = &job.spec.route;
+        (self.states.is_empty() || self.states.contains(&job.state))
+            && self
+                .queue
+                .as_ref()
+                .is_none_or(|queue| *queue == route.queue)
+            && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+    }
+}
+
+/// The order of a listing: by id, which is the order of creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobOrder {
+    /// Newest first.
+    #[default]
+    NewestFirst,
+    /// Oldest first.
+    OldestFirst,
+}
+
+/// One page of a listing. Pages are cut by key, not by offset: walking to the end visits every job
+/// that exists all the while exactly once, whatever is added or removed meanwhile.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PageRequest {
+    /// The most jobs on the page; at least 1.
+    pub limit: usize,
+    /// Only jobs behind this one: [`JobPage::next`] of the page before.
+    pub after: Option<JobId>,
+    /// The order.
+    pub order: JobOrder,
+}
+
+impl PageRequest {
+    /// The first `limit` jobs, newest first.
+    #[must_use]
+    pub const fn first(limit: usize) -> Self {
+        Self {
+            limit,
+            after: None,
+            order: JobOrder::NewestFirst,
+        }
+    }
+
+    /// The page behind this job.
+    #[must_use]
+    pub const fn after(mut self, job: Option<JobId>) -> Self {
+        self.after = job;
+        self
+    }
+
+    /// Sets the order.
+    #[must_use]
+    pub const fn order(mut self, order: JobOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        limits::check_limit("limit", self.limit).map_err(|problem| {
+            StoreError::new(StoreErrorKind::Invalid, "list").with_source(problem)
+        })
+    }
+}
+
+/// A page of jobs.
+#[derive(Clone, Debug)]
+pub struct JobPage {
+    /// The jobs, in order.
+    pub jobs: Vec<JobRecord>,
+    /// Where the next page begins; none: this is the last.
+    pub next: Option<JobId>,
+}
+
+impl JobPage {
+    /// The page made of up to `limit + 1` jobs read in order: the extra one only shows that there
+    /// is a next page.
+    #[must_use]
+    pub fn cut(mut jobs: Vec<JobRecord>, limit: usize) -> Self {
+        let more = jobs.len() > limit;
+        jobs.truncate(limit);
+        let next = jobs.last().filter(|_| more).map(|job| job.id);
+        Self { jobs, next }
+    }
+}
+
+/// How many jobs are in each state; states without jobs are absent.
+pub type StateCounts = BTreeMap<JobState, u64>;
+
+/// A queue as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// Its name.
+    pub name: Name,
+    /// Whether its jobs are not claimed at present.
+    pub paused: bool,
+    /// Its jobs.
+    pub counts: StateCounts,
+}
+
+/// Which finished jobs to delete.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PurgeRequest {
+    /// Of this terminal state.
+    pub state: JobState,
+    /// Finished longer ago than this, by the database's clock.
+    pub older_than: Duration,
+    /// The most to delete in one pass; at least 1.
+    pub limit: usize,
+}
+
+impl PurgeRequest {
+    /// Up to `limit` jobs that reached `state` more than `older_than` ago.
+    #[must_use]
+    pub const fn new(state: JobState, older_than: Duration, limit: usize) -> Self {
+        Self {
+            state,
+            older_than,
+            limit,
+        }
+    }
+
+    /// Refuses a limit of 0 and a state that is not terminal, as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        let invalid = |problem: crate::error::InvalidInput| {
+            StoreError::new(StoreErrorKind::Invalid, "purge").with_source(problem)
+        };
+        if !self.state.is_terminal() {
+            let problem = format!("is {}, which is not terminal", self.state);
+            return Err(invalid(crate::error::InvalidInput::new("state", problem)));
+        }
+        limits::check_limit("limit", self.limit).map_err(invalid)
+    }
+}

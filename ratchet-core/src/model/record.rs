@@ -1,0 +1,174 @@
+//! A job as it is stored, and its history.
+
+use std::time::Duration;
+
+use crate::error::InvalidInput;
+use crate::id::{JobId, NodeId};
+use crate::json::Json;
+use crate::model::JobSpec;
+use crate::state::JobState;
+use crate::time::Timestamp;
+
+/// A stored job, as an operator sees it. All times are the database's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobRecord {
+    /// The job.
+    pub id: JobId,
+    /// What was fixed at its enqueue.
+    pub spec: JobSpec,
+    /// Where it stands.
+    pub state: JobState,
+    /// When it is, or was, due.
+    pub run_at: Timestamp,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// When it reached a terminal state.
+    pub finished_at: Option<Timestamp>,
+    /// Bodies that ended.
+    pub attempts: u32,
+    /// Claims lost with their node since the job was enqueued or requeued.
+    pub crash_count: u32,
+    /// Claims.
+    pub claim_seq: u64,
+    /// Who holds the claim, while it runs.
+    pub node: Option<NodeId>,
+    /// When it was claimed, while it runs.
+    pub claimed_at: Option<Timestamp>,
+    /// Whether it runs and somebody wants it cancelled.
+    pub cancel_requested: bool,
+    /// How far the body said it is.
+    pub progress: Option<Progress>,
+    /// What the next attempt starts from.
+    pub checkpoint: Option<Json>,
+    /// What the body returned.
+    pub result: Option<Json>,
+    /// Why the last failed attempt failed.
+    pub last_error: Option<String>,
+}
+
+impl JobRecord {
+    /// A pending job that was never claimed; the other fields are public.
+    #[must_use]
+    pub const fn new(id: JobId, spec: JobSpec, run_at: Timestamp, created_at: Timestamp) -> Self {
+        Self {
+            id,
+            spec,
+            state: JobState::Pending,
+            run_at,
+            created_at,
+            finished_at: None,
+            attempts: 0,
+            crash_count: 0,
+            claim_seq: 0,
+            node: None,
+            claimed_at: None,
+            cancel_requested: false,
+            progress: None,
+            checkpoint: None,
+            result: None,
+            last_error: None,
+        }
+    }
+}
+
+/// How far a body said it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: u8,
+    /// For people.
+    pub message: String,
+}
+
+/// One ended claim in a job's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The claim's number.
+    pub seq: u64,
+    /// Who held it.
+    pub node: Option<NodeId>,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// How long its body ran, as the node measured it; none if no body ran to an end.
+    pub ran_for: Option<Duration>,
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Attempt {
+    /// An ended claim without a measured body and without an error; these are public.
+    #[must_use]
+    pub const fn new(
+        seq: u64,
+        node: Option<NodeId>,
+        claimed_at: Timestamp,
+        ended_at: Timestamp,
+        outcome: AttemptOutcome,
+    ) -> Self {
+        Self {
+            seq,
+            node,
+            claimed_at,
+            ended_at,
+            ran_for: None,
+            outcome,
+            error: None,
+        }
+    }
+}
+
+/// How a claim in the history ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum AttemptOutcome {
+    /// The body succeeded.
+    Succeeded = 0,
+    /// It failed and was to be retried.
+    Retried = 1,
+    /// It failed for good.
+    Failed = 2,
+    /// It asked to be run later.
+    Snoozed = 3,
+    /// The claim was handed back.
+    Released = 4,
+    /// The job was cancelled.
+    Cancelled = 5,
+    /// The claim was taken back.
+    Lost = 6,
+}
+
+impl AttemptOutcome {
+    const ALL: [Self; 7] = [
+        Self::Succeeded,
+        Self::Retried,
+        Self::Failed,
+        Self::Snoozed,
+        Self::Released,
+        Self::Cancelled,
+        Self::Lost,
+    ];
+
+    /// The number a store keeps.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The outcome of a stored number.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if no outcome has it.
+    pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
+        usize::try_from(code)
+            .ok()
+            .and_then(|code| Self::ALL.get(code).copied())
+            .ok_or_else(|| InvalidInput::new("outcome", format!("{code} is not an outcome")))
+    }
+}

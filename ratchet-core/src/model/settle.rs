@@ -1,0 +1,257 @@
+//! Settling: how a claim ends, and what that does to the job.
+
+use std::time::Duration;
+
+use crate::error::{InvalidInput, StoreError, StoreErrorKind, storable_error};
+use crate::id::ClaimToken;
+use crate::json::Json;
+use crate::limits::{self, MAX_RESULT_BYTES};
+use crate::model::AttemptOutcome;
+use crate::state::JobState;
+
+/// How a claim ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The body succeeded.
+    Succeeded {
+        /// What it returned, if that is to be kept.
+        result: Option<Json>,
+    },
+    /// The attempt failed and there will be another.
+    Retry {
+        /// How long from now.
+        delay: Duration,
+        /// Why it failed.
+        error: String,
+    },
+    /// The attempt failed and it was the last: the job is a dead letter.
+    Failed {
+        /// Why it failed.
+        error: String,
+    },
+    /// The body asked to be run later; that costs no attempt.
+    Snoozed {
+        /// How long from now.
+        delay: Duration,
+    },
+    /// The claim is handed back untouched: no attempt, and the job keeps its place in the order.
+    Released,
+    /// The body ended because the job was cancelled, or asked for that itself.
+    Cancelled,
+}
+
+/// The end of one claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settlement {
+    /// The claim.
+    pub token: ClaimToken,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long its body ran, by the node's monotonic clock; none if no body ran. Kept in the
+    /// history.
+    pub ran_for: Option<Duration>,
+    /// Whether an ended body is counted as an attempt.
+    counts_attempt: bool,
+}
+
+impl Settlement {
+    /// The end of the claim with this token. Error texts are made storable
+    /// ([`storable_error`]).
+    #[must_use]
+    pub fn new(token: ClaimToken, outcome: Outcome) -> Self {
+        let outcome = match outcome {
+            Outcome::Retry { delay, error } => Outcome::Retry {
+                delay,
+                error: storable_error(&error),
+            },
+            Outcome::Failed { error } => Outcome::Failed {
+                error: storable_error(&error),
+            },
+            other => other,
+        };
+        let counts_attempt = !matches!(outcome, Outcome::Snoozed { .. } | Outcome::Released);
+        Self {
+            token,
+            outcome,
+            ran_for: None,
+            counts_attempt,
+        }
+    }
+
+    /// Says how long the body ran.
+    #[must_use]
+    pub const fn ran_for(mut self, duration: Duration) -> Self {
+        self.ran_for = Some(duration);
+        self
+    }
+
+    /// Says that no body ended, so that no attempt is counted: for jobs that never ran.
+    #[must_use]
+    pub const fn without_attempt(mut self) -> Self {
+        self.counts_attempt = false;
+        self
+    }
+
+    /// What the settlement does to the job; every store applies exactly this.
+    ///
+    /// A job whose cancellation was requested ends `Cancelled` whatever its body made of it, and a
+    /// result is then dropped.
+    #[must_use]
+    pub fn effect(&self, cancel_requested: bool) -> Effect<'_> {
+        let effect = |state, record| Effect {
+            state,
+            next_run: NextRun::Unchanged,
+            attempts_added: u32::from(self.counts_attempt),
+            error: None,
+            result: None,
+            record,
+        };
+        match &self.outcome {
+            _ if cancel_requested => effect(JobState::Cancelled, AttemptOutcome::Cancelled),
+            Outcome::Succeeded { result } => Effect {
+                result: result.as_ref(),
+                ..effect(JobState::Succeeded, AttemptOutcome::Succeeded)
+            },
+            Outcome::Retry { delay, error } => Effect {
+                next_run: NextRun::In(*delay),
+                error: Some(error),
+                ..effect(JobState::Pending, AttemptOutcome::Retried)
+            },
+            Outcome::Failed { error } => Effect {
+                error: Some(error),
+                ..effect(JobState::Failed, AttemptOutcome::Failed)
+            },
+            Outcome::Snoozed { delay } => Effect {
+                next_run: NextRun::In(*delay),
+                ..effect(JobState::Pending, AttemptOutcome::Snoozed)
+            },
+            Outcome::Released => effect(JobState::Pending, AttemptOutcome::Released),
+            Outcome::Cancelled => effect(JobState::Cancelled, AttemptOutcome::Cancelled),
+        }
+    }
+
+    /// Checks a whole batch, as every store does before it writes anything.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`] if a result is larger than [`MAX_RESULT_BYTES`] or the batch
+    /// larger than [`limits::MAX_BATCH`].
+    pub fn validate_all(batch: &[Self]) -> Result<(), StoreError> {
+        let check = |settlement: &Self| match &settlement.outcome {
+            Outcome::Succeeded {
+                result: Some(result),
+            } => result.check_size("result", MAX_RESULT_BYTES),
+            _ => Ok::<(), InvalidInput>(()),
+        };
+        limits::check_batch("settlements", batch.len())
+            .and_then(|()| batch.iter().try_for_each(check))
+            .map_err(|problem| {
+                StoreError::new(StoreErrorKind::Invalid, "settle").with_source(problem)
+            })
+    }
+}
+
+/// When a job that goes back to pending is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextRun {
+    /// When it was due before.
+    Unchanged,
+    /// So long after now, by the database's clock.
+    In(Duration),
+}
+
+/// What a settlement writes; see [`Settlement::effect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Effect<'a> {
+    /// The job's new state.
+    pub state: JobState,
+    /// Its due time, if it is pending again.
+    pub next_run: NextRun,
+    /// 1 if a body ended, 0 if not.
+    pub attempts_added: u32,
+    /// The new last error; none leaves the old one.
+    pub error: Option<&'a str>,
+    /// The result to keep.
+    pub result: Option<&'a Json>,
+    /// What the history says.
+    pub record: AttemptOutcome,
+}
+
+/// What became of a write that carried a token or a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fenced {
+    /// It took effect.
+    Applied,
+    /// The token was no longer the current one; nothing changed.
+    Stale,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+
+    fn outcomes() -> Vec<Outcome> {
+        let (delay, error) = (Duration::from_secs(1), "e".to_owned());
+        vec![
+            Outcome::Succeeded {
+                result: Some(Json::from_stored("1")),
+            },
+            Outcome::Retry {
+                delay,
+                error: error.clone(),
+            },
+            Outcome::Failed { error },
+            Outcome::Snoozed { delay },
+            Outcome::Released,
+            Outcome::Cancelled,
+        ]
+    }
+
+    #[test]
+    fn every_effect_is_a_legal_end_of_a_running_job() {
+        for outcome in outcomes() {
+            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1), outcome);
+            for cancel in [false, true] {
+                let state = settlement.effect(cancel).state;
+                assert_eq!(JobState::Running.transition(state), Ok(state));
+            }
+        }
+    }
+
+    #[test]
+    fn a_requested_cancel_wins_over_every_outcome() {
+        for outcome in outcomes() {
+            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1), outcome);
+            let effect = settlement.effect(true);
+            assert_eq!(effect.state, JobState::Cancelled);
+            assert_eq!(effect.result, None);
+        }
+    }
+
+    #[test]
+    fn only_ended_bodies_count_as_attempts() {
+        let added: Vec<u32> = outcomes()
+            .into_iter()
+            .map(|outcome| {
+                let token = ClaimToken::new(JobId::new(), 1);
+                Settlement::new(token, outcome).effect(false).attempts_added
+            })
+            .collect();
+        assert_eq!(added, [1, 1, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn oversized_results_are_refused() {
+        let token = ClaimToken::new(JobId::new(), 1);
+        let with = |bytes: usize| {
+            let result = Some(Json::from_stored("x".repeat(bytes)));
+            Settlement::new(token, Outcome::Succeeded { result })
+        };
+        assert!(Settlement::validate_all(&[with(MAX_RESULT_BYTES)]).is_ok());
+        let error = Settlement::validate_all(&[with(MAX_RESULT_BYTES + 1)]).unwrap_err();
+        assert_eq!(error.invalid_input().unwrap().field(), "result");
+    }
+}

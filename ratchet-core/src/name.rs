@@ -1,0 +1,105 @@
+//! Names: of kinds, queues, capabilities, keys, locks and labels.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::InvalidInput;
+
+/// A short text that names something: 1 to 128 bytes of UTF-8 without control characters and
+/// without white space at its ends.
+///
+/// Cheap to clone. `Name::new` refuses everything else, so a `Name` can be stored as it is on every
+/// backend.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The most bytes a name may have.
+    pub const MAX_BYTES: usize = 128;
+
+    /// Checks `text` and makes it a name; `field` says in the error what it was meant for.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if the text is empty, longer than [`Name::MAX_BYTES`], has a control
+    /// character (NUL among them), or begins or ends with white space.
+    pub fn new(field: &'static str, text: impl AsRef<str>) -> Result<Self, InvalidInput> {
+        let text = text.as_ref();
+        let problem = if text.is_empty() {
+            "is empty".to_owned()
+        } else if text.len() > Self::MAX_BYTES {
+            format!("has {} bytes, {} are allowed", text.len(), Self::MAX_BYTES)
+        } else if text.chars().any(char::is_control) {
+            "has a control character".to_owned()
+        } else if text.trim() != text {
+            "begins or ends with white space".to_owned()
+        } else {
+            return Ok(Self(text.into()));
+        };
+        Err(InvalidInput::new(field, problem))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Name {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Name {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_names_are_kept_as_they_are() {
+        for text in ["a", "resize.v2", "größe", "with space inside", "日本"] {
+            assert_eq!(Name::new("kind", text).unwrap(), text);
+        }
+        assert!(Name::new("kind", "x".repeat(128)).is_ok());
+    }
+
+    #[test]
+    fn bad_names_are_refused_and_the_field_is_named() {
+        let long = "x".repeat(129);
+        for text in ["", "a\0b", "line\nbreak", " a", "a ", "\u{7f}", &long] {
+            let error = Name::new("queue", text).unwrap_err();
+            assert_eq!(error.field(), "queue", "{text:?}");
+        }
+    }
+}

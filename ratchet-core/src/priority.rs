@@ -1,0 +1,260 @@
+//! Priority, aging, and the one claim order.
+//!
+//! `effective = priority + floor(max(0, now − run_at) / aging interval)`, and a batch is claimed and
+//! returned in the order (effective descending, `run_at` ascending, id ascending).
+//!
+//! The expression need not be sorted by. Within one stored level a job that became due earlier has
+//! the higher or the same effective priority, so the order inside a level *is* `run_at, id`, which
+//! an index gives. [`merge`] takes the heads of such ordered streams and yields the exact order
+//! while reading only what it returns.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::InvalidInput;
+use crate::id::JobId;
+use crate::time::duration_millis;
+
+/// The stored priority of a job. Aging never rewrites it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Priority {
+    /// 0
+    Lowest = 0,
+    /// 1
+    Low = 1,
+    /// 2, the default
+    #[default]
+    Normal = 2,
+    /// 3
+    High = 3,
+    /// 4
+    Critical = 4,
+}
+
+impl Priority {
+    /// All levels, lowest first.
+    pub const ALL: [Self; 5] = [
+        Self::Lowest,
+        Self::Low,
+        Self::Normal,
+        Self::High,
+        Self::Critical,
+    ];
+
+    /// The number a store keeps, 0 to 4.
+    #[must_use]
+    pub const fn level(self) -> u8 {
+        self as u8
+    }
+
+    /// The priority of a stored number.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if it is not 0 to 4.
+    pub fn from_level(level: i64) -> Result<Self, InvalidInput> {
+        usize::try_from(level)
+            .ok()
+            .and_then(|level| Self::ALL.get(level).copied())
+            .ok_or_else(|| InvalidInput::new("priority", format!("{level} is not 0 to 4")))
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lowest => "lowest",
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+            Self::Critical => "critical",
+        })
+    }
+}
+
+/// The rule that raises the effective priority of a waiting job: one level per interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aging {
+    interval: Duration,
+}
+
+impl Aging {
+    /// No aging: the effective priority is the stored one.
+    pub const OFF: Self = Self {
+        interval: Duration::ZERO,
+    };
+
+    /// One level per `interval` of waiting; zero is [`Aging::OFF`].
+    #[must_use]
+    pub const fn every(interval: Duration) -> Self {
+        Self { interval }
+    }
+
+    /// The interval in milliseconds; 0 is off.
+    #[must_use]
+    pub fn interval_millis(self) -> i64 {
+        duration_millis(self.interval)
+    }
+
+    /// The priority a job counts with after waiting `waited_millis` since it became due.
+    #[must_use]
+    pub fn effective(self, priority: Priority, waited_millis: i64) -> i64 {
+        let base = i64::from(priority.level());
+        match self.interval_millis() {
+            0 => base,
+            interval => base + waited_millis.max(0) / interval,
+        }
+    }
+}
+
+impl Default for Aging {
+    /// One level per 15 minutes.
+    fn default() -> Self {
+        Self::every(Duration::from_secs(15 * 60))
+    }
+}
+
+/// A job's place in the claim order; the smallest is claimed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimRank {
+    effective: Reverse<i64>,
+    run_at: i64,
+    id: JobId,
+}
+
+impl ClaimRank {
+    /// The place at `now` of a job with this priority, due time and id; times are milliseconds.
+    #[must_use]
+    pub fn new(priority: Priority, run_at: i64, id: JobId, aging: Aging, now: i64) -> Self {
+        Self {
+            effective: Reverse(aging.effective(priority, now.saturating_sub(run_at))),
+            run_at,
+            id,
+        }
+    }
+
+    /// The job.
+    #[must_use]
+    pub const fn id(&self) -> JobId {
+        self.id
+    }
+}
+
+/// The first `limit` jobs in claim order out of several streams, each of one stored priority and
+/// itself ordered by (`run_at`, id).
+///
+/// Reads at most one item per stream beyond what it returns. Times are milliseconds.
+///
+/// # Errors
+/// The first error a stream yields.
+pub fn merge<S, E>(
+    streams: impl IntoIterator<Item = (Priority, S)>,
+    aging: Aging,
+    now: i64,
+    limit: usize,
+) -> Result<Vec<JobId>, E>
+where
+    S: Iterator<Item = Result<(i64, JobId), E>>,
+{
+    let mut streams: Vec<(Priority, S)> = streams.into_iter().collect();
+    let mut heads = BinaryHeap::with_capacity(streams.len());
+    for (index, (priority, stream)) in streams.iter_mut().enumerate() {
+        if let Some(head) = stream.next() {
+            let (run_at, id) = head?;
+            heads.push(Reverse((
+                ClaimRank::new(*priority, run_at, id, aging, now),
+                index,
+            )));
+        }
+    }
+    let mut chosen = Vec::with_capacity(limit.min(1_024));
+    while chosen.len() < limit {
+        let Some(mut head) = heads.peek_mut() else {
+            break;
+        };
+        let Reverse((rank, index)) = *head;
+        chosen.push(rank.id());
+        let (priority, stream) = &mut streams[index];
+        match stream.next() {
+            Some(next) => {
+                let (run_at, id) = next?;
+                *head = Reverse((ClaimRank::new(*priority, run_at, id, aging, now), index));
+            }
+            None => {
+                std::collections::binary_heap::PeekMut::pop(head);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn aging_raises_one_level_per_whole_interval() {
+        let aging = Aging::every(Duration::from_millis(1_000));
+        let table = [
+            (-5, 0),
+            (0, 0),
+            (999, 0),
+            (1_000, 1),
+            (4_999, 4),
+            (5_000, 5),
+        ];
+        for (waited, raised) in table {
+            assert_eq!(aging.effective(Priority::Lowest, waited), raised);
+            assert_eq!(aging.effective(Priority::Critical, waited), 4 + raised);
+        }
+        assert_eq!(Aging::OFF.effective(Priority::Low, 1_000_000), 1);
+    }
+
+    #[test]
+    fn levels_round_trip_and_others_are_refused() {
+        for priority in Priority::ALL {
+            assert_eq!(Priority::from_level(priority.level().into()), Ok(priority));
+        }
+        assert!(Priority::from_level(5).is_err());
+        assert!(Priority::from_level(-1).is_err());
+    }
+
+    proptest! {
+        /// Merging ordered streams gives what sorting everything by the formula gives.
+        #[test]
+        fn merge_equals_sorting_by_rank(
+            jobs in prop::collection::vec((0_i64..5, 0_i64..50), 0..60),
+            interval in 0_u64..20,
+            limit in 0_usize..70,
+        ) {
+            let (aging, now) = (Aging::every(Duration::from_millis(interval)), 40);
+            let jobs: Vec<(Priority, i64, JobId)> = jobs
+                .into_iter()
+                .map(|(level, run_at)| (Priority::from_level(level).unwrap(), run_at, JobId::new()))
+                .collect();
+            let mut sorted: Vec<ClaimRank> = jobs
+                .iter()
+                .map(|&(priority, run_at, id)| ClaimRank::new(priority, run_at, id, aging, now))
+                .collect();
+            sorted.sort();
+            let streams = Priority::ALL.map(|priority| {
+                let mut stream: Vec<(i64, JobId)> = jobs
+                    .iter()
+                    .filter(|job| job.0 == priority)
+                    .map(|job| (job.1, job.2))
+                    .collect();
+                stream.sort();
+                (priority, stream.into_iter().map(Ok::<_, Infallible>))
+            });
+            let Ok(merged) = merge(streams, aging, now, limit);
+            let expected: Vec<JobId> = sorted.iter().take(limit).map(ClaimRank::id).collect();
+            prop_assert_eq!(merged, expected);
+        }
+    }
+}

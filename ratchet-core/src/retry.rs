@@ -1,0 +1,247 @@
+//! Retry schedules: a pure function of the attempt.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::InvalidInput;
+
+/// How long to wait between attempts, before jitter.
+///
+/// Durations are kept to the millisecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Backoff {
+    /// Retry at once.
+    None,
+    /// The same delay every time.
+    Fixed {
+        /// The delay.
+        #[serde(with = "millis")]
+        delay: Duration,
+    },
+    /// `base · attempt`, at most `cap`.
+    Linear {
+        /// The delay after the first attempt.
+        #[serde(with = "millis")]
+        base: Duration,
+        /// The longest delay.
+        #[serde(with = "millis")]
+        cap: Duration,
+    },
+    /// `base · 2^(attempt − 1)`, at most `cap`.
+    Exponential {
+        /// The delay after the first attempt.
+        #[serde(with = "millis")]
+        base: Duration,
+        /// The longest delay.
+        #[serde(with = "millis")]
+        cap: Duration,
+    },
+}
+
+/// When a failed job is tried again, and how often. Stored with the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    max_attempts: u32,
+    backoff: Backoff,
+    jitter_percent: u8,
+}
+
+impl RetryPolicy {
+    /// One attempt, no retry.
+    #[must_use]
+    pub const fn never() -> Self {
+        Self::new(1, Backoff::None)
+    }
+
+    /// At most `max_attempts` attempts with this backoff and no jitter.
+    #[must_use]
+    pub const fn new(max_attempts: u32, backoff: Backoff) -> Self {
+        Self {
+            max_attempts,
+            backoff,
+            jitter_percent: 0,
+        }
+    }
+
+    /// At most `max_attempts` attempts, the same delay between them.
+    #[must_use]
+    pub const fn fixed(max_attempts: u32, delay: Duration) -> Self {
+        Self::new(max_attempts, Backoff::Fixed { delay })
+    }
+
+    /// At most `max_attempts` attempts, delays of `base`, 2·`base`, 3·`base`, … up to `cap`.
+    #[must_use]
+    pub const fn linear(max_attempts: u32, base: Duration, cap: Duration) -> Self {
+        Self::new(max_attempts, Backoff::Linear { base, cap })
+    }
+
+    /// At most `max_attempts` attempts, delays of `base`, 2·`base`, 4·`base`, … up to `cap`.
+    #[must_use]
+    pub const fn exponential(max_attempts: u32, base: Duration, cap: Duration) -> Self {
+        Self::new(max_attempts, Backoff::Exponential { base, cap })
+    }
+
+    /// The same, each delay moved at random by up to `percent` % either way, so that jobs that
+    /// failed together do not all come back together.
+    #[must_use]
+    pub const fn with_jitter(mut self, percent: u8) -> Self {
+        self.jitter_percent = percent;
+        self
+    }
+
+    /// How many bodies may end in failure before the job is a dead letter.
+    #[must_use]
+    pub const fn max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+
+    /// Whether `attempts` ended bodies are all that the policy allows.
+    #[must_use]
+    pub const fn is_exhausted(&self, attempts: u32) -> bool {
+        attempts >= self.max_attempts
+    }
+
+    /// The delay after attempt number `attempt` (the first is 1), for a `random` in `0.0..1.0`.
+    ///
+    /// `jittered = delay · (1 + jitter · (2 · random − 1))`; the cap holds before jitter.
+    #[must_use]
+    pub fn delay(&self, attempt: u32, random: f64) -> Duration {
+        let attempt = attempt.max(1);
+        let plain = match self.backoff {
+            Backoff::None => return Duration::ZERO,
+            Backoff::Fixed { delay } => delay,
+            Backoff::Linear { base, cap } => base.saturating_mul(attempt).min(cap),
+            Backoff::Exponential { base, cap } => {
+                let factor = 1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
+                base.saturating_mul(factor).min(cap)
+            }
+        };
+        let spread = f64::from(self.jitter_percent) / 100.0;
+        let factor = 1.0 + spread * (2.0 * random.clamp(0.0, 1.0) - 1.0);
+        Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
+    }
+
+    /// Refuses what cannot work.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the
+    /// base, or the jitter is above 100 %.
+    pub fn validate(&self) -> Result<(), InvalidInput> {
+        let problem = match self.backoff {
+            _ if self.max_attempts == 0 => "allows no attempt".to_owned(),
+            _ if self.jitter_percent > 100 => {
+                format!(
+                    "has a jitter of {} %, at most 100 make sense",
+                    self.jitter_percent
+                )
+            }
+            Backoff::Fixed { delay: base }
+            | Backoff::Linear { base, .. }
+            | Backoff::Exponential { base, .. }
+                if base.is_zero() =>
+            {
+                "has a delay of zero; say Backoff::None to retry at once".to_owned()
+            }
+            Backoff::Linear { base, cap } | Backoff::Exponential { base, cap } if cap < base => {
+                format!("has a cap of {cap:?} below its base of {base:?}")
+            }
+            _ => return Ok(()),
+        };
+        Err(InvalidInput::new("retry", problem))
+    }
+}
+
+impl Default for RetryPolicy {
+    /// 10 attempts, exponential from 1 s up to 5 min, ± 25 %.
+    fn default() -> Self {
+        Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25)
+    }
+}
+
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::time::duration_millis;
+
+    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i64(duration_millis(*value))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn delays_follow_the_table() {
+        let cap = 10 * SECOND;
+        let table: [(RetryPolicy, [u64; 5]); 4] = [
+            (RetryPolicy::new(9, Backoff::None), [0, 0, 0, 0, 0]),
+            (RetryPolicy::fixed(9, 3 * SECOND), [3, 3, 3, 3, 3]),
+            (RetryPolicy::linear(9, 3 * SECOND, cap), [3, 6, 9, 10, 10]),
+            (RetryPolicy::exponential(9, SECOND, cap), [1, 2, 4, 8, 10]),
+        ];
+        for (policy, delays) in table {
+            for (attempt, seconds) in (1..).zip(delays) {
+                assert_eq!(
+                    policy.delay(attempt, 0.9),
+                    Duration::from_secs(seconds),
+                    "{policy:?} attempt {attempt}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_allowed_attempt_exhausts_the_policy() {
+        let policy = RetryPolicy::fixed(3, SECOND);
+        assert!(!policy.is_exhausted(2));
+        assert!(policy.is_exhausted(3));
+        assert!(RetryPolicy::never().is_exhausted(1));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        assert!(RetryPolicy::new(0, Backoff::None).validate().is_err());
+        assert!(RetryPolicy::fixed(1, Duration::ZERO).validate().is_err());
+        assert!(
+            RetryPolicy::linear(1, 2 * SECOND, SECOND)
+                .validate()
+                .is_err()
+        );
+        assert!(RetryPolicy::default().with_jitter(101).validate().is_err());
+        assert!(RetryPolicy::default().validate().is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_stays_in_its_band(attempt in 1_u32..200, random in 0.0..1.0_f64, percent in 0_u8..=100) {
+            let policy = RetryPolicy::exponential(300, SECOND, 300 * SECOND);
+            let plain = policy.delay(attempt, 0.5).as_secs_f64();
+            let moved = policy.with_jitter(percent).delay(attempt, random).as_secs_f64();
+            let band = plain * f64::from(percent) / 100.0 + 1e-6;
+            prop_assert!((moved - plain).abs() <= band);
+        }
+
+        #[test]
+        fn policies_round_trip_as_json(base in 1_u64..10_000, more in 0_u64..10_000, jitter in 0_u8..=100) {
+            let (base, cap) = (Duration::from_millis(base), Duration::from_millis(base + more));
+            let policy = RetryPolicy::exponential(7, base, cap).with_jitter(jitter);
+            let text = serde_json::to_string(&policy).unwrap();
+            prop_assert_eq!(serde_json::from_str::<RetryPolicy>(&text).unwrap(), policy);
+        }
+    }
+}

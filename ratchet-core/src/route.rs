@@ -1,0 +1,110 @@
+//! Routes: which jobs a node may claim.
+
+use crate::model::ClaimRequest;
+use crate::name::Name;
+
+/// What decides whether a node may claim a job: its queue, its kind, and the capability it
+/// requires. A store has few routes and many jobs, so it can keep its claim index per route and
+/// never read a job that the claimer could not take.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
+    /// The queue the job is in.
+    pub queue: Name,
+    /// The kind of the job.
+    pub kind: Name,
+    /// The capability a node must advertise to run it; none: any node may.
+    pub capability: Option<Name>,
+}
+
+impl Route {
+    /// Whether jobs of this route match the request: a queue it polls, a kind it knows, and a
+    /// capability it has. Whether the queue is paused is for the store to see.
+    #[must_use]
+    pub fn matches(&self, request: &ClaimRequest) -> bool {
+        request.queues.contains(&self.queue)
+            && request.kinds.contains(&self.kind)
+            && self
+                .capability
+                .as_ref()
+                .is_none_or(|required| request.capabilities.contains(required))
+    }
+}
+
+/// All names, or just some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Every name there is.
+    All,
+    /// These and no others; an empty list selects nothing.
+    Only(Vec<Name>),
+}
+
+impl Selection {
+    /// Whether `name` is selected.
+    #[must_use]
+    pub fn contains(&self, name: &Name) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::NodeId;
+
+    fn name(text: &str) -> Name {
+        Name::new("test", text).unwrap()
+    }
+
+    fn route(capability: Option<&str>) -> Route {
+        Route {
+            queue: name("images"),
+            kind: name("resize"),
+            capability: capability.map(name),
+        }
+    }
+
+    #[test]
+    fn untagged_jobs_run_anywhere_and_tagged_ones_where_the_tag_is() {
+        let plain = ClaimRequest::new(NodeId::new(), 1);
+        let gpu = plain.clone().capabilities([name("gpu"), name("arm")]);
+        assert!(route(None).matches(&plain));
+        assert!(route(None).matches(&gpu));
+        assert!(!route(Some("gpu")).matches(&plain));
+        assert!(route(Some("gpu")).matches(&gpu));
+    }
+
+    #[test]
+    fn queue_and_kind_must_be_selected() {
+        let request = ClaimRequest::new(NodeId::new(), 1);
+        let other = Selection::Only(vec![name("mail")]);
+        let both = Selection::Only(vec![name("mail"), name("images"), name("resize")]);
+        assert!(!route(None).matches(&request.clone().queues(other.clone())));
+        assert!(!route(None).matches(&request.clone().kinds(other)));
+        assert!(!route(None).matches(&request.clone().kinds(Selection::Only(vec![]))));
+        assert!(route(None).matches(&request.queues(both.clone()).kinds(both)));
+    }
+
+    proptest! {
+        /// Advertising more never makes a route unreachable.
+        #[test]
+        fn capabilities_only_add(
+            required in prop::option::of("[a-c]"),
+            has in prop::collection::vec("[a-c]", 0..3),
+            more in "[a-c]",
+        ) {
+            let route = route(required.as_deref());
+            let names = |texts: &[String]| texts.iter().map(|t| name(t)).collect::<Vec<_>>();
+            let before = ClaimRequest::new(NodeId::new(), 1).capabilities(names(&has));
+            let mut all = has.clone();
+            all.push(more);
+            let after = before.clone().capabilities(names(&all));
+            prop_assert!(!route.matches(&before) || route.matches(&after));
+        }
+    }
+}

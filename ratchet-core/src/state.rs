@@ -1,0 +1,214 @@
+//! The states of a job and the one table of legal changes between them.
+//!
+//! ```text
+//!            ┌──────── requeue ────────┐
+//!            ▼                         │
+//! Blocked ─▶ Pending ──claim──▶ Running ──▶ Failed
+//!    │        ▲  │ ▲              │ │ └───▶ Succeeded
+//!    │  resume│  │ └─retry, snooze┘ └─────▶ Cancelled
+//!    ▼        │  ▼     release, reclaim        ▲
+//!    └──────▶ Paused ──────── cancel ──────────┘
+//! ```
+
+use std::fmt;
+
+use crate::error::InvalidInput;
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum JobState {
+    /// Waiting to be claimed: due, or due later.
+    Pending = 0,
+    /// Waiting for something other than time.
+    Blocked = 1,
+    /// Set aside by an operator.
+    Paused = 2,
+    /// Claimed by a node.
+    Running = 3,
+    /// Ended well. Terminal.
+    Succeeded = 4,
+    /// Ended badly, all attempts used: a dead letter. Terminal until requeued by hand.
+    Failed = 5,
+    /// Ended by request. Terminal.
+    Cancelled = 6,
+}
+
+impl JobState {
+    /// Every state.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Blocked,
+        Self::Paused,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// The number a store keeps.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The state of a stored number.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if no state has it.
+    pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
+        usize::try_from(code)
+            .ok()
+            .and_then(|code| Self::ALL.get(code).copied())
+            .ok_or_else(|| InvalidInput::new("state", format!("{code} is not a job state")))
+    }
+
+    /// Whether the job has ended. A terminal job is never claimed; its keys are free.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether a job may go from this state to `to`, and if so, `to`.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] if the table has no such change.
+    pub const fn transition(self, to: Self) -> Result<Self, IllegalTransition> {
+        let legal = match self {
+            Self::Pending => matches!(to, Self::Running | Self::Paused | Self::Cancelled),
+            Self::Blocked => {
+                matches!(
+                    to,
+                    Self::Pending | Self::Paused | Self::Cancelled | Self::Failed
+                )
+            }
+            Self::Paused => matches!(to, Self::Pending | Self::Blocked | Self::Cancelled),
+            Self::Running => matches!(
+                to,
+                Self::Pending | Self::Succeeded | Self::Failed | Self::Cancelled
+            ),
+            Self::Failed => matches!(to, Self::Pending),
+            Self::Succeeded | Self::Cancelled => false,
+        };
+        if legal {
+            Ok(to)
+        } else {
+            Err(IllegalTransition { from: self, to })
+        }
+    }
+
+    /// What an operator's action does to a job in this state.
+    #[must_use]
+    pub const fn respond(self, action: JobAction) -> Response {
+        match (action, self) {
+            (JobAction::Cancel, Self::Pending | Self::Blocked | Self::Paused) => {
+                Response::Become(Self::Cancelled)
+            }
+            (JobAction::Cancel, Self::Running) => Response::RequestCancel,
+            (JobAction::Requeue, Self::Failed) | (JobAction::Resume, Self::Paused) => {
+                Response::Become(Self::Pending)
+            }
+            (JobAction::Pause, Self::Pending) => Response::Become(Self::Paused),
+            _ => Response::Refuse,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "pending",
+            Self::Blocked => "blocked",
+            Self::Paused => "paused",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// What an operator may do to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JobAction {
+    /// End it: at once if it waits, by request to the handler if it runs.
+    Cancel,
+    /// Make a dead letter pending again: due now, attempts and crashes at zero, error cleared.
+    Requeue,
+    /// Set a pending job aside.
+    Pause,
+    /// Make a paused job pending again; it keeps its `run_at`.
+    Resume,
+}
+
+impl JobAction {
+    /// Every action.
+    pub const ALL: [Self; 4] = [Self::Cancel, Self::Requeue, Self::Pause, Self::Resume];
+}
+
+/// See [`JobState::respond`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// The job changes to this state at once.
+    Become(JobState),
+    /// The job keeps its state; the node running it is told to cancel it.
+    RequestCancel,
+    /// The action has no meaning in this state; nothing changes.
+    Refuse,
+}
+
+/// A change that the table of [`JobState::transition`] does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {from} job cannot become {to}")]
+pub struct IllegalTransition {
+    /// The state the job is in.
+    pub from: JobState,
+    /// The state it was to have.
+    pub to: JobState,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_states_absorb_but_for_requeued_dead_letters() {
+        for from in JobState::ALL
+            .into_iter()
+            .filter(|state| state.is_terminal())
+        {
+            for to in JobState::ALL {
+                let requeue = from == JobState::Failed && to == JobState::Pending;
+                assert_eq!(from.transition(to).is_ok(), requeue, "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_pending_job_can_be_claimed() {
+        for from in JobState::ALL {
+            let claimable = from.transition(JobState::Running).is_ok();
+            assert_eq!(claimable, from == JobState::Pending);
+        }
+    }
+
+    #[test]
+    fn actions_only_make_legal_changes() {
+        for from in JobState::ALL {
+            for action in JobAction::ALL {
+                if let Response::Become(to) = from.respond(action) {
+                    assert_eq!(from.transition(to), Ok(to), "{action:?} of a {from} job");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn codes_round_trip() {
+        for state in JobState::ALL {
+            assert_eq!(JobState::from_code(state.code().into()), Ok(state));
+        }
+        assert!(JobState::from_code(7).is_err());
+    }
+}

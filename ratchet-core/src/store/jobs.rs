@@ -1,0 +1,207 @@
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::id::{ClaimToken, JobId};
+use crate::model::{
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, JobFilter, JobInput,
+    JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed,
+    Report, Reported, Settlement,
+};
+use crate::state::JobAction;
+
+/// Jobs: from their enqueue to their purge.
+///
+/// Batches are the primitive; a single job is a batch of one. See the [module](super) for what
+/// holds for every method.
+#[async_trait]
+pub trait JobStore: Debug + Send + Sync {
+    /// Stores jobs, all of them or, on an error, none.
+    ///
+    /// # Contract
+    /// - **[enqueue.created]** Each job is stored `Pending` as it was given and answered
+    ///   `Created(its id)`; the answers are in the order of the jobs. An empty batch does nothing.
+    /// - **[enqueue.atomic]** If the call fails, no job of it is stored and no key is taken.
+    /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored
+    ///   again, so that an enqueue with an unknown outcome can be repeated.
+    /// - **[enqueue.due]** `RunAt::Now` and `RunAt::In` are resolved on the database's clock.
+    /// - **[enqueue.validate]** The store calls [`NewJob::validate_all`] first.
+    /// - **[keys.idempotency]** A job whose idempotency key was ever used is not stored and answered
+    ///   `Duplicate(id of the first)`, also when the first has ended or was purged, and also inside
+    ///   one batch.
+    /// - **[keys.unique]** A job whose unique key an unfinished job has is not stored and answered
+    ///   `Duplicate(id of that job)`; then its idempotency key is not used up.
+    /// - **[keys.race]** Of concurrent enqueues with one key exactly one is answered `Created`.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>>;
+
+    /// Claims due jobs and returns them whole.
+    ///
+    /// # Contract
+    /// - **[claim.exclusive]** A job is returned to one claimer only, until its claim has ended.
+    /// - **[claim.due]** Only `Pending` jobs with `run_at` not after the database's clock.
+    /// - **[claim.limit]** At most `limit` jobs; as many as that while so many are due and match;
+    ///   0 returns none.
+    /// - **[claim.order]** The jobs first in [`ClaimRank`](crate::priority::ClaimRank), in that
+    ///   order: effective priority descending, `run_at` ascending, id ascending.
+    /// - **[claim.aging]** The effective priority is that of [`Aging`](crate::Aging); the stored
+    ///   priority is never changed.
+    /// - **[claim.match]** Only jobs whose [`Route::matches`](crate::Route::matches) the request.
+    /// - **[claim.paused]** No job of a paused queue.
+    /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
+    ///   one higher than before and a token that carries it.
+    /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
+    ///
+    /// # Errors
+    /// A failure of the store; then claims may have been made, which go back when their node has
+    /// not begun them in time.
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
+
+    /// Claims due jobs without reading their payloads: for large payloads and large batches.
+    ///
+    /// # Contract
+    /// - **[claim.optimized]** Claims exactly what [`claim_next_batch`](Self::claim_next_batch)
+    ///   would; only the inputs are left to [`load_inputs`](Self::load_inputs).
+    ///
+    /// # Errors
+    /// As for [`claim_next_batch`](Self::claim_next_batch).
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>>;
+
+    /// Reads the payloads and checkpoints of claims, many at a time.
+    ///
+    /// # Contract
+    /// - **[claim.load]** One answer per token, in order: the input, or none if the token is stale.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>>;
+
+    /// Ends claims, many at a time and in different ways.
+    ///
+    /// # Contract
+    /// - **[settle.effect]** Writes what [`Settlement::effect`] says: state, `run_at`, attempts,
+    ///   error, result, and for terminal states `finished_at`. The claim is over.
+    /// - **[settle.mixed]** One answer per settlement, in order; a stale one changes nothing for
+    ///   the others.
+    /// - **[settle.token]** A settlement applies only to a `Running` job whose `claim_seq` is the
+    ///   token's; otherwise it is `Stale` and changes nothing, even from the same node.
+    /// - **[settle.repeat]** Settling again with the token that ended the claim changes nothing and
+    ///   is `Applied`, so that a call with an unknown outcome can be repeated.
+    /// - **[settle.cancel]** If cancellation was requested the job ends `Cancelled`, whatever the
+    ///   outcome, without a result.
+    /// - **[settle.keys]** A terminal state frees the unique key in the same write.
+    /// - **[settle.history]** Each applied settlement adds one [`Attempt`] to the job's history.
+    /// - **[settle.validate]** The store calls [`Settlement::validate_all`] first.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store; then none, some or all may have been applied, and the
+    /// call can be repeated.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>>;
+
+    /// Stores what running bodies tell.
+    ///
+    /// # Contract
+    /// - **[report.life]** Every report says that the body has begun and restarts the job's stall
+    ///   timeout.
+    /// - **[report.progress]** Progress and checkpoint replace the earlier ones; they outlive the
+    ///   claim, and a later claim gets the checkpoint as input.
+    /// - **[report.token]** A report with a stale token is `Stale` and changes nothing.
+    /// - **[report.cancel]** The answer says whether cancellation was requested.
+    /// - **[report.validate]** The store calls [`Report::validate_all`] first.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>>;
+
+    /// Takes back claims that nobody works on any more.
+    ///
+    /// # Contract
+    /// - **[reclaim.dead]** A claim whose node is `Dead` or `Left`, or silent as
+    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`. So is
+    ///   one whose node has no row, once it is older than `dead_after`.
+    /// - **[reclaim.live]** However long a body runs, the claim of a live node stays, but for the
+    ///   next three clauses.
+    /// - **[reclaim.start]** A claim without a report for `start_timeout` since it was made is
+    ///   `NotStarted`, unless the job has run out of patience otherwise.
+    /// - **[reclaim.stall]** A begun claim of a job with a stall timeout, without a report for that
+    ///   long, is `Stalled`.
+    /// - **[reclaim.overdue]** A begun claim of a job with a timeout, made longer ago than
+    ///   `start_timeout` + timeout + `overdue_after`, is `Overdue`.
+    /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts;
+    ///   `crash_count` is one higher if [`is_crash`](crate::model::ReclaimReason::is_crash). If
+    ///   cancellation was requested it is `Cancelled` instead. The old token is stale, and the
+    ///   history says `Lost`.
+    /// - **[reclaim.exhausted]** A crash beyond `max_crashes` leaves the job `Running` without an
+    ///   owner and its token valid, and is returned as `exhausted` by this and every later pass
+    ///   until it is settled.
+    /// - **[reclaim.once]** Concurrent passes reclaim each claim once.
+    /// - **[reclaim.limit]** At most `limit` claims a pass.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>>;
+
+    /// Does what an operator asks to jobs, each by itself.
+    ///
+    /// # Contract
+    /// - **[act.respond]** Each job does what [`JobState::respond`](crate::JobState::respond) says
+    ///   for its state; nothing else changes.
+    /// - **[act.select]** Ids are answered each, in order. A filter acts on the oldest jobs it
+    ///   matches that do not refuse, and answers only these, oldest first.
+    /// - **[cancel.waiting]** A cancelled waiting job is never claimed, and its unique key is free.
+    /// - **[cancel.running]** A cancelled running job keeps its claim; its node learns of it by
+    ///   heartbeat and report.
+    /// - **[requeue.fresh]** A requeued job is due now, with attempts and crashes at 0 and no error,
+    ///   and can be claimed like any other; its `claim_seq` and history stay.
+    /// - **[requeue.key]** A requeued job takes its unique key again, or is `KeyTaken` and unchanged.
+    /// - **[pause.job]** A paused job is not claimed; resumed, it has its old `run_at`.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store; then nothing has changed.
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>>;
+
+    /// Reads jobs.
+    ///
+    /// # Contract
+    /// - **[get.whole]** One answer per id, in order: the job with everything known about it, or
+    ///   none. Any number of ids up to the batch limit works.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
+
+    /// Reads one page of the jobs that match the filter.
+    ///
+    /// # Contract
+    /// - **[page.order]** In the order asked for, behind the given job, at most `limit`.
+    /// - **[page.walk]** Walking by `next` until there is none visits every matching job exactly
+    ///   once, in both orders.
+    /// - **[page.filter]** Exactly the jobs that [`JobFilter::matches`].
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage>;
+
+    /// Reads the ended claims of a job, first to last.
+    ///
+    /// # Contract
+    /// - **[history.order]** By claim number. Empty for a job that does not exist.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>>;
+
+    /// Deletes old finished jobs with their history, and says how many.
+    ///
+    /// # Contract
+    /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than
+    ///   `older_than`; the longest finished first, at most `limit`.
+    /// - **[purge.keys]** Idempotency keys stay used.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn purge(&self, request: &PurgeRequest) -> Result<u64>;
+}

@@ -1,0 +1,102 @@
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::id::Fence;
+use crate::model::Fenced;
+use crate::name::Name;
+use crate::time::duration_millis;
+
+/// Named locks that expire, with fencing tokens.
+#[async_trait]
+pub trait LockStore: Debug + Send + Sync {
+    /// Takes a lock that is free or expired, or takes it again.
+    ///
+    /// # Contract
+    /// - **[lock.exclusive]** Of concurrent callers with different owners exactly one acquires.
+    /// - **[lock.held]** While it is held, others get `Held` with the owner and the time left.
+    /// - **[lock.expire]** It is free once `ttl` has passed on the database's clock, and not before,
+    ///   from one millisecond to at least 30 days.
+    /// - **[lock.again]** The owner of an unexpired lock acquires it again with the same fence and
+    ///   the new `ttl`.
+    /// - **[lock.fence]** Every other acquisition has a fence strictly larger than all before it,
+    ///   across releases and expiries, for ever.
+    /// - **[lock.ttl]** The store calls [`validate_ttl`] first: a `ttl` of zero is refused.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired>;
+
+    /// Holds the lock for another `ttl` from now.
+    ///
+    /// # Contract
+    /// - **[lock.renew]** Applies only while the lock is unexpired and has this owner and this
+    ///   fence; otherwise `Stale` and nothing changes.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration)
+    -> Result<Fenced>;
+
+    /// Frees the lock.
+    ///
+    /// # Contract
+    /// - **[lock.release]** Applies only if the lock has this owner and this fence and is unexpired;
+    ///   then it is free at once. Otherwise `Stale` and nothing changes.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced>;
+
+    /// Looks at a lock without touching it.
+    ///
+    /// # Contract
+    /// - **[lock.inspect]** None for a lock that was never acquired; otherwise its last fence, and
+    ///   owner and time left while it is held.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>>;
+}
+
+/// Refuses a time to live of zero.
+///
+/// # Errors
+/// [`StoreErrorKind::Invalid`] on `ttl`.
+pub fn validate_ttl(ttl: Duration) -> Result<i64> {
+    crate::model::positive("ttl", ttl)
+        .map(|()| duration_millis(ttl))
+        .map_err(|problem| StoreError::new(StoreErrorKind::Invalid, "lock").with_source(problem))
+}
+
+/// What became of a try to take a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The caller holds it.
+    Acquired {
+        /// The token of this tenure.
+        fence: Fence,
+    },
+    /// Somebody else does.
+    Held(HeldLock),
+}
+
+/// Who holds a lock, and for how long at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLock {
+    /// Who.
+    pub owner: Name,
+    /// The time left unless it is renewed.
+    pub remaining: Duration,
+}
+
+/// A lock as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The token of the present or last tenure.
+    pub fence: Fence,
+    /// Who holds it; none: it is free.
+    pub holder: Option<HeldLock>,
+}

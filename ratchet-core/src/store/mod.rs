@@ -1,0 +1,77 @@
+//! The store traits: the contract between the engine, which decides, and a database, which
+//! remembers.
+//!
+//! Every method documents its contract as clauses with stable ids in brackets, `[claim.order]`.
+//! The conformance suite has at least one case per clause and none without one; MUST, SHOULD and
+//! MAY have their usual sense.
+//!
+//! These hold for every method of every trait:
+//!
+//! - **[errors.kind]** A failure of the store is a [`StoreError`](crate::StoreError) whose kind
+//!   tells what the caller can do. Refused input is `Invalid` and names the field, and then nothing
+//!   has changed. Losing a race is a value, never an error.
+//! - **[errors.poison]** A stored row that cannot be read harms only itself: a batch it is part of
+//!   works for the other rows.
+//! - **[time.clock]** Everything that depends on the time uses the database's clock, read inside
+//!   the call. The caller's clock never matters.
+//! - **[time.precision]** Times are kept to the millisecond. Durations are rounded up to it.
+//! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; larger
+//!   ones are refused.
+//!
+//! # Cancel safety
+//! Dropping the future of any method leaves the store usable: the call has then either taken full
+//! effect or none. Which of the two is unknown, as with a lost connection; the engine repeats calls
+//! with the same ids and tokens, for which every write is safe.
+
+mod jobs;
+mod locks;
+mod nodes;
+mod queues;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use jobs::JobStore;
+pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+pub use nodes::NodeStore;
+pub use queues::{Changed, QueueStore};
+
+use crate::cluster::ClusterCoordinator;
+
+/// One connected database, as the engine holds it: the role traits, bundled.
+///
+/// Powers that only some stores have are accessors that return an `Option`: what is missing cannot
+/// be called.
+pub trait Store: Debug + Send + Sync + 'static {
+    /// The name and version of what is behind it, for logs and reports; nothing may depend on it.
+    fn info(&self) -> StoreInfo;
+
+    /// The jobs.
+    fn jobs(&self) -> &dyn JobStore;
+
+    /// The queues.
+    fn queues(&self) -> &dyn QueueStore;
+
+    /// The nodes and the database's clock.
+    fn nodes(&self) -> &dyn NodeStore;
+
+    /// The locks.
+    fn locks(&self) -> &dyn LockStore;
+
+    /// Wakeups through the database, if it can carry them.
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        None
+    }
+}
+
+/// A store that may be shared by nodes, clients and tests.
+pub type SharedStore = Arc<dyn Store>;
+
+/// See [`Store::info`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreInfo {
+    /// What kind of store it is.
+    pub backend: &'static str,
+    /// The version of the database.
+    pub version: String,
+}

@@ -1,0 +1,70 @@
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::id::NodeId;
+use crate::model::{Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes};
+use crate::store::Changed;
+use crate::time::Timestamp;
+
+/// Nodes and their heartbeats, and the database's clock.
+///
+/// A store keeps these calls working when its connections are all busy with jobs.
+#[async_trait]
+pub trait NodeStore: Debug + Send + Sync {
+    /// Records a sign of life; the first one registers the node.
+    ///
+    /// # Contract
+    /// - **[node.heartbeat]** The row has the given label, interval and load, the status
+    ///   [`NodeStatus::after_heartbeat`] and the database's time as `last_seen`.
+    /// - **[node.reply]** The answer has the database's time and the stored status.
+    /// - **[node.cancel]** The answer names every claim of this node whose job somebody wants
+    ///   cancelled.
+    /// - **[node.label]** The first heartbeat of a node makes every other live node with its label
+    ///   `Dead`.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply>;
+
+    /// Sets a node's status from elsewhere: `Draining` to ask it to finish, `Dead` to give it up.
+    ///
+    /// # Contract
+    /// - **[node.status]** The node learns it from its next heartbeat. `Unchanged` if the node is
+    ///   unknown, has ended, or has that status.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed>;
+
+    /// Lists the nodes, the newest first.
+    ///
+    /// # Contract
+    /// - **[node.list]** Every node that was not forgotten, by `started_at` descending, then id.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn nodes(&self) -> Result<Vec<NodeRecord>>;
+
+    /// Marks silent nodes dead and forgets the long ended.
+    ///
+    /// # Contract
+    /// - **[node.silent]** A live node becomes `Dead` exactly when [`NodeRecord::is_silent`].
+    /// - **[node.forget]** A `Left` or `Dead` node is deleted when its last heartbeat is older than
+    ///   `forget_after`, but not while it owns claims.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes>;
+
+    /// Reads the database's clock.
+    ///
+    /// # Contract
+    /// - **[time.read]** Two calls one after the other never go back, and agree with the times the
+    ///   store writes between them.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn database_time(&self) -> Result<Timestamp>;
+}

@@ -1,0 +1,50 @@
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::model::QueueInfo;
+use crate::name::Name;
+
+/// Queues: pausing them, and what is in them.
+#[async_trait]
+pub trait QueueStore: Debug + Send + Sync {
+    /// Stops the claiming of a queue's jobs; running ones go on.
+    ///
+    /// # Contract
+    /// - **[queue.pause]** From the return of the call on, no claim returns a job of the queue, and
+    ///   the pause survives restarts. The queue need not have jobs.
+    /// - **[queue.again]** Pausing a paused queue or resuming one that is not is `Unchanged`.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed>;
+
+    /// Lets the queue's jobs be claimed again.
+    ///
+    /// # Contract
+    /// - **[queue.resume]** Jobs that waited can be claimed at once, in the usual order.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed>;
+
+    /// Lists the queues by name, with their jobs counted by state.
+    ///
+    /// # Contract
+    /// - **[queue.list]** Every queue that has jobs or is paused, once, ordered by name; the counts
+    ///   add up to the jobs that exist.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn queues(&self) -> Result<Vec<QueueInfo>>;
+}
+
+/// Whether a request changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It did.
+    Changed,
+    /// Everything was already as asked for, or what was meant does not exist.
+    Unchanged,
+}

@@ -1,0 +1,106 @@
+//! W3C trace context, carried from the enqueue to the handler.
+
+use crate::error::InvalidInput;
+
+/// The trace a job was enqueued in: the `traceparent` and `tracestate` header values of
+/// W3C Trace Context, level 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    traceparent: String,
+    tracestate: Option<String>,
+}
+
+impl TraceContext {
+    const MAX_STATE_BYTES: usize = 512;
+
+    /// Checks a `traceparent` and keeps it.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] on `traceparent` unless it is `00-<32 hex>-<16 hex>-<2 hex>` in lower case
+    /// with ids that are not all zero.
+    pub fn new(traceparent: impl Into<String>) -> Result<Self, InvalidInput> {
+        let traceparent = traceparent.into();
+        let parts: Vec<&str> = traceparent.split('-').collect();
+        let hex = |part: &str, length: usize| {
+            part.len() == length
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
+        let set = |part: &str| part.bytes().any(|b| b != b'0');
+        let valid = matches!(parts[..], ["00", trace, span, flags]
+            if hex(trace, 32) && set(trace) && hex(span, 16) && set(span) && hex(flags, 2));
+        if !valid {
+            return Err(InvalidInput::new(
+                "traceparent",
+                "is not `00-<trace id>-<span id>-<flags>`",
+            ));
+        }
+        Ok(Self {
+            traceparent,
+            tracestate: None,
+        })
+    }
+
+    /// The same with a `tracestate`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] on `tracestate` if it is longer than 512 bytes or not printable ASCII.
+    pub fn with_state(mut self, tracestate: impl Into<String>) -> Result<Self, InvalidInput> {
+        let state = tracestate.into();
+        if state.len() > Self::MAX_STATE_BYTES || !state.bytes().all(|b| (0x20..0x7f).contains(&b))
+        {
+            return Err(InvalidInput::new(
+                "tracestate",
+                "is longer than 512 bytes or not printable ASCII",
+            ));
+        }
+        self.tracestate = Some(state);
+        Ok(self)
+    }
+
+    /// What a store kept.
+    #[must_use]
+    pub const fn from_stored(traceparent: String, tracestate: Option<String>) -> Self {
+        Self {
+            traceparent,
+            tracestate,
+        }
+    }
+
+    /// The `traceparent` value.
+    #[must_use]
+    pub fn traceparent(&self) -> &str {
+        &self.traceparent
+    }
+
+    /// The `tracestate` value, if there is one.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        self.tracestate.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_well_formed_parents_are_taken() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(TraceContext::new(good).unwrap().traceparent(), good);
+        let upper = good.to_uppercase();
+        let zero = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+        for bad in ["", "00-ab-cd-01", &good[1..], &upper, zero] {
+            assert!(TraceContext::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn state_is_bounded() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = TraceContext::new(parent).unwrap();
+        assert!(context.clone().with_state("a=1").is_ok());
+        assert!(context.with_state("x".repeat(513)).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Ratchet on SQLite.
