@@ -1,1 +1,12 @@
-//! Facade.
+#![doc = include_str!("../README.md")]
+
+mod connect;
+
+pub use connect::{ConnectError, connect};
+pub use ratchet_core::*;
+
+/// Ratchet on SQLite.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use ratchet_store_sqlite::*;
+}

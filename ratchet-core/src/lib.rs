@@ -9,8 +9,11 @@
 //! Applications use the facade crate `ratchet`, which re-exports all of this; store authors use
 //! this crate and `ratchet-conformance`.
 
+pub mod client;
 pub mod cluster;
+pub mod engine;
 pub mod error;
+pub mod handler;
 pub mod id;
 pub mod json;
 pub mod limits;
@@ -25,7 +28,10 @@ pub mod store;
 pub mod time;
 pub mod trace;
 
+pub use client::Client;
+pub use engine::{BuildError, Node, NodeBuilder, NodeStats, Ratchet, RunError};
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
+pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
 pub use id::{ClaimToken, Fence, JobId, NodeId};
 pub use json::Json;
 pub use memory::MemoryStore;

@@ -1,0 +1,85 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::store::{SharedStore, Store};
+
+/// The store, with a deadline on every call and a count of them.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    store: SharedStore,
+    deadline: Duration,
+    made: AtomicU64,
+}
+
+impl Calls {
+    pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {
+        Self {
+            store,
+            deadline,
+            made: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &SharedStore {
+        &self.store
+    }
+
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Makes one call. A call beyond the deadline is dropped and is a `Timeout`; whether it took
+    /// effect is then unknown.
+    pub(crate) async fn call<'a, T, F>(
+        &'a self,
+        operation: &'static str,
+        call: impl FnOnce(&'a dyn Store) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        tokio::time::timeout(self.deadline, call(&*self.store))
+            .await
+            .unwrap_or_else(|_| {
+                let after = format!("no answer within {:?}", self.deadline);
+                Err(StoreError::new(StoreErrorKind::Timeout, operation).with_source(after))
+            })
+    }
+}
+
+/// Delays between tries of a failing store: doubling from 50 ms to 5 s, each cut by up to half at
+/// random so that nodes do not come back together.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(u32);
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(5);
+
+    /// The delay before the next try, for a `random` in `0.0..1.0`.
+    pub(crate) fn next(&mut self, random: f64) -> Duration {
+        let doubled = Self::FIRST.saturating_mul(1 << self.0.min(10));
+        self.0 += 1;
+        doubled.min(Self::LONGEST).mul_f64(1.0 - random / 2.0)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_up_to_its_limit_and_starts_again() {
+        let mut backoff = Backoff::default();
+        let delays: Vec<u128> = (0..9).map(|_| backoff.next(0.0).as_millis()).collect();
+        assert_eq!(delays, [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        backoff.reset();
+        assert_eq!(backoff.next(1.0), Duration::from_millis(25));
+    }
+}

@@ -1,0 +1,315 @@
+//! The client: enqueue jobs and look after them, without running any.
+
+mod call;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+pub(crate) use call::{Backoff, Calls};
+
+use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::id::{JobId, NodeId};
+use crate::model::{
+    Acted, ActionOutcome, Attempt, Enqueued, JobFilter, JobPage, JobRecord, JobSelector, NewJob,
+    NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt,
+};
+use crate::name::Name;
+use crate::state::JobAction;
+use crate::store::{Changed, SharedStore};
+
+/// Enqueues jobs and looks after them. Cheap to clone.
+///
+/// Every call has a deadline; one that runs into it is a `Timeout` error and may or may not have
+/// taken effect.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let id = client.enqueue(NewJob::new("greet", "world")).await?.id();
+/// client.cancel(id).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    calls: Arc<Calls>,
+    coordinator: Arc<dyn ClusterCoordinator>,
+    /// The node this client belongs to, and what wakes its poller.
+    node: Option<(NodeId, Arc<Notify>)>,
+}
+
+impl Client {
+    /// How long a call of a client without a node may take.
+    const DEADLINE: Duration = Duration::from_secs(10);
+    /// How often an enqueue is tried before a transient failure is returned.
+    const ENQUEUE_TRIES: u32 = 3;
+
+    pub(crate) fn new(store: SharedStore) -> Self {
+        let coordinator = store.coordinator();
+        Self(Arc::new(Inner {
+            calls: Arc::new(Calls::new(store, Self::DEADLINE)),
+            coordinator: coordinator.unwrap_or_else(|| Arc::new(NoopCoordinator)),
+            node: None,
+        }))
+    }
+
+    pub(crate) fn of_node(
+        calls: Arc<Calls>,
+        coordinator: Arc<dyn ClusterCoordinator>,
+        node: NodeId,
+        poll: Arc<Notify>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            calls,
+            coordinator,
+            node: Some((node, poll)),
+        }))
+    }
+
+    /// The same client, sending its wakeups through this coordinator.
+    #[must_use]
+    pub fn with_coordinator(&self, coordinator: impl ClusterCoordinator) -> Self {
+        Self(Arc::new(Inner {
+            calls: Arc::clone(&self.0.calls),
+            coordinator: Arc::new(coordinator),
+            node: self.0.node.clone(),
+        }))
+    }
+
+    /// The store behind it.
+    #[must_use]
+    pub fn store(&self) -> &SharedStore {
+        self.0.calls.store()
+    }
+
+    /// Enqueues one job; see [`enqueue_all`](Self::enqueue_all).
+    ///
+    /// # Errors
+    /// As for [`enqueue_all`](Self::enqueue_all).
+    ///
+    /// # Cancel safety
+    /// Dropped, the job may or may not have been enqueued.
+    pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
+        let answers = self.enqueue_all(&[job]).await?;
+        answers.first().copied().ok_or_else(|| {
+            StoreError::new(StoreErrorKind::Other, "enqueue")
+                .with_source("the store gave no answer")
+        })
+    }
+
+    /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once.
+    ///
+    /// Transient failures are repeated a few times, which is safe since jobs carry their ids. For
+    /// the same reason the caller may repeat a failed call with the same jobs.
+    ///
+    /// # Errors
+    /// `Invalid`, naming what is wrong with the first bad job; or a failure of the store, and then
+    /// whether the jobs were stored is known only if the kind is not transient: they were not.
+    ///
+    /// # Cancel safety
+    /// Dropped, the jobs may or may not have been enqueued.
+    pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let mut backoff = Backoff::default();
+        let mut tries = 1;
+        let answers = loop {
+            let enqueued = self
+                .0
+                .calls
+                .call("enqueue", |store| store.jobs().enqueue(jobs))
+                .await;
+            match enqueued {
+                Err(error) if error.is_transient() && tries < Self::ENQUEUE_TRIES => {
+                    tracing::debug!(%error, "enqueue failed, trying again");
+                    tries += 1;
+                    tokio::time::sleep(backoff.next(0.5)).await;
+                }
+                other => break other?,
+            }
+        };
+        let mut woken: Option<&Name> = None;
+        for (job, answer) in jobs.iter().zip(&answers) {
+            let queue = &job.spec().route.queue;
+            let immediate = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
+            if immediate && matches!(answer, Enqueued::Created(_)) && woken != Some(queue) {
+                self.wake(queue).await;
+                woken = Some(queue);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Hints that this queue has work.
+    async fn wake(&self, queue: &Name) {
+        let mut wakeup = Wakeup::queue(queue.clone());
+        if let Some((node, poll)) = &self.0.node {
+            poll.notify_one();
+            wakeup = wakeup.from_node(*node);
+        }
+        self.0.coordinator.notify(wakeup).await;
+    }
+
+    /// Reads a job.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn job(&self, id: JobId) -> Result<Option<JobRecord>> {
+        let ids = [id];
+        let mut jobs = self
+            .0
+            .calls
+            .call("get", |store| store.jobs().get(&ids))
+            .await?;
+        Ok(jobs.pop().flatten())
+    }
+
+    /// Reads one page of the jobs that match the filter.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    pub async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        self.0
+            .calls
+            .call("list", |store| store.jobs().list(filter, page))
+            .await
+    }
+
+    /// Reads the ended claims of a job, first to last.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        self.0
+            .calls
+            .call("history", |store| store.jobs().history(job))
+            .await
+    }
+
+    /// Cancels a job: at once if it waits; if it runs, its body is told within a heartbeat.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn cancel(&self, job: JobId) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Cancel).await
+    }
+
+    /// Makes a dead letter pending again, with fresh attempts.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn requeue(&self, job: JobId) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Requeue).await
+    }
+
+    /// Sets a pending job aside.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn pause(&self, job: JobId) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Pause).await
+    }
+
+    /// Makes a paused job pending again.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn resume(&self, job: JobId) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Resume).await
+    }
+
+    /// Does the action to every selected job, each by itself.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    pub async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        let acted = self
+            .0
+            .calls
+            .call("act", |store| store.jobs().act(jobs, action))
+            .await?;
+        self.poll_now();
+        Ok(acted)
+    }
+
+    async fn act_on(&self, job: JobId, action: JobAction) -> Result<ActionOutcome> {
+        let acted = self.act(&JobSelector::Ids(vec![job]), action).await?;
+        Ok(acted
+            .first()
+            .map_or(ActionOutcome::NotFound, |acted| acted.outcome))
+    }
+
+    /// Stops the claiming of a queue's jobs; running ones go on.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store.
+    pub async fn pause_queue(&self, queue: &str) -> Result<Changed> {
+        let queue = Name::new("queue", queue)?;
+        self.0
+            .calls
+            .call("pause_queue", |store| store.queues().pause_queue(&queue))
+            .await
+    }
+
+    /// Lets a queue's jobs be claimed again.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store.
+    pub async fn resume_queue(&self, queue: &str) -> Result<Changed> {
+        let queue = Name::new("queue", queue)?;
+        let resumed = self
+            .0
+            .calls
+            .call("resume_queue", |store| store.queues().resume_queue(&queue));
+        let resumed = resumed.await?;
+        self.wake(&queue).await;
+        Ok(resumed)
+    }
+
+    /// Lists the queues with their jobs counted by state.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.0
+            .calls
+            .call("queues", |store| store.queues().queues())
+            .await
+    }
+
+    /// Lists the nodes.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.0
+            .calls
+            .call("nodes", |store| store.nodes().nodes())
+            .await
+    }
+
+    /// Asks a node to drain; it obeys at its next heartbeat.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn drain_node(&self, node: NodeId) -> Result<Changed> {
+        self.0
+            .calls
+            .call("set_node_status", |store| {
+                store.nodes().set_node_status(node, NodeStatus::Draining)
+            })
+            .await
+    }
+
+    fn poll_now(&self) {
+        if let Some((_, poll)) = &self.0.node {
+            poll.notify_one();
+        }
+    }
+}

@@ -1,0 +1,256 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::Config;
+use super::node::Node;
+use super::shared::Shared;
+use crate::cluster::{ClusterCoordinator, NoopCoordinator};
+use crate::error::InvalidInput;
+use crate::handler::{Job, Registry, StateMap};
+use crate::name::Name;
+use crate::priority::Aging;
+use crate::route::Selection;
+use crate::store::SharedStore;
+
+/// Builds a [`Node`].
+///
+/// Setters never fail; [`build`](Self::build) tells everything that is wrong at once.
+#[must_use]
+pub struct NodeBuilder {
+    store: SharedStore,
+    registry: Registry,
+    state: StateMap,
+    config: Config,
+    label: Option<Name>,
+    queues: Selection,
+    capabilities: Vec<Name>,
+    coordinator: Option<Arc<dyn ClusterCoordinator>>,
+    seed: Option<u64>,
+    problems: Vec<String>,
+}
+
+impl NodeBuilder {
+    pub(super) fn new(store: SharedStore) -> Self {
+        Self {
+            store,
+            registry: Registry::default(),
+            state: StateMap::default(),
+            config: Config::default(),
+            label: None,
+            queues: Selection::All,
+            capabilities: Vec::new(),
+            coordinator: None,
+            seed: None,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Lets the node run jobs of this type; jobs of other kinds are left to other nodes.
+    pub fn register<J: Job>(mut self) -> Self {
+        let registered = self.registry.register::<J>();
+        self.keep(registered);
+        self
+    }
+
+    /// Gives the bodies a value, which they get by its type from
+    /// [`JobContext::state`](crate::JobContext::state). A second value of a type replaces the first.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
+    }
+
+    /// What people call the node. It must be unique among live nodes: a node that starts with the
+    /// label of another takes over from it, so a process that restarts under its own label takes
+    /// back its jobs at once. The default is made from the node's random id.
+    pub fn label(mut self, label: &str) -> Self {
+        self.label = self.keep(Name::new("label", label));
+        self
+    }
+
+    /// Polls only these queues; the default is all.
+    pub fn queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
+        let queues = self.names("queue", queues);
+        self.queues = Selection::Only(queues);
+        self
+    }
+
+    /// Advertises these capabilities: the node then also runs jobs that require one of them.
+    pub fn capabilities<'a>(mut self, capabilities: impl IntoIterator<Item = &'a str>) -> Self {
+        self.capabilities = self.names("capability", capabilities);
+        self
+    }
+
+    /// Runs at most this many bodies at once. Default 32.
+    pub fn concurrency(mut self, bodies: usize) -> Self {
+        self.config.concurrency = bodies;
+        self
+    }
+
+    /// Holds at most this many claims beyond the running ones, while jobs are very short. Default
+    /// 480; 0 claims only for free slots.
+    pub fn prefetch(mut self, claims: usize) -> Self {
+        self.config.prefetch = claims;
+        self
+    }
+
+    /// Reads payloads when bodies are about to begin, not with the claim: for large payloads.
+    pub fn lazy_payloads(mut self, lazy: bool) -> Self {
+        self.config.lazy_payloads = lazy;
+        self
+    }
+
+    /// Sets how waiting raises priority. Default: one level per 15 minutes.
+    pub fn aging(mut self, aging: Aging) -> Self {
+        self.config.aging = aging;
+        self
+    }
+
+    /// Sets the shortest and the longest delay between polls. Default 100 ms and 1 s.
+    pub fn poll_interval(mut self, min: Duration, max: Duration) -> Self {
+        self.config.poll_min = min;
+        self.config.poll_max = max;
+        self
+    }
+
+    /// Sets how often the node gives a sign of life. Default 5 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.config.heartbeat_interval = interval;
+        self
+    }
+
+    /// Sets how long nodes must be silent to count as dead; at least three heartbeat intervals.
+    /// Default 15 s.
+    pub fn dead_after(mut self, silence: Duration) -> Self {
+        self.config.dead_after = silence;
+        self
+    }
+
+    /// Sets how often the node looks for claims that nobody works on. Default 5 s.
+    pub fn reclaim_interval(mut self, interval: Duration) -> Self {
+        self.config.reclaim_interval = interval;
+        self
+    }
+
+    /// Sets how long a claim may wait for its body to begin. Default 5 min.
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.config.start_timeout = timeout;
+        self
+    }
+
+    /// Sets how many claims of one job may be lost before it is a dead letter. Default 3.
+    pub fn max_crashes(mut self, crashes: u32) -> Self {
+        self.config.max_crashes = crashes;
+        self
+    }
+
+    /// Sets how long a drain waits for running bodies. Default 30 s.
+    pub fn drain_grace(mut self, grace: Duration) -> Self {
+        self.config.drain_grace = grace;
+        self
+    }
+
+    /// Sets how long finished jobs are kept; none: for ever. Default 90 days.
+    pub fn retention(mut self, retention: Option<Duration>) -> Self {
+        self.config.retention = retention;
+        self
+    }
+
+    /// Sets how often old finished jobs are looked for. Default 1 min.
+    pub fn maintenance_interval(mut self, interval: Duration) -> Self {
+        self.config.maintenance_interval = interval;
+        self
+    }
+
+    /// Sets how long one call of the store may take. Default 10 s.
+    pub fn store_deadline(mut self, deadline: Duration) -> Self {
+        self.config.store_deadline = deadline;
+        self
+    }
+
+    /// Carries wakeups between nodes. The default is the store's own, or none.
+    pub fn coordinator(mut self, coordinator: impl ClusterCoordinator) -> Self {
+        self.coordinator = Some(Arc::new(coordinator));
+        self
+    }
+
+    /// Makes all jitter a function of this seed, for tests that must repeat.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Checks everything and makes the node. Does no I/O.
+    ///
+    /// # Errors
+    /// [`BuildError`] with every problem: bad names, kinds registered twice, missing state, timings
+    /// that clash.
+    pub fn build(self) -> Result<Node, BuildError> {
+        let mut problems = self.problems;
+        problems.extend(self.config.problems());
+        for (kind, state) in self.registry.missing_state(&self.state) {
+            problems.push(format!("job {kind} needs state of type {state}"));
+        }
+        if !problems.is_empty() {
+            return Err(BuildError { problems });
+        }
+        let coordinator = self
+            .coordinator
+            .or_else(|| self.store.coordinator())
+            .unwrap_or_else(|| Arc::new(NoopCoordinator));
+        let shared = Shared::new(
+            self.store,
+            self.registry,
+            self.state,
+            self.config,
+            self.label,
+            self.queues,
+            self.capabilities,
+            coordinator,
+            self.seed,
+        );
+        Ok(Node::new(Arc::new(shared)))
+    }
+
+    fn keep<T>(&mut self, checked: Result<T, InvalidInput>) -> Option<T> {
+        checked
+            .map_err(|error| self.problems.push(error.to_string()))
+            .ok()
+    }
+
+    fn names<'a>(
+        &mut self,
+        field: &'static str,
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<Name> {
+        texts
+            .into_iter()
+            .filter_map(|text| self.keep(Name::new(field, text)))
+            .collect()
+    }
+}
+
+impl fmt::Debug for NodeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBuilder")
+            .field("store", &self.store)
+            .field("kinds", &self.registry)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a node was not built: everything that is wrong with its settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node cannot be built: {}", problems.join("; "))]
+pub struct BuildError {
+    problems: Vec<String>,
+}
+
+impl BuildError {
+    /// The problems, each a sentence that names the values.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}

@@ -1,0 +1,160 @@
+use std::time::Duration;
+
+use crate::model::ReclaimRequest;
+use crate::priority::Aging;
+
+/// The settings of a node, with the reasons for their defaults. Set through
+/// [`NodeBuilder`](super::NodeBuilder), checked by [`Config::problems`].
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    /// Bodies at once. 32: jobs mostly wait for others.
+    pub(super) concurrency: usize,
+    /// Claims held beyond that, at most, while jobs are so short that a round trip to the store
+    /// would be longer than the work at hand.
+    pub(super) prefetch: usize,
+    /// How long a prefetched claim may wait for a slot before it is handed back. 5 s.
+    pub(super) prefetch_ttl: Duration,
+    /// Whether payloads are read when a body is about to begin instead of with the claim.
+    pub(super) lazy_payloads: bool,
+    pub(super) aging: Aging,
+    /// The first delay after a poll that found less than asked for. 100 ms.
+    pub(super) poll_min: Duration,
+    /// The longest delay between polls of an idle node. 1 s: what a lost wakeup costs.
+    pub(super) poll_max: Duration,
+    /// 5 s: three of them are the default patience of the others.
+    pub(super) heartbeat_interval: Duration,
+    /// 15 s of silence mean death.
+    pub(super) dead_after: Duration,
+    /// How often orphans are looked for. 5 s.
+    pub(super) reclaim_interval: Duration,
+    /// How long a claim may wait for its body. 5 min.
+    pub(super) start_timeout: Duration,
+    /// Lost claims before a job is a dead letter. 3.
+    pub(super) max_crashes: u32,
+    /// How long a drain waits for running bodies. 30 s.
+    pub(super) drain_grace: Duration,
+    /// How long finished jobs are kept. 90 days; none: for ever.
+    pub(super) retention: Option<Duration>,
+    /// How often old jobs are looked for. 1 min.
+    pub(super) maintenance_interval: Duration,
+    /// How long one call of the store may take. 10 s.
+    pub(super) store_deadline: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            concurrency: 32,
+            prefetch: 480,
+            prefetch_ttl: seconds(5),
+            lazy_payloads: false,
+            aging: Aging::default(),
+            poll_min: Duration::from_millis(100),
+            poll_max: seconds(1),
+            heartbeat_interval: seconds(5),
+            dead_after: seconds(15),
+            reclaim_interval: seconds(5),
+            start_timeout: seconds(300),
+            max_crashes: 3,
+            drain_grace: seconds(30),
+            retention: Some(seconds(90 * 86_400)),
+            maintenance_interval: seconds(60),
+            store_deadline: seconds(10),
+        }
+    }
+}
+
+impl Config {
+    /// The reports of a body that is running must come well within `start_timeout`.
+    pub(super) fn first_report_after(&self) -> Duration {
+        self.start_timeout / 4
+    }
+
+    pub(super) fn reclaim_request(&self) -> ReclaimRequest {
+        ReclaimRequest::new()
+            .dead_after(self.dead_after)
+            .start_timeout(self.start_timeout)
+            .max_crashes(self.max_crashes)
+    }
+
+    /// Everything that cannot work, each with the values that clash.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut refuse = |wrong: bool, text: String| {
+            if wrong {
+                problems.push(text);
+            }
+        };
+        refuse(self.concurrency == 0, "concurrency is 0".to_owned());
+        refuse(
+            self.concurrency + self.prefetch > crate::limits::MAX_BATCH,
+            format!(
+                "concurrency {} + prefetch {} is more than {}",
+                self.concurrency,
+                self.prefetch,
+                crate::limits::MAX_BATCH
+            ),
+        );
+        for (name, value) in [
+            ("prefetch_ttl", self.prefetch_ttl),
+            ("poll_interval.min", self.poll_min),
+            ("heartbeat_interval", self.heartbeat_interval),
+            ("dead_after", self.dead_after),
+            ("reclaim_interval", self.reclaim_interval),
+            ("start_timeout", self.start_timeout),
+            ("maintenance_interval", self.maintenance_interval),
+            ("store_deadline", self.store_deadline),
+        ] {
+            refuse(value.is_zero(), format!("{name} is zero"));
+        }
+        refuse(
+            self.poll_min > self.poll_max,
+            format!(
+                "poll_interval.min {:?} is longer than poll_interval.max {:?}",
+                self.poll_min, self.poll_max
+            ),
+        );
+        refuse(
+            self.dead_after < self.heartbeat_interval * 3,
+            format!(
+                "dead_after {:?} is shorter than three heartbeat intervals of {:?}",
+                self.dead_after, self.heartbeat_interval
+            ),
+        );
+        refuse(
+            self.start_timeout < self.prefetch_ttl * 2,
+            format!(
+                "start_timeout {:?} is shorter than twice prefetch_ttl {:?}",
+                self.start_timeout, self.prefetch_ttl
+            ),
+        );
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_work() {
+        assert_eq!(Config::default().problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_clash_is_named() {
+        let config = Config {
+            concurrency: 0,
+            poll_min: Duration::from_secs(9),
+            heartbeat_interval: Duration::from_secs(6),
+            store_deadline: Duration::ZERO,
+            ..Config::default()
+        };
+        let problems = config.problems().join("\n");
+        for part in ["concurrency is 0", "9s", "dead_after 15s", "store_deadline"] {
+            assert!(problems.contains(part), "{part} not in {problems}");
+        }
+        assert_eq!(config.problems().len(), 4);
+    }
+}

@@ -1,0 +1,54 @@
+//! Draining: how a run ends in order.
+//!
+//! Stop claiming and hand back what has not begun; wait for running bodies up to the grace; tell
+//! the rest to stop, drop those that do not, and hand their jobs back; settle everything; leave.
+
+use std::time::Duration;
+
+use super::heartbeat;
+use super::run::Run;
+use crate::handler::CancelReason;
+use crate::model::NodeStatus;
+
+/// How long a body that was told to stop has to do so before it is dropped.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Ends a run whose loops are still going.
+pub(super) async fn drain(run: &Run) {
+    let grace = run.shared.config.drain_grace;
+    run.draining.cancel();
+    run.set_status(NodeStatus::Draining);
+    if let Err(error) = heartbeat::beat(run, NodeStatus::Draining).await {
+        tracing::warn!(%error, "could not say that the node drains");
+    }
+    run.hand_back(run.ready.take_all());
+    if !settled_within(run, grace).await {
+        run.running.cancel_all(CancelReason::Shutdown);
+        if !settled_within(run, LAST_WORDS.min(grace)).await {
+            run.abort.cancel();
+            let deadline = run.shared.config.store_deadline;
+            if !settled_within(run, deadline).await {
+                tracing::error!(
+                    claims = run.held(),
+                    "left without settling: others take these jobs back"
+                );
+            }
+        }
+    }
+    run.set_status(NodeStatus::Left);
+    if let Err(error) = heartbeat::beat(run, NodeStatus::Left).await {
+        tracing::warn!(%error, "could not say that the node leaves");
+    }
+}
+
+/// Waits until no claim is held; false if that took longer than `patience`.
+async fn settled_within(run: &Run, patience: Duration) -> bool {
+    let settled = async {
+        while run.held() > 0 {
+            run.settled.notified().await;
+            // A claim call that was under way when the drain began may have brought more.
+            run.hand_back(run.ready.take_all());
+        }
+    };
+    tokio::time::timeout(patience, settled).await.is_ok()
+}

@@ -1,0 +1,100 @@
+//! The heartbeat: keeps the node alive, and learns what others want of it.
+//!
+//! The reply brings the cancel requests for jobs that run here, an order to drain, and the news
+//! that the node was taken for dead. A node that was only slow drops what it held, which others
+//! have taken or will take, and goes on under a new id; one that was displaced by another node with
+//! its label stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::run::Run;
+use crate::client::Backoff;
+use crate::error::Result;
+use crate::handler::CancelReason;
+use crate::model::{Heartbeat, HeartbeatReply, NodeLoad, NodeStatus};
+use crate::time::{self, Timestamp};
+
+/// The difference between the node's clock and the database's that is worth a warning.
+const SKEW: Duration = Duration::from_secs(1);
+
+/// Beats for as long as the node runs.
+pub(super) async fn run(run: Arc<Run>) {
+    let interval = run.shared.config.heartbeat_interval;
+    let mut backoff = Backoff::default();
+    loop {
+        let wait = match tick(&run).await {
+            Ok(()) => {
+                backoff.reset();
+                interval
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the heartbeat failed, trying again");
+                backoff.next(run.shared.random()).min(interval)
+            }
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Beats once and does what the reply asks for.
+pub(super) async fn tick(run: &Run) -> Result<()> {
+    let reply = beat(run, run.status()).await?;
+    warn_of_skew(reply.database_time);
+    for token in reply.cancel_requested {
+        run.running.cancel(token, CancelReason::Requested);
+    }
+    match reply.status {
+        NodeStatus::Draining => run.draining.cancel(),
+        NodeStatus::Dead | NodeStatus::Left if run.status().is_live() => {
+            taken_for_dead(run).await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Sends one heartbeat with this status.
+pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply> {
+    let config = &run.shared.config;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let load = NodeLoad::new(count(run.running.len()), count(config.concurrency));
+    let interval = config.heartbeat_interval;
+    let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval).load(load);
+    run.shared
+        .calls
+        .call("heartbeat", |store| store.nodes().heartbeat(&heartbeat))
+        .await
+}
+
+async fn taken_for_dead(run: &Run) -> Result<()> {
+    let lost = run.ready.take_all();
+    run.let_go(lost.len());
+    run.running.cancel_all(CancelReason::ClaimLost);
+    let nodes = run
+        .shared
+        .calls
+        .call("nodes", |store| store.nodes().nodes())
+        .await?;
+    let displaced = nodes
+        .iter()
+        .any(|node| node.label == run.label && node.node != run.node() && node.status.is_live());
+    if displaced {
+        tracing::error!(label = %run.label, "another node has taken over this node's label");
+        run.displaced.cancel();
+        return Ok(());
+    }
+    run.renew_identity();
+    tracing::warn!(node = %run.node(), "the node was taken for dead and goes on under a new id");
+    beat(run, run.status()).await.map(drop)
+}
+
+fn warn_of_skew(database_time: Timestamp) {
+    let skew = (time::wall_clock() - database_time).abs();
+    if skew.to_std().is_ok_and(|skew| skew > SKEW) {
+        tracing::warn!(
+            milliseconds = skew.num_milliseconds(),
+            "the clocks of this node and of the database differ"
+        );
+    }
+}

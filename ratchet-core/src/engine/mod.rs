@@ -1,0 +1,55 @@
+//! The engine: what runs jobs. One loop per file, all of them over `dyn` store traits.
+//!
+//! ```text
+//!            wakeups ─▶ poller ──claims──▶ ready queue ──▶ executor slots ──▶ settler ─▶ store
+//! store ◀──────────────────┘                                  │ running set
+//!                   heartbeat · reporter · reclaimer · maintenance
+//! ```
+//!
+//! The poller claims only what there is room for; the slots of the executor run the bodies; the
+//! settler ends claims, many at a time. The heartbeat keeps the node alive and learns of cancels,
+//! the reporter tells what bodies say, the reclaimer takes back what dead nodes held, and
+//! maintenance deletes what is old. Each loop survives every store failure and its own panics.
+
+mod builder;
+mod config;
+mod drain;
+mod executor;
+mod heartbeat;
+mod maintenance;
+mod node;
+mod outcome;
+mod poller;
+mod prefetch;
+mod ready;
+mod reclaimer;
+mod reporter;
+mod run;
+mod running;
+mod settler;
+mod shared;
+mod supervisor;
+
+pub use builder::{BuildError, NodeBuilder};
+pub use node::{Node, RunError};
+pub use shared::NodeStats;
+
+use crate::client::Client;
+use crate::store::SharedStore;
+
+/// Where everything starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratchet;
+
+impl Ratchet {
+    /// Begins a node on this store.
+    pub fn builder(store: SharedStore) -> NodeBuilder {
+        NodeBuilder::new(store)
+    }
+
+    /// A client of this store: to enqueue and look after jobs without running any.
+    #[must_use]
+    pub fn client(store: SharedStore) -> Client {
+        Client::new(store)
+    }
+}

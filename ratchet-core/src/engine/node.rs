@@ -1,0 +1,209 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::task::JoinSet;
+
+use super::run::Run;
+use super::shared::{NodeStats, Shared};
+use super::{
+    drain, executor, heartbeat, maintenance, poller, prefetch, reclaimer, reporter, settler,
+    supervisor,
+};
+use crate::client::{Backoff, Client};
+use crate::error::{Result, StoreError};
+use crate::model::{Enqueued, NewJob, NodeStatus};
+use crate::name::Name;
+
+/// A member of the cluster: runs jobs and takes part in looking after them. Clones are the same
+/// node.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+/// # use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Greet(String);
+///
+/// impl Job for Greet {
+///     const KIND: &'static str = "greet";
+///     type Output = ();
+///     async fn run(self, _ctx: JobContext) -> JobResult<()> {
+///         println!("Hello {}", self.0);
+///         Ok(())
+///     }
+/// }
+///
+/// let node = Ratchet::builder(Arc::new(MemoryStore::new())).register::<Greet>().build()?;
+/// node.enqueue(Greet("Ada".into()).into_job()).await?;
+/// node.run_until(tokio::time::sleep(Duration::from_millis(50))).await?;
+/// assert_eq!(node.stats().settled, 1);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Node {
+    shared: Arc<Shared>,
+    running: Arc<AtomicBool>,
+}
+
+impl Node {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            running: Arc::default(),
+        }
+    }
+
+    /// The node's client: what is enqueued through it wakes this node at once.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// Enqueues a job; the node need not be running.
+    ///
+    /// # Errors
+    /// As for [`Client::enqueue`].
+    ///
+    /// # Cancel safety
+    /// As for [`Client::enqueue`].
+    pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
+        self.shared.client.enqueue(job).await
+    }
+
+    /// The kinds the node has handlers for.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<Name> {
+        self.shared.registry.kinds()
+    }
+
+    /// What the node has done so far.
+    #[must_use]
+    pub fn stats(&self) -> NodeStats {
+        self.shared.stats()
+    }
+
+    /// Runs jobs until `shutdown` is ready or somebody asks the node to drain, then drains.
+    ///
+    /// The drain stops claiming, waits for running bodies up to the grace, tells the rest to stop,
+    /// drops those that do not, hands back what has not ended at no cost to the job, and
+    /// deregisters. While the database is away the node waits for it.
+    ///
+    /// # Errors
+    /// [`RunError::Store`] if the node cannot join for a reason that waiting does not cure,
+    /// [`RunError::Displaced`] if another node took its label, [`RunError::AlreadyRunning`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops everything at once, as a crash of the process would: running
+    /// bodies are dropped, and the cluster takes their jobs back once the node is taken for dead.
+    pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
+        let _only = OnlyRun::begin(&self.running)?;
+        let run = Arc::new(Run::new(Arc::clone(&self.shared)));
+        tokio::pin!(shutdown);
+        tokio::select! {
+            biased;
+            _ = &mut shutdown => return Ok(()),
+            joined = join(&run) => joined.map_err(RunError::Store)?,
+        }
+        let mut tasks = start(&run);
+        tokio::select! {
+            biased;
+            () = run.displaced.cancelled() => {
+                tasks.shutdown().await;
+                return Err(RunError::Displaced { label: run.label.clone() });
+            }
+            () = run.draining.cancelled() => {}
+            _ = &mut shutdown => {}
+        }
+        tokio::select! {
+            biased;
+            () = run.displaced.cancelled() => {}
+            () = drain::drain(&run) => {}
+        }
+        tasks.shutdown().await;
+        Ok(())
+    }
+
+    /// Runs jobs until somebody asks the node to drain.
+    ///
+    /// # Errors
+    /// As for [`run_until`](Self::run_until).
+    ///
+    /// # Cancel safety
+    /// As for [`run_until`](Self::run_until).
+    pub async fn run(&self) -> Result<(), RunError> {
+        self.run_until(std::future::pending::<()>()).await
+    }
+}
+
+/// Registers the node, waiting for the database if it is away.
+async fn join(run: &Run) -> Result<()> {
+    let mut backoff = Backoff::default();
+    loop {
+        match heartbeat::beat(run, NodeStatus::Joining).await {
+            Ok(_) => break,
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "cannot join yet, trying again");
+                tokio::time::sleep(backoff.next(run.shared.random())).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    run.set_status(NodeStatus::Active);
+    tracing::info!(node = %run.node(), label = %run.label, "node joined");
+    Ok(())
+}
+
+/// Starts the loops and the slots; dropping the set ends them.
+fn start(run: &Arc<Run>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    supervisor::keep(&mut tasks, run, "heartbeat", heartbeat::run);
+    supervisor::keep(&mut tasks, run, "reclaimer", reclaimer::run);
+    supervisor::keep(&mut tasks, run, "settler", settler::run);
+    supervisor::keep(&mut tasks, run, "reporter", reporter::run);
+    supervisor::keep(&mut tasks, run, "prefetch", prefetch::run);
+    supervisor::keep(&mut tasks, run, "maintenance", maintenance::run);
+    for _ in 0..run.shared.config.concurrency {
+        supervisor::keep(&mut tasks, run, "slot", executor::slot);
+    }
+    supervisor::keep(&mut tasks, run, "poller", poller::run);
+    tasks
+}
+
+/// Makes sure that a node runs once at a time.
+struct OnlyRun<'a>(&'a AtomicBool);
+
+impl<'a> OnlyRun<'a> {
+    fn begin(running: &'a AtomicBool) -> Result<Self, RunError> {
+        if running.swap(true, Ordering::AcqRel) {
+            return Err(RunError::AlreadyRunning);
+        }
+        Ok(Self(running))
+    }
+}
+
+impl Drop for OnlyRun<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Why a node stopped running, or did not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The node could not join.
+    #[error("the node could not join the cluster: {0}")]
+    Store(#[source] StoreError),
+    /// Another node started under the same label and took over.
+    #[error("another node runs under the label {label}")]
+    Displaced {
+        /// The label.
+        label: Name,
+    },
+    /// This node, or a clone of it, is running already.
+    #[error("the node is running already")]
+    AlreadyRunning,
+}

@@ -1,0 +1,196 @@
+//! The poller: claims what there is room for.
+//!
+//! It asks for no more than the node can hold, and not at all when there is no room. After a full
+//! batch it asks again at once; after a short one nothing more is due, so it waits: first
+//! `poll_interval.min`, then longer up to `poll_interval.max`, each delay moved a little at random.
+//! A wakeup cuts the wait. A store that fails is asked again with growing delays.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::prefetch::Rate;
+use super::ready::Ready;
+use super::run::Run;
+use super::shared::Counters;
+use crate::client::Backoff;
+use crate::cluster::{Wakeup, WakeupStream};
+use crate::error::Result;
+use crate::model::ClaimRequest;
+use crate::route::Selection;
+use crate::time;
+
+/// How much longer each wait of an idle poller is than the one before.
+const GROWTH: f64 = 1.5;
+/// By how much a wait is moved at random, either way.
+const JITTER: f64 = 0.1;
+/// The most jobs to ask for at once: enough to spread the cost of a call.
+const MAX_CLAIM: usize = 256;
+
+/// Claims until the node drains.
+pub(super) async fn run(run: Arc<Run>) {
+    let mut poller = Poller::new(&run);
+    let mut wakeups = run.shared.coordinator.subscribe();
+    while !run.draining.is_cancelled() {
+        let Some(limit) = poller.room(&run) else {
+            tokio::select! {
+                biased;
+                () = run.draining.cancelled() => return,
+                () = run.room.notified() => {}
+            }
+            continue;
+        };
+        let wait = poller.tick(&run, limit).await;
+        if !wait.is_zero() {
+            idle(&run, wait, poller.failing, &mut wakeups).await;
+        }
+    }
+}
+
+/// What a poller remembers from one poll to the next.
+pub(super) struct Poller {
+    request: ClaimRequest,
+    rate: Rate,
+    delay: Duration,
+    backoff: Backoff,
+    failing: bool,
+}
+
+impl Poller {
+    pub(super) fn new(run: &Run) -> Self {
+        let shared = &run.shared;
+        let request = ClaimRequest::new(run.node(), 0)
+            .queues(shared.queues.clone())
+            .kinds(Selection::Only(shared.registry.kinds()))
+            .capabilities(shared.capabilities.iter().cloned())
+            .aging(shared.config.aging);
+        Self {
+            request,
+            rate: Rate::new(time::monotonic()),
+            delay: shared.config.poll_min,
+            backoff: Backoff::default(),
+            failing: false,
+        }
+    }
+
+    /// How many jobs to ask for; none while there is too little room to be worth a call.
+    fn room(&mut self, run: &Run) -> Option<usize> {
+        let config = &run.shared.config;
+        let settled = run.shared.counters.settled.load(Ordering::Relaxed);
+        self.rate.measure(settled, time::monotonic());
+        let capacity = config.concurrency + self.rate.prefetch(config.prefetch);
+        // A node that prefetches refills when half is used up, so that batches stay large.
+        let refill_at = if capacity > config.concurrency {
+            capacity / 2
+        } else {
+            capacity - 1
+        };
+        run.refill_at.store(refill_at, Ordering::Release);
+        let held = run.held();
+        (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
+    }
+
+    /// Polls once and says how long to wait before the next poll.
+    pub(super) async fn tick(&mut self, run: &Run, limit: usize) -> Duration {
+        let config = &run.shared.config;
+        self.request.node = run.node();
+        self.request.limit = limit;
+        // Held before they are claimed: a drain that begins meanwhile waits for the answer.
+        run.hold(limit);
+        let answer = claim(run, &self.request).await;
+        let claimed = answer.as_ref().map_or(0, Vec::len);
+        run.let_go(limit - claimed);
+        match answer {
+            Ok(batch) => {
+                self.backoff.reset();
+                self.failing = false;
+                accept(run, batch);
+                if claimed == limit {
+                    self.delay = config.poll_min;
+                    return Duration::ZERO;
+                }
+                let delay = if claimed > 0 {
+                    config.poll_min
+                } else {
+                    self.delay
+                };
+                self.delay = delay.mul_f64(GROWTH).min(config.poll_max);
+                let jitter = 1.0 + JITTER * (2.0 * run.shared.random() - 1.0);
+                delay.mul_f64(jitter).min(config.poll_max)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "claiming failed, trying again");
+                self.failing = true;
+                self.backoff.next(run.shared.random())
+            }
+        }
+    }
+}
+
+/// Claims a batch, with payloads or without as configured.
+async fn claim(run: &Run, request: &ClaimRequest) -> Result<Vec<Ready>> {
+    let shared = &run.shared;
+    Counters::add(&shared.counters.claim_calls, 1);
+    let operation = "claim";
+    let ready = |claim, input| Ready {
+        claim: Arc::new(claim),
+        input,
+        received: time::monotonic(),
+    };
+    let batch: Vec<Ready> = if shared.config.lazy_payloads {
+        let call = shared.calls.call(operation, |store| {
+            store.jobs().claim_next_batch_optimized(request)
+        });
+        call.await?
+            .into_iter()
+            .map(|claim| ready(claim, None))
+            .collect()
+    } else {
+        let call = shared
+            .calls
+            .call(operation, |store| store.jobs().claim_next_batch(request));
+        let jobs = call.await?;
+        jobs.into_iter()
+            .map(|job| ready(job.claim, Some(job.input)))
+            .collect()
+    };
+    Counters::add(&shared.counters.claimed, batch.len());
+    Ok(batch)
+}
+
+/// Gives a batch to the slots, or back to the store if the node began to drain meanwhile.
+fn accept(run: &Run, batch: Vec<Ready>) {
+    if run.draining.is_cancelled() {
+        run.hand_back(batch);
+    } else {
+        run.ready.push(batch);
+    }
+}
+
+/// Waits; a wakeup cuts the wait unless the store is failing.
+async fn idle(run: &Run, wait: Duration, failing: bool, wakeups: &mut WakeupStream) {
+    let sleep = tokio::time::sleep(wait);
+    tokio::pin!(sleep);
+    loop {
+        tokio::select! {
+            biased;
+            () = run.draining.cancelled() => return,
+            () = run.shared.poll.notified(), if !failing => return,
+            wakeup = wakeups.next(), if !failing => {
+                if concerns(run, &wakeup) {
+                    return;
+                }
+            }
+            () = &mut sleep => return,
+        }
+    }
+}
+
+/// Whether a wakeup is from somebody else and about a queue that this node polls.
+fn concerns(run: &Run, wakeup: &Wakeup) -> bool {
+    wakeup.source != Some(run.shared.source)
+        && wakeup
+            .queue
+            .as_ref()
+            .is_none_or(|queue| run.shared.queues.contains(queue))
+}

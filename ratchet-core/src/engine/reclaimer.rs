@@ -1,0 +1,75 @@
+//! The reclaimer: marks silent nodes dead and takes back what they held.
+//!
+//! Every node does this; passes that overlap reclaim each claim once. A job whose crash budget is
+//! used up is settled here as failed, through the same fenced write as every other end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::run::Run;
+use crate::error::Result;
+use crate::model::{NodeSweep, Outcome, Reclaimed, Settlement};
+
+/// How long after its last heartbeat an ended node is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
+
+/// Reclaims for as long as the node runs.
+pub(super) async fn run(run: Arc<Run>) {
+    let interval = run.shared.config.reclaim_interval;
+    loop {
+        if let Err(error) = tick(&run).await {
+            tracing::warn!(%error, "reclaiming failed");
+        }
+        // Nodes that started together shall not all look at the same time.
+        tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.shared.random())).await;
+    }
+}
+
+/// One pass: over the nodes, then over the claims, until there are no more.
+pub(super) async fn tick(run: &Run) -> Result<()> {
+    let (calls, config) = (&run.shared.calls, &run.shared.config);
+    let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER);
+    let swept = calls
+        .call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep))
+        .await?;
+    for node in swept.died {
+        tracing::warn!(%node, "node is dead");
+    }
+    let request = config.reclaim_request();
+    loop {
+        let reclaimed = calls
+            .call("reclaim", |store| store.jobs().reclaim(&request))
+            .await?;
+        fail_exhausted(run, &reclaimed).await?;
+        if !reclaimed.is_empty() {
+            tracing::warn!(
+                jobs = reclaimed.len(),
+                "took back jobs that nobody worked on"
+            );
+            run.shared.poll.notify_one();
+        }
+        if reclaimed.len() < request.limit {
+            return Ok(());
+        }
+    }
+}
+
+async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
+    let fail = |lost: &Reclaimed| {
+        let error = format!("lost with its node {} times", lost.crash_count);
+        Settlement::new(lost.token, Outcome::Failed { error }).without_attempt()
+    };
+    let failed: Vec<Settlement> = reclaimed
+        .iter()
+        .filter(|lost| lost.exhausted)
+        .map(fail)
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let settle = run
+        .shared
+        .calls
+        .call("settle", |store| store.jobs().settle(&failed));
+    settle.await.map(drop)
+}

@@ -1,0 +1,138 @@
+//! The reporter: tells the store what bodies say, many at a time, and bodies what the store says.
+//!
+//! A body that runs for long is reported once by itself, so that its claim does not look like one
+//! that never began.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::run::Run;
+use super::running::RunningJob;
+use crate::client::Calls;
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::handler::{CancelReason, ReportSink};
+use crate::model::{Claim, Report, ReportKind, Reported};
+use crate::time;
+
+/// How often reports are sent; each body's latest only.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Sends reports.
+pub(super) struct Reporter {
+    calls: Arc<Calls>,
+    urgent: Notify,
+}
+
+impl Reporter {
+    pub(super) fn new(calls: Arc<Calls>) -> Self {
+        Self {
+            calls,
+            urgent: Notify::new(),
+        }
+    }
+
+    /// Sends what an ended body still has to tell. A failure loses it: the job ends anyway.
+    pub(super) async fn flush(&self, job: &RunningJob) {
+        if let Some(kind) = job.take_report() {
+            let report = Report::new(job.claim.token, kind);
+            if let Err(error) = self.send(&[report]).await {
+                tracing::debug!(%error, "the last report of a job was lost");
+            }
+        }
+    }
+
+    async fn send(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        self.calls
+            .call("report", |store| store.jobs().report(reports))
+            .await
+    }
+}
+
+/// Where one body's reports go.
+pub(super) struct JobReports {
+    reporter: Arc<Reporter>,
+    job: Arc<RunningJob>,
+}
+
+impl JobReports {
+    pub(super) fn new(reporter: &Arc<Reporter>, job: &Arc<RunningJob>) -> Self {
+        Self {
+            reporter: Arc::clone(reporter),
+            job: Arc::clone(job),
+        }
+    }
+}
+
+#[async_trait]
+impl ReportSink for JobReports {
+    fn queue(&self, claim: &Claim, kind: ReportKind) {
+        self.job.queue(kind);
+        if claim.stall_timeout.is_some() {
+            self.reporter.urgent.notify_one();
+        }
+    }
+
+    async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
+        let report = Report::new(claim.token, kind);
+        let answers = self.reporter.send(&[report]).await?;
+        self.job.reported.store(true, Ordering::Release);
+        answers.first().copied().ok_or_else(|| {
+            StoreError::new(StoreErrorKind::Other, "report").with_source("the store gave no answer")
+        })
+    }
+}
+
+/// Reports for as long as the node runs.
+pub(super) async fn run(run: Arc<Run>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = run.reporter.urgent.notified() => {}
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        if let Err(error) = tick(&run).await {
+            tracing::warn!(%error, "reporting failed");
+        }
+    }
+}
+
+/// Sends what there is to tell; a failure keeps it for the next time.
+pub(super) async fn tick(run: &Run) -> Result<()> {
+    let (now, patience) = (time::monotonic(), run.shared.config.first_report_after());
+    let (mut jobs, mut reports) = (Vec::new(), Vec::new());
+    for job in run.running.all() {
+        let long = now.saturating_duration_since(job.begun) > patience;
+        if long && !job.reported.load(Ordering::Acquire) {
+            job.queue(ReportKind::Alive);
+        }
+        if let Some(kind) = job.take_report() {
+            reports.push(Report::new(job.claim.token, kind));
+            jobs.push(job);
+        }
+    }
+    if reports.is_empty() {
+        return Ok(());
+    }
+    match run.reporter.send(&reports).await {
+        Ok(answers) => {
+            for (job, answer) in jobs.iter().zip(answers) {
+                match answer {
+                    Reported::Applied { cancel_requested } if !cancel_requested => {}
+                    Reported::Applied { .. } => job.cancel.cancel(CancelReason::Requested),
+                    Reported::Stale => job.cancel.cancel(CancelReason::ClaimLost),
+                }
+            }
+            Ok(())
+        }
+        Err(error) => {
+            for (job, report) in jobs.iter().zip(reports) {
+                job.keep(report.kind);
+            }
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::ready::{Ready, ReadyQueue};
+use super::reporter::Reporter;
+use super::running::RunningSet;
+use super::settler::SettleBuffer;
+use super::shared::Shared;
+use crate::id::NodeId;
+use crate::model::{NodeStatus, Outcome, Settlement};
+use crate::name::Name;
+
+/// One run of a node, from joining to leaving: what its loops share.
+pub(super) struct Run {
+    pub(super) shared: Arc<Shared>,
+    pub(super) label: Name,
+    identity: Mutex<(NodeId, NodeStatus)>,
+    pub(super) ready: ReadyQueue,
+    pub(super) running: RunningSet,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) settlements: SettleBuffer,
+    /// Claims this node has, or has asked for, and has not settled.
+    held: AtomicUsize,
+    /// The poller is told of room when no more than this many claims are held.
+    pub(super) refill_at: AtomicUsize,
+    pub(super) room: Notify,
+    /// Told whenever claims were settled.
+    pub(super) settled: Notify,
+    /// No more claiming.
+    pub(super) draining: CancellationToken,
+    /// Bodies are dropped.
+    pub(super) abort: CancellationToken,
+    /// Somebody else runs under this node's label.
+    pub(super) displaced: CancellationToken,
+}
+
+impl Run {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let id = NodeId::new();
+        let label = shared.label.clone().unwrap_or_else(|| default_label(id));
+        Self {
+            reporter: Arc::new(Reporter::new(Arc::clone(&shared.calls))),
+            shared,
+            label,
+            identity: Mutex::new((id, NodeStatus::Joining)),
+            ready: ReadyQueue::new(),
+            running: RunningSet::default(),
+            settlements: SettleBuffer::default(),
+            held: AtomicUsize::new(0),
+            refill_at: AtomicUsize::new(0),
+            room: Notify::new(),
+            settled: Notify::new(),
+            draining: CancellationToken::new(),
+            abort: CancellationToken::new(),
+            displaced: CancellationToken::new(),
+        }
+    }
+
+    /// Who the node is at present: it gets another id when it was taken for dead.
+    pub(super) fn node(&self) -> NodeId {
+        self.identity
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .0
+    }
+
+    pub(super) fn status(&self) -> NodeStatus {
+        self.identity
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .1
+    }
+
+    pub(super) fn set_status(&self, status: NodeStatus) {
+        self.identity
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .1 = status;
+    }
+
+    /// Becomes somebody else.
+    pub(super) fn renew_identity(&self) {
+        self.identity
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .0 = NodeId::new();
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
+    pub(super) fn hold(&self, claims: usize) {
+        self.held.fetch_add(claims, Ordering::AcqRel);
+    }
+
+    /// Forgets claims that were settled, handed back or lost.
+    pub(super) fn let_go(&self, claims: usize) {
+        let held = self.held.fetch_sub(claims, Ordering::AcqRel) - claims;
+        self.settled.notify_one();
+        if held <= self.refill_at.load(Ordering::Acquire) {
+            self.room.notify_one();
+        }
+    }
+
+    /// Hands claims back whose bodies have not begun.
+    pub(super) fn hand_back(&self, claims: Vec<Ready>) {
+        for ready in claims {
+            self.settle(Settlement::new(ready.claim.token, Outcome::Released));
+        }
+    }
+
+    /// Ends a claim, soon; it is settled together with others while more are about to end.
+    pub(super) fn settle(&self, settlement: Settlement) {
+        self.settlements.push(settlement, self.ready.len() > 0);
+    }
+}
+
+/// A label that no other node has.
+fn default_label(id: NodeId) -> Name {
+    let text = format!("node-{id}");
+    match Name::new("label", text) {
+        Ok(label) => label,
+        Err(_) => unreachable!("an id makes a valid name"),
+    }
+}

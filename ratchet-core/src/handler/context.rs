@@ -1,0 +1,286 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+
+use super::StateMap;
+use crate::client::Client;
+use crate::error::{InvalidInput, Result};
+use crate::id::JobId;
+use crate::json::Json;
+use crate::limits::MAX_MESSAGE_BYTES;
+use crate::model::{Claim, Enqueued, NewJob, ReportKind, Reported};
+use crate::name::Name;
+use crate::priority::Priority;
+use crate::time::Timestamp;
+use crate::trace::TraceContext;
+
+/// What a body can know and do: its job, the shared state, progress, cancellation. Cheap to clone.
+#[derive(Clone)]
+pub struct JobContext(Arc<ContextParts>);
+
+/// What a context is made of.
+pub(crate) struct ContextParts {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) checkpoint: Option<Json>,
+    pub(crate) state: Arc<StateMap>,
+    pub(crate) cancel: CancelHandle,
+    pub(crate) client: Client,
+    pub(crate) reports: Arc<dyn ReportSink>,
+}
+
+/// Where a running body's reports go.
+#[async_trait]
+pub(crate) trait ReportSink: Send + Sync {
+    /// Keeps a report to be sent with others, soon.
+    fn queue(&self, claim: &Claim, kind: ReportKind);
+
+    /// Sends a report now.
+    async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported>;
+}
+
+impl JobContext {
+    pub(crate) fn new(parts: ContextParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The job.
+    #[must_use]
+    pub fn job_id(&self) -> JobId {
+        self.0.claim.token.job
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> &Name {
+        &self.0.claim.route.kind
+    }
+
+    /// Its queue.
+    #[must_use]
+    pub fn queue(&self) -> &Name {
+        &self.0.claim.route.queue
+    }
+
+    /// Its stored priority.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.0.claim.priority
+    }
+
+    /// When it became due, by the database's clock.
+    #[must_use]
+    pub fn run_at(&self) -> Timestamp {
+        self.0.claim.run_at
+    }
+
+    /// Which attempt this is: 1 for the first.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.claim.attempts + 1
+    }
+
+    /// Whether the policy allows no further attempt after this one.
+    #[must_use]
+    pub fn is_last_attempt(&self) -> bool {
+        self.0.claim.retry.is_exhausted(self.attempt())
+    }
+
+    /// The trace the job was enqueued in.
+    #[must_use]
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.0.claim.trace.as_ref()
+    }
+
+    /// The shared state of this type, as given to the node's builder.
+    ///
+    /// # Panics
+    /// If the node has none. It cannot happen for types the job declares in
+    /// [`Job::requires`](super::Job::requires), since such a node does not build; in any case it
+    /// only fails the attempt.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(&self) -> &T {
+        match self.0.state.get::<T>() {
+            Some(value) => value,
+            None => panic!(
+                "no state of type {} was given to the node; declare it in Job::requires",
+                std::any::type_name::<T>()
+            ),
+        }
+    }
+
+    /// Enqueues another job, in the trace of this one unless it has its own.
+    ///
+    /// # Errors
+    /// As for [`Client::enqueue`].
+    ///
+    /// # Cancel safety
+    /// Dropped, the job may or may not have been enqueued.
+    pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
+        let job = match self.trace() {
+            Some(trace) if job.spec().trace.is_none() => job.trace(trace.clone()),
+            _ => job,
+        };
+        self.0.client.enqueue(job).await
+    }
+
+    /// Access to the store, for everything else.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// Tells how far the body is, 0 to 100, for people who look at the job. Sent within a second,
+    /// the latest only; more than 100 counts as 100, and the message is cut to 1,024 bytes.
+    pub fn progress(&self, percent: u8, message: impl Into<String>) {
+        let mut message = message.into().replace('\0', "\u{fffd}");
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        let percent = percent.min(100);
+        let progress = ReportKind::Progress { percent, message };
+        self.0.reports.queue(&self.0.claim, progress);
+    }
+
+    /// Gives a sign of life, for a job with a stall timeout.
+    pub fn heartbeat(&self) {
+        self.0.reports.queue(&self.0.claim, ReportKind::Alive);
+    }
+
+    /// Saves what the next attempt should start from; it is durable when this returns.
+    ///
+    /// # Errors
+    /// If the value does not serialize or is larger than 64 KiB, or if the store fails. A body
+    /// whose claim was lost is told by [`cancelled`](Self::cancelled).
+    pub async fn save_checkpoint<T: Serialize + Sync + ?Sized>(&self, value: &T) -> Result<()> {
+        let checkpoint = Json::encode("checkpoint", value)?;
+        let report = ReportKind::Checkpoint(checkpoint);
+        let reported = self.0.reports.send(&self.0.claim, report).await?;
+        match reported {
+            Reported::Applied {
+                cancel_requested: false,
+            } => {}
+            Reported::Applied {
+                cancel_requested: true,
+            } => self.0.cancel.cancel(CancelReason::Requested),
+            Reported::Stale => self.0.cancel.cancel(CancelReason::ClaimLost),
+        }
+        Ok(())
+    }
+
+    /// What an earlier attempt saved last.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if it is not the JSON of a `T`.
+    pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, InvalidInput> {
+        let decode = |json: &Json| {
+            json.decode().map_err(|error| {
+                InvalidInput::new("checkpoint", format!("does not decode: {error}"))
+            })
+        };
+        self.0.checkpoint.as_ref().map(decode).transpose()
+    }
+
+    /// Waits until the body should stop; see [`CancelReason`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn cancelled(&self) -> CancelReason {
+        self.0.cancel.cancelled().await
+    }
+
+    /// Why the body should stop, if it should.
+    #[must_use]
+    pub fn cancel_reason(&self) -> Option<CancelReason> {
+        self.0.cancel.reason()
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("token", &self.0.claim.token)
+            .field("kind", self.kind())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a body should stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum CancelReason {
+    /// Somebody cancelled the job; whatever the body returns, the job ends cancelled.
+    Requested = 1,
+    /// 80 % of the job's timeout are over; at 100 % the body is dropped.
+    SoftTimeout = 2,
+    /// The node shuts down; bodies that do not end now are dropped and their jobs handed back.
+    Shutdown = 3,
+    /// The job was taken away from this node; nothing the body still does for it counts.
+    ClaimLost = 4,
+}
+
+impl CancelReason {
+    const ALL: [Self; 4] = [
+        Self::Requested,
+        Self::SoftTimeout,
+        Self::Shutdown,
+        Self::ClaimLost,
+    ];
+}
+
+/// Tells a body to stop, once. What is needed to wait is made only if somebody waits.
+#[derive(Clone, Default)]
+pub(crate) struct CancelHandle(Arc<CancelState>);
+
+#[derive(Default)]
+struct CancelState {
+    reason: AtomicU8,
+    waiters: OnceLock<Notify>,
+}
+
+impl CancelHandle {
+    /// Gives the reason; a later one replaces an earlier one only if it is graver.
+    pub(crate) fn cancel(&self, reason: CancelReason) {
+        self.0.reason.fetch_max(reason as u8, Ordering::SeqCst);
+        if let Some(waiters) = self.0.waiters.get() {
+            waiters.notify_waiters();
+        }
+    }
+
+    pub(crate) fn reason(&self) -> Option<CancelReason> {
+        let code = usize::from(self.0.reason.load(Ordering::SeqCst));
+        CancelReason::ALL.get(code.checked_sub(1)?).copied()
+    }
+
+    /// Waits for a reason.
+    pub(crate) async fn cancelled(&self) -> CancelReason {
+        self.reached(|_| true).await
+    }
+
+    /// Waits for a reason that is at least as grave.
+    pub(crate) async fn at_least(&self, gravity: CancelReason) {
+        self.reached(|reason| reason as u8 >= gravity as u8).await;
+    }
+
+    async fn reached(&self, enough: impl Fn(CancelReason) -> bool) -> CancelReason {
+        let waiters = self.0.waiters.get_or_init(Notify::new);
+        loop {
+            let notified = waiters.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if let Some(reason) = self.reason().filter(|reason| enough(*reason)) {
+                return reason;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// The part of a timeout after which a body is warned.
+pub(crate) fn soft_timeout(timeout: Duration) -> Duration {
+    timeout.mul_f64(0.8)
+}

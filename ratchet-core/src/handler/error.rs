@@ -1,0 +1,148 @@
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+/// What a body returns.
+pub type JobResult<T> = Result<T, JobError>;
+
+/// Why a body did not succeed, and what is to follow.
+///
+/// Every error type and every text converts into a failed attempt with `?`; the constructors say
+/// something else.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet_core::{JobError, JobResult};
+///
+/// fn charge(balance: i64) -> JobResult<()> {
+///     let limit: i64 = "100".parse()?;              // a failed attempt, retried by the policy
+///     if balance == 0 {
+///         return Err(JobError::snooze(Duration::from_secs(60))); // later, at no cost
+///     }
+///     if balance < 0 {
+///         return Err(JobError::discard("no such account")); // a dead letter at once
+///     }
+///     if balance > limit {
+///         return Err("over the limit".into());
+///     }
+///     Ok(())
+/// }
+/// # assert!(charge(7).is_ok());
+/// ```
+///
+/// It does not implement [`std::error::Error`], so that everything that does can convert into it.
+pub struct JobError {
+    verdict: Verdict,
+    message: String,
+}
+
+/// What is to become of a job whose body did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A failed attempt; the policy decides.
+    Retry,
+    /// A failed attempt; if the policy allows another, after this.
+    RetryAfter(Duration),
+    /// No attempt; run again after this.
+    Snooze(Duration),
+    /// A failed attempt, and the last.
+    Discard,
+    /// The job is cancelled.
+    Cancel,
+}
+
+impl JobError {
+    const fn new(verdict: Verdict, message: String) -> Self {
+        Self { verdict, message }
+    }
+
+    /// A failed attempt; the next one, if the policy allows one, comes after `delay` whatever the
+    /// policy's backoff.
+    #[must_use]
+    pub fn retry_after(delay: Duration, error: impl Into<Self>) -> Self {
+        Self::new(Verdict::RetryAfter(delay), error.into().message)
+    }
+
+    /// Not now: the job runs again after `delay`, and no attempt is counted.
+    #[must_use]
+    pub const fn snooze(delay: Duration) -> Self {
+        Self::new(Verdict::Snooze(delay), String::new())
+    }
+
+    /// Pointless: the job fails now, whatever attempts are left.
+    #[must_use]
+    pub fn discard(error: impl Into<Self>) -> Self {
+        Self::new(Verdict::Discard, error.into().message)
+    }
+
+    /// No longer wanted: the job ends cancelled.
+    #[must_use]
+    pub const fn cancel() -> Self {
+        Self::new(Verdict::Cancel, String::new())
+    }
+
+    pub(crate) const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+}
+
+impl<E> From<E> for JobError
+where
+    E: Into<Box<dyn StdError + Send + Sync + 'static>>,
+{
+    fn from(error: E) -> Self {
+        let error: Box<dyn StdError + Send + Sync> = error.into();
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self::new(Verdict::Retry, message)
+    }
+}
+
+impl fmt::Debug for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobError")
+            .field("verdict", &self.verdict)
+            .field("message", &self.message)
+            .finish()
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{StoreError, StoreErrorKind};
+
+    #[test]
+    fn errors_convert_with_their_causes() {
+        let cause = StoreError::new(StoreErrorKind::Other, "x").with_source("the cause");
+        let error = JobError::from(cause);
+        assert_eq!(error.verdict(), Verdict::Retry);
+        assert_eq!(error.into_message(), "x: failed: the cause: the cause");
+    }
+
+    #[test]
+    fn constructors_say_what_follows() {
+        let second = Duration::from_secs(1);
+        assert_eq!(JobError::snooze(second).verdict(), Verdict::Snooze(second));
+        assert_eq!(JobError::cancel().verdict(), Verdict::Cancel);
+        assert_eq!(JobError::discard("no").verdict(), Verdict::Discard);
+        let after = JobError::retry_after(second, "busy");
+        assert_eq!(after.verdict(), Verdict::RetryAfter(second));
+        assert_eq!(after.to_string(), "busy");
+    }
+}
