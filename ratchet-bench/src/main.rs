@@ -1,2 +1,110 @@
-//! Bench.
-fn main() {}
+//! Measures Ratchet, and next to it a hand-written loop without a library (the *floor*).
+//!
+//! Prints one JSON line on stdout. Handlers do nothing, so what is seen is the cost of the queue.
+#![expect(clippy::print_stdout, reason = "a command line tool")]
+
+mod floor;
+mod job;
+mod measure;
+mod ours;
+mod result;
+
+use anyhow::{Result, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::result::Outcome;
+
+#[derive(Parser)]
+#[command(version, about = "Load generator and benchmark of Ratchet")]
+struct Cli {
+    #[command(subcommand)]
+    scenario: Scenario,
+}
+
+#[derive(Subcommand)]
+enum Scenario {
+    /// Enqueue jobs from several producers, until all are durable
+    Enqueue(Options),
+    /// Run preloaded no-op jobs, until every completion is durable
+    Drain(Options),
+    /// Enqueue at a fixed rate and measure from the return of the enqueue to the handler's start
+    Latency(Options),
+    /// Measure claims of 50 at a backlog, priorities mixed, aging on
+    Claim(Options),
+}
+
+#[derive(Args, Clone)]
+struct Options {
+    /// Whom to measure
+    #[arg(long, value_enum, default_value = "ratchet")]
+    peer: Peer,
+    /// The database: memory: or sqlite://FILE (fresh)
+    #[arg(long)]
+    url: String,
+    /// Jobs to enqueue or to drain
+    #[arg(long, default_value_t = 100_000)]
+    jobs: usize,
+    /// Concurrent producers
+    #[arg(long, default_value_t = 8)]
+    producers: usize,
+    /// Jobs per enqueue call
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// Bodies at once, per node
+    #[arg(long, default_value_t = 32)]
+    concurrency: usize,
+    /// Nodes
+    #[arg(long, default_value_t = 1)]
+    nodes: usize,
+    /// Jobs per second
+    #[arg(long, default_value_t = 200)]
+    rate: u32,
+    /// Seconds of load
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Pending jobs before the claims are measured
+    #[arg(long, default_value_t = 1_000)]
+    backlog: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// This library, with its defaults
+    Ratchet,
+    /// What a person writes by hand with the driver alone (SQLite)
+    Floor,
+}
+
+fn main() -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .init();
+    let (name, options) = match Cli::parse().scenario {
+        Scenario::Enqueue(options) => ("enqueue", options),
+        Scenario::Drain(options) => ("drain", options),
+        Scenario::Latency(options) => ("latency", options),
+        Scenario::Claim(options) => ("claim", options),
+    };
+    for (flag, value) in [
+        ("--jobs", options.jobs),
+        ("--producers", options.producers),
+        ("--batch", options.batch),
+        ("--concurrency", options.concurrency),
+        ("--nodes", options.nodes),
+        ("--backlog", options.backlog),
+    ] {
+        ensure!(value > 0, "{flag} must be at least 1");
+    }
+    ensure!(
+        options.rate > 0 && options.seconds > 0,
+        "--rate and --seconds must be at least 1"
+    );
+    let mut outcome = match options.peer {
+        Peer::Ratchet => ours::run(name, &options)?,
+        Peer::Floor => floor::run(name, &options)?,
+    };
+    outcome.backend = options.url.split(':').next().unwrap_or_default().to_owned();
+    println!("{}", serde_json::to_string(&outcome)?);
+    Ok(())
+}

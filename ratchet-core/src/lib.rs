@@ -3,7 +3,7 @@
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
 //!   [`priority`], [`retry`], [`route`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
-//!   [`MemoryStore`](memory::MemoryStore), their executable specification.
+//!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
 //!
 //! Applications use the facade crate `ratchet`, which re-exports all of this; store authors use

@@ -54,6 +54,12 @@ pub fn duration_millis(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
+/// The duration as it is kept: rounded up to the millisecond like [`duration_millis`].
+#[must_use]
+pub fn whole_millis(duration: Duration) -> Duration {
+    millis_between(0, duration_millis(duration))
+}
+
 /// `later − earlier` in milliseconds as a duration; zero if it would be negative.
 #[must_use]
 pub fn millis_between(earlier: i64, later: i64) -> Duration {

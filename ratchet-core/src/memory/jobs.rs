@@ -4,8 +4,9 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::tables::{Row, Tables};
-use crate::error::Result;
+use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::{ClaimToken, JobId};
+use crate::limits::check_batch;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
     Fenced, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob, NextRun,
@@ -53,6 +54,7 @@ impl JobStore for MemoryStore {
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        check_batch("tokens", tokens.len()).map_err(|problem| refused("load_inputs", problem))?;
         self.call("load_inputs", |tables, _| {
             let load = |token: &ClaimToken| {
                 let row = tables.job(token.job).filter(|row| row.holds(*token))?;
@@ -111,6 +113,7 @@ impl JobStore for MemoryStore {
     }
 
     async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        check_batch("ids", ids.len()).map_err(|problem| refused("get", problem))?;
         self.call("get", |tables, _| {
             let read = |id: &JobId| tables.job(*id).map(|row| row.job.clone());
             Ok(ids.iter().map(read).collect())
@@ -229,7 +232,8 @@ impl Tables {
             return Fenced::Stale;
         };
         if !row.holds(token) {
-            let repeated = row.settled_seq == token.seq;
+            // 0 is no claim's number: it stands for a job that was never settled.
+            let repeated = token.seq != 0 && row.settled_seq == token.seq;
             return if repeated {
                 Fenced::Applied
             } else {
@@ -381,6 +385,10 @@ impl Tables {
         });
         ActionOutcome::Became(to)
     }
+}
+
+fn refused(operation: &'static str, problem: InvalidInput) -> StoreError {
+    StoreError::from(problem).during(operation)
 }
 
 fn claim_of(row: &Row) -> Claim {

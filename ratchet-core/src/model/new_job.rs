@@ -188,7 +188,7 @@ impl NewJob {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
-        self.spec.timeout = Some(timeout);
+        self.spec.timeout = Some(time::whole_millis(timeout));
         self
     }
 
@@ -197,7 +197,7 @@ impl NewJob {
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("stall_timeout", timeout));
-        self.spec.stall_timeout = Some(timeout);
+        self.spec.stall_timeout = Some(time::whole_millis(timeout));
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, NodeId};
 use crate::name::Name;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, whole_millis};
 
 /// The life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +113,7 @@ impl Heartbeat {
             node,
             label,
             status,
-            interval,
+            interval: whole_millis(interval),
             load: NodeLoad::default(),
         }
     }

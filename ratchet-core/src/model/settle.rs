@@ -8,6 +8,7 @@ use crate::json::Json;
 use crate::limits::{self, MAX_RESULT_BYTES};
 use crate::model::AttemptOutcome;
 use crate::state::JobState;
+use crate::time::whole_millis;
 
 /// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +83,8 @@ impl Settlement {
 
     /// Says how long the body ran.
     #[must_use]
-    pub const fn ran_for(mut self, duration: Duration) -> Self {
-        self.ran_for = Some(duration);
+    pub fn ran_for(mut self, duration: Duration) -> Self {
+        self.ran_for = Some(whole_millis(duration));
         self
     }
 

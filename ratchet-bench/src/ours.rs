@@ -1,0 +1,251 @@
+//! Ratchet, measured through its public interface.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ratchet::model::{ClaimRequest, Outcome as Ending, Settlement};
+use ratchet::{Client, Job, NewJob, Node, NodeId, Priority, Ratchet, SharedStore};
+use tokio::task::JoinSet;
+
+use crate::Options;
+use crate::job::{Ledger, Nothing};
+use crate::measure::{Clock, Latencies, progress, rate};
+use crate::result::Outcome;
+
+/// Jobs per call when preloading.
+const LOAD: usize = 500;
+/// Jobs per measured claim.
+const CLAIM: usize = 50;
+/// How many claims are measured.
+const CLAIMS: usize = 200;
+/// How long a drain may make no progress.
+const STUCK: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
+    let store = ratchet::connect(&options.url).await?;
+    let queues = store.queues().queues().await?;
+    ensure!(
+        queues.is_empty(),
+        "the database has jobs already; name a fresh one"
+    );
+    let mut outcome = match scenario {
+        "enqueue" => enqueue(store, options).await?,
+        "drain" => drain(store, options).await?,
+        "latency" => latency(store, options).await?,
+        _ => claim(store, options).await?,
+    };
+    outcome.peer = "ratchet";
+    outcome.scenario = scenario;
+    Ok(outcome)
+}
+
+/// A batch of jobs, with the numbers from `first` on.
+fn jobs(first: usize, count: usize) -> Vec<NewJob> {
+    (first..first + count)
+        .map(|n| Nothing::number(n).into_job())
+        .collect()
+}
+
+async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(store);
+    let bar = progress("enqueue", options.jobs);
+    let next = Arc::new(AtomicUsize::new(0));
+    let clock = Clock::start();
+    let mut producers = JoinSet::new();
+    for _ in 0..options.producers {
+        let (client, next, bar) = (client.clone(), Arc::clone(&next), bar.clone());
+        let (batch, total) = (options.batch, options.jobs);
+        producers.spawn(async move {
+            loop {
+                let first = next.fetch_add(batch, Ordering::Relaxed);
+                if first >= total {
+                    return anyhow::Ok(());
+                }
+                let count = batch.min(total - first);
+                client.enqueue_all(&jobs(first, count)).await?;
+                bar.inc(count as u64);
+            }
+        });
+    }
+    while let Some(ended) = producers.join_next().await {
+        ended??;
+    }
+    let mut outcome = Outcome::default();
+    rate(&mut outcome, options.jobs, clock.elapsed());
+    let stored: u64 = client
+        .queues()
+        .await?
+        .iter()
+        .flat_map(|queue| queue.counts.values())
+        .sum();
+    outcome.missing = options.jobs - usize::try_from(stored)?;
+    bar.finish_and_clear();
+    Ok(outcome)
+}
+
+/// Nodes that share a ledger, running until told to stop.
+struct Nodes {
+    nodes: Vec<Node>,
+    tasks: JoinSet<Result<(), ratchet::RunError>>,
+    stop: tokio::sync::watch::Sender<bool>,
+}
+
+impl Nodes {
+    fn start(store: &SharedStore, options: &Options, ledger: &Arc<Ledger>) -> Result<Self> {
+        let (stop, _) = tokio::sync::watch::channel(false);
+        let (mut nodes, mut tasks) = (Vec::new(), JoinSet::new());
+        for _ in 0..options.nodes {
+            let node = Ratchet::builder(Arc::clone(store))
+                .register::<Nothing>()
+                .state(Arc::clone(ledger))
+                .concurrency(options.concurrency)
+                .build()?;
+            nodes.push(node.clone());
+            let mut stopped = stop.subscribe();
+            tasks.spawn(async move {
+                node.run_until(async move { drop(stopped.wait_for(|stop| *stop).await) })
+                    .await
+            });
+        }
+        Ok(Self { nodes, tasks, stop })
+    }
+
+    fn settled(&self) -> usize {
+        let settled: u64 = self.nodes.iter().map(|node| node.stats().settled).sum();
+        usize::try_from(settled).unwrap_or(usize::MAX)
+    }
+
+    /// Waits until so many jobs were settled.
+    async fn wait_for(&mut self, jobs: usize) -> Result<()> {
+        let bar = progress("drain", jobs);
+        let (mut seen, mut since) = (0, Clock::start());
+        loop {
+            let settled = self.settled();
+            bar.set_position(settled as u64);
+            if settled >= jobs {
+                bar.finish_and_clear();
+                return Ok(());
+            }
+            if settled > seen {
+                (seen, since) = (settled, Clock::start());
+            }
+            ensure!(since.elapsed() < STUCK, "stuck at {settled} of {jobs} jobs");
+            if let Some(ended) = self.tasks.try_join_next() {
+                ended??;
+                anyhow::bail!("a node ended early");
+            }
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+    }
+
+    async fn stop(mut self, outcome: &mut Outcome) -> Result<()> {
+        outcome.claims = self.nodes.iter().map(|node| node.stats().claim_calls).sum();
+        outcome.store_calls = self.nodes.iter().map(|node| node.stats().store_calls).sum();
+        self.stop.send_replace(true);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+}
+
+async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(Arc::clone(&store));
+    load(&client, options.jobs, |_, job| job).await?;
+    let ledger = Ledger::new(options.jobs);
+    let clock = Clock::start();
+    let mut nodes = Nodes::start(&store, options, &ledger)?;
+    nodes.wait_for(options.jobs).await?;
+    let mut outcome = Outcome::default();
+    rate(&mut outcome, options.jobs, clock.elapsed());
+    nodes.stop(&mut outcome).await?;
+    ledger.judge(&mut outcome, false);
+    Ok(outcome)
+}
+
+async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
+    let total = options.rate as usize * options.seconds as usize;
+    let ledger = Ledger::new(total);
+    let mut nodes = Nodes::start(&store, options, &ledger)?;
+    let client = nodes.nodes[0].client().clone();
+    let bar = progress("latency", total);
+    let clock = Clock::start();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / options.rate);
+    let mut sends = JoinSet::new();
+    for n in 0..total {
+        ticks.tick().await;
+        let (client, ledger) = (client.clone(), Arc::clone(&ledger));
+        sends.spawn(async move {
+            client.enqueue(Nothing::number(n).into_job()).await?;
+            ledger.sent(n);
+            anyhow::Ok(())
+        });
+        bar.inc(1);
+    }
+    while let Some(sent) = sends.join_next().await {
+        sent??;
+    }
+    bar.finish_and_clear();
+    nodes.wait_for(total).await?;
+    let mut outcome = Outcome::default();
+    rate(&mut outcome, total, clock.elapsed());
+    nodes.stop(&mut outcome).await?;
+    ledger.judge(&mut outcome, true);
+    Ok(outcome)
+}
+
+async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(Arc::clone(&store));
+    let now = store.nodes().database_time().await?;
+    // Up to four hours late, so that aging mixes the levels.
+    load(&client, options.backlog, |n, job| {
+        let late = Duration::from_secs((n as u64 * 7_919) % 14_400);
+        job.priority(Priority::ALL[n % 5]).run_at(now - late)
+    })
+    .await?;
+    let request = ClaimRequest::new(NodeId::new(), CLAIM);
+    let (mut latencies, mut spent) = (Latencies::default(), Duration::ZERO);
+    for _ in 0..CLAIMS {
+        let clock = Clock::start();
+        let claimed = store.jobs().claim_next_batch(&request).await?;
+        let elapsed = clock.elapsed();
+        ensure!(
+            claimed.len() == CLAIM.min(options.backlog),
+            "a claim came back short"
+        );
+        latencies.add(elapsed);
+        spent += elapsed;
+        let release =
+            |job: &ratchet::model::ClaimedJob| Settlement::new(job.claim.token, Ending::Released);
+        store
+            .jobs()
+            .settle(&claimed.iter().map(release).collect::<Vec<_>>())
+            .await?;
+    }
+    let mut outcome = Outcome::default();
+    rate(&mut outcome, CLAIMS * CLAIM.min(options.backlog), spent);
+    latencies.report(&mut outcome);
+    outcome.claims = CLAIMS as u64;
+    Ok(outcome)
+}
+
+/// Enqueues `count` jobs before the measurement.
+async fn load(
+    client: &Client,
+    count: usize,
+    refine: impl Fn(usize, NewJob) -> NewJob,
+) -> Result<()> {
+    let bar = progress("load", count);
+    for first in (0..count).step_by(LOAD) {
+        let batch = LOAD.min(count - first);
+        let batch = jobs(first, batch).into_iter().zip(first..);
+        let batch: Vec<NewJob> = batch.map(|(job, n)| refine(n, job)).collect();
+        client.enqueue_all(&batch).await?;
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,20 @@
+use serde::Serialize;
+
+/// One line of output. Percentiles are milliseconds; what a scenario does not measure is 0.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) peer: &'static str,
+    pub(crate) scenario: &'static str,
+    pub(crate) backend: String,
+    pub(crate) jobs: usize,
+    pub(crate) seconds: f64,
+    pub(crate) jobs_per_s: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p95_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+    pub(crate) missing: usize,
+    pub(crate) duplicates: usize,
+    pub(crate) claims: u64,
+    pub(crate) store_calls: u64,
+}

@@ -1,0 +1,457 @@
+//! Simulation of whole clusters: nodes on one memory store, under paused time, with random store
+//! faults, partitions, kills and restarts, from a seed.
+//!
+//! Checked throughout: terminal states absorb, claim numbers only grow, nobody else's end is
+//! overwritten. Checked at the end: every acknowledged enqueue is a job that ended, in a state its
+//! history explains, with every claim accounted for.
+//!
+//! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
+//! `RATCHET_SIM_SEED=S` replays one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ratchet_core::memory::Fault;
+use ratchet_core::model::{Attempt, AttemptOutcome, JobSelector, PageRequest};
+use ratchet_core::store::{JobStore, QueueStore};
+use ratchet_core::{
+    Client, Enqueued, Job, JobAction, JobContext, JobError, JobId, JobRecord, JobResult, JobState,
+    MemoryStore, Name, NewJob, Node, Priority, Ratchet, RetryPolicy,
+};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const ORDINARY_SEEDS: u64 = 320;
+const SHARDS: u64 = 4;
+/// What a planned panic says, so that it is not printed.
+const PLANNED: &str = "planned panic";
+
+#[test]
+fn shard_1_of_random_clusters_keeps_every_promise() {
+    simulate_shard(0);
+}
+
+#[test]
+fn shard_2_of_random_clusters_keeps_every_promise() {
+    simulate_shard(1);
+}
+
+#[test]
+fn shard_3_of_random_clusters_keeps_every_promise() {
+    simulate_shard(2);
+}
+
+#[test]
+fn shard_4_of_random_clusters_keeps_every_promise() {
+    simulate_shard(3);
+}
+
+fn simulate_shard(shard: u64) {
+    silence_planned_panics();
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    if let Some(seed) = number("RATCHET_SIM_SEED") {
+        if shard == 0 {
+            simulate(seed);
+        }
+        return;
+    }
+    let from = number("RATCHET_SIM_FROM").unwrap_or(0);
+    let seeds = number("RATCHET_SIM_SEEDS").unwrap_or(ORDINARY_SEEDS);
+    for seed in (from..from + seeds).filter(|seed| seed % SHARDS == shard) {
+        simulate(seed);
+    }
+}
+
+fn simulate(seed: u64) {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(Simulation::new(seed).run());
+    };
+    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+        eprintln!("seed {seed} failed; replay it with RATCHET_SIM_SEED={seed}");
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn silence_planned_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let planned = info.payload().downcast_ref::<&str>() == Some(&PLANNED);
+        if !planned {
+            usual(info);
+        }
+    }));
+}
+
+/// What the body of a job does, attempt by attempt; the last step is repeated.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Work {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Step {
+    Succeed,
+    Sleep(u64),
+    Fail,
+    Panic,
+    Snooze(u64),
+    Discard,
+    Checkpoint,
+    Obey(u64),
+}
+
+impl Job for Work {
+    const KIND: &'static str = "work";
+    type Output = u32;
+
+    async fn run(self, ctx: JobContext) -> JobResult<u32> {
+        let index = (ctx.attempt() as usize - 1).min(self.steps.len() - 1);
+        match self.steps[index] {
+            Step::Succeed => {}
+            Step::Sleep(millis) => sleep(Duration::from_millis(millis)).await,
+            Step::Fail => return Err("planned failure".into()),
+            Step::Panic => std::panic::panic_any(PLANNED),
+            Step::Snooze(millis) => {
+                // Once only: snoozing costs no attempt, so it would go on for ever.
+                if ctx.checkpoint::<u32>()?.is_none() {
+                    ctx.save_checkpoint(&1_u32).await?;
+                    return Err(JobError::snooze(Duration::from_millis(millis)));
+                }
+            }
+            Step::Discard => return Err(JobError::discard("planned discard")),
+            Step::Checkpoint => ctx.save_checkpoint(&ctx.attempt()).await?,
+            Step::Obey(millis) => {
+                ctx.progress(50, "waiting");
+                tokio::select! {
+                    biased;
+                    _ = ctx.cancelled() => return Err("told to stop".into()),
+                    () = sleep(Duration::from_millis(millis)) => {}
+                }
+            }
+        }
+        Ok(ctx.attempt())
+    }
+}
+
+/// One cluster and its history.
+struct Simulation {
+    seed: u64,
+    random: fastrand::Rng,
+    /// The store without faults, for the checks.
+    store: MemoryStore,
+    /// Whether faults are injected at all.
+    chaos: Arc<AtomicBool>,
+    seen: BTreeMap<JobId, JobRecord>,
+    acknowledged: Vec<JobId>,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+            store: MemoryStore::new(),
+            chaos: Arc::new(AtomicBool::new(true)),
+            seen: BTreeMap::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    async fn run(mut self) {
+        let mut players = JoinSet::new();
+        for _ in 0..self.random.usize(1..=4) {
+            let node = self.random.u64(..);
+            players.spawn(play_node(self.store.clone(), Arc::clone(&self.chaos), node));
+        }
+        let client = Ratchet::client(Arc::new(self.faulty_store(&Arc::default())));
+        for _ in 0..self.random.usize(10..60) {
+            sleep(Duration::from_millis(self.random.u64(0..6_000))).await;
+            self.act(&client).await;
+            self.check_step().await;
+        }
+        self.chaos.store(false, Ordering::SeqCst);
+        for queue in self.store.queues().await.unwrap() {
+            self.store.resume_queue(&queue.name).await.unwrap();
+        }
+        self.settle_down().await;
+        players.shutdown().await;
+        self.check_end().await;
+    }
+
+    /// One random act of a client or an operator.
+    async fn act(&mut self, client: &Client) {
+        match self.random.u8(0..10) {
+            0 => {
+                let queue = Name::new("queue", ["a", "b"][self.random.usize(0..2)]).unwrap();
+                let _ = self.store.pause_queue(&queue).await;
+            }
+            1 => {
+                for queue in ["a", "b"] {
+                    let _ = client.resume_queue(queue).await;
+                }
+            }
+            2 if !self.acknowledged.is_empty() => {
+                let job = self.acknowledged[self.random.usize(0..self.acknowledged.len())];
+                let _ = client
+                    .act(&JobSelector::Ids(vec![job]), JobAction::Cancel)
+                    .await;
+            }
+            _ => {
+                let jobs: Vec<NewJob> = (0..self.random.usize(1..6)).map(|_| self.job()).collect();
+                // The same jobs until the store answers: what it may have stored, it knows again.
+                loop {
+                    match client.enqueue_all(&jobs).await {
+                        Ok(answers) => {
+                            self.acknowledged.extend(answers.iter().map(|one| one.id()));
+                            assert_eq!(answers.len(), jobs.len());
+                            return;
+                        }
+                        Err(_) => sleep(Duration::from_secs(1)).await,
+                    }
+                }
+            }
+        }
+    }
+
+    fn job(&mut self) -> NewJob {
+        let random = &mut self.random;
+        let steps = (0..random.usize(1..4)).map(|_| match random.u8(0..10) {
+            0..3 => Step::Succeed,
+            3 => Step::Sleep(random.u64(0..40_000)),
+            4 => Step::Fail,
+            5 => Step::Panic,
+            6 => Step::Snooze(random.u64(0..5_000)),
+            7 if random.u8(0..4) == 0 => Step::Discard,
+            8 => Step::Checkpoint,
+            _ => Step::Obey(random.u64(0..60_000)),
+        });
+        let work = Work {
+            steps: steps.collect(),
+        };
+        let attempts = random.u32(1..6);
+        let delay = Duration::from_millis(random.u64(1..3_000));
+        let mut job = work
+            .into_job()
+            .queue(["a", "b", "c"][random.usize(0..3)])
+            .priority(Priority::ALL[random.usize(0..5)])
+            .retry(RetryPolicy::exponential(attempts, delay, delay * 8).with_jitter(25));
+        if random.bool() {
+            job = job.timeout(Duration::from_millis(random.u64(500..50_000)));
+        }
+        if random.u8(0..4) == 0 {
+            job = job.delay(Duration::from_millis(random.u64(0..20_000)));
+        }
+        if random.u8(0..4) == 0 {
+            job = job.unique_key(["x", "y", "z"][random.usize(0..3)]);
+        }
+        if random.u8(0..6) == 0 {
+            job = job.stall_timeout(Duration::from_millis(random.u64(1_000..30_000)));
+        }
+        job
+    }
+
+    fn faulty_store(&mut self, partitioned: &Arc<AtomicBool>) -> MemoryStore {
+        faulty(&self.store, &self.chaos, partitioned, self.random.u64(..))
+    }
+
+    /// Lets the faultless cluster work until every job has ended.
+    async fn settle_down(&mut self) {
+        for _ in 0..5_000 {
+            sleep(Duration::from_secs(2)).await;
+            self.check_step().await;
+            if self.seen.values().all(|job| job.state.is_terminal()) {
+                return;
+            }
+        }
+        let stuck: Vec<&JobRecord> = self
+            .seen
+            .values()
+            .filter(|job| !job.state.is_terminal())
+            .collect();
+        panic!("seed {}: jobs that never end: {stuck:#?}", self.seed);
+    }
+
+    /// Reads everything and compares it with what was seen before.
+    async fn check_step(&mut self) {
+        let page = PageRequest::first(10_000);
+        let filter = ratchet_core::model::JobFilter::all();
+        let jobs = self.store.list(&filter, &page).await.unwrap().jobs;
+        for job in jobs {
+            if let Some(before) = self.seen.get(&job.id) {
+                assert!(job.claim_seq >= before.claim_seq, "claim_seq fell: {job:?}");
+                assert!(job.attempts >= before.attempts, "attempts fell: {job:?}");
+                if before.state.is_terminal() {
+                    assert_eq!(&job, before, "an ended job changed");
+                }
+            }
+            let owned = job.node.is_some();
+            assert!(
+                job.state == JobState::Running || !owned,
+                "owned but not running: {job:?}"
+            );
+            self.seen.insert(job.id, job);
+        }
+    }
+
+    async fn check_end(&mut self) {
+        for id in &self.acknowledged {
+            assert!(
+                self.seen.contains_key(id),
+                "an acknowledged job is lost: {id}"
+            );
+        }
+        for job in self.seen.values() {
+            let history = self.store.history(job.id).await.unwrap();
+            check_history(job, &history);
+        }
+    }
+}
+
+/// Whether the end of a job is what its history says.
+fn check_history(job: &JobRecord, history: &[Attempt]) {
+    let seqs: Vec<u64> = history.iter().map(|attempt| attempt.seq).collect();
+    let all: Vec<u64> = (1..=job.claim_seq).collect();
+    assert_eq!(
+        seqs, all,
+        "claims and their ends do not match: {job:?} {history:?}"
+    );
+    let succeeded = history
+        .iter()
+        .filter(|attempt| attempt.outcome == AttemptOutcome::Succeeded)
+        .count();
+    assert_eq!(
+        succeeded,
+        usize::from(job.state == JobState::Succeeded),
+        "{job:?} {history:?}"
+    );
+    let lost = history
+        .iter()
+        .filter(|attempt| attempt.outcome == AttemptOutcome::Lost)
+        .count();
+    assert!(job.crash_count as usize <= lost + 1, "{job:?} {history:?}");
+    let last = history.last().map(|attempt| attempt.outcome);
+    match job.state {
+        JobState::Succeeded => assert_eq!(last, Some(AttemptOutcome::Succeeded)),
+        JobState::Failed => assert_eq!(last, Some(AttemptOutcome::Failed)),
+        JobState::Cancelled => {}
+        other => panic!("a job ended {other}: {job:?}"),
+    }
+    assert!(job.attempts <= job.spec.retry.max_attempts(), "{job:?}");
+}
+
+/// The store as one player sees it: with random faults, and sometimes out of reach.
+fn faulty(
+    store: &MemoryStore,
+    chaos: &Arc<AtomicBool>,
+    partitioned: &Arc<AtomicBool>,
+    seed: u64,
+) -> MemoryStore {
+    let random = Mutex::new(fastrand::Rng::with_seed(seed));
+    let (chaos, partitioned) = (Arc::clone(chaos), Arc::clone(partitioned));
+    store.clone().with_faults(move |_| {
+        if !chaos.load(Ordering::SeqCst) {
+            return Fault::None;
+        }
+        if partitioned.load(Ordering::SeqCst) {
+            return Fault::ErrorBeforeCommit;
+        }
+        let mut random = random.lock().unwrap();
+        match random.u32(0..1_000) {
+            0..30 => Fault::ErrorBeforeCommit,
+            30..60 => Fault::ErrorAfterCommit,
+            60..110 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
+            // Beyond the deadline of a call.
+            110..113 => Fault::Delay(Duration::from_secs(15)),
+            _ => Fault::None,
+        }
+    })
+}
+
+/// A machine that runs nodes: starts one, lets it work, and stops, kills or cuts it off.
+async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    loop {
+        let partitioned = Arc::new(AtomicBool::new(false));
+        let handle = faulty(&store, &chaos, &partitioned, random.u64(..));
+        let node = node(handle, &mut random);
+        let life = Duration::from_millis(random.u64(100..120_000));
+        let death = random.u8(0..3);
+        let calm = async {
+            sleep(life).await;
+            // Once the chaos is over nodes live for ever.
+            while !chaos.load(Ordering::SeqCst) {
+                sleep(Duration::from_secs(60)).await;
+            }
+        };
+        match death {
+            // In order.
+            0 => drop(node.run_until(calm).await),
+            // SIGKILL.
+            1 => tokio::select! {
+                biased;
+                () = calm => {}
+                _ = node.run() => {}
+            },
+            // Out of reach for a while, working on all the same.
+            _ => {
+                let cut = async {
+                    calm.await;
+                    partitioned.store(true, Ordering::SeqCst);
+                    sleep(Duration::from_secs(40)).await;
+                    partitioned.store(false, Ordering::SeqCst);
+                    sleep(Duration::from_secs(30)).await;
+                };
+                drop(node.run_until(cut).await);
+            }
+        }
+        sleep(Duration::from_millis(random.u64(0..20_000))).await;
+    }
+}
+
+fn node(store: MemoryStore, random: &mut fastrand::Rng) -> Node {
+    let mut builder = Ratchet::builder(Arc::new(store))
+        .register::<Work>()
+        .concurrency(random.usize(1..8))
+        .prefetch(random.usize(0..20))
+        .lazy_payloads(random.bool())
+        .start_timeout(Duration::from_secs(60))
+        .drain_grace(Duration::from_secs(random.u64(0..20)))
+        .seed(random.u64(..));
+    if random.u8(0..3) == 0 {
+        builder = builder.label(["one", "two"][random.usize(0..2)]);
+    }
+    builder.build().unwrap()
+}
+
+/// Duplicates are answered with the id of a job that exists.
+#[test]
+fn an_enqueue_repeated_after_an_unknown_outcome_leaves_one_job() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store = MemoryStore::new();
+        let failing = store.clone().with_faults(|_| Fault::ErrorAfterCommit);
+        let job = NewJob::new("work", &());
+        assert!(failing.enqueue(std::slice::from_ref(&job)).await.is_err());
+        let answer = store.enqueue(std::slice::from_ref(&job)).await.unwrap();
+        assert_eq!(answer, [Enqueued::Created(job.id())]);
+        assert_eq!(
+            store.queues().await.unwrap()[0].counts[&JobState::Pending],
+            1
+        );
+    });
+}
