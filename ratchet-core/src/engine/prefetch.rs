@@ -34,8 +34,8 @@ impl Rate {
         }
     }
 
-    /// Takes a measurement: `ended` jobs in all until `now`. Half of the result is the new
-    /// measurement, half is history.
+    /// Takes a measurement: `ended` jobs in all until `now`. The longer it took, the more it
+    /// replaces what was known.
     pub(super) fn measure(&mut self, ended: u64, now: Instant) {
         let elapsed = now.saturating_duration_since(self.measured_at);
         if elapsed < WINDOW {
@@ -43,7 +43,8 @@ impl Rate {
         }
         #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
         let new = (ended - self.ended) as f64 / elapsed.as_secs_f64();
-        self.per_second = (self.per_second + new) / 2.0;
+        let weight = elapsed.as_secs_f64() / (elapsed + WINDOW).as_secs_f64();
+        self.per_second += (new - self.per_second) * weight;
         self.measured_at = now;
         self.ended = ended;
     }
@@ -89,9 +90,7 @@ mod tests {
             "8,000/s for 25 ms are 200"
         );
         assert_eq!(rate.prefetch(100), 100);
-        for second in 21..=40_u32 {
-            rate.measure(160_000, start + Duration::from_secs(second.into()));
-        }
+        rate.measure(160_000, start + Duration::from_secs(25));
         assert_eq!(rate.prefetch(500), 0);
     }
 }

@@ -1,0 +1,170 @@
+//! What the tests share: a job whose body is a closure, and clusters of nodes in one task set.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ratchet_core::store::JobStore;
+use ratchet_core::{
+    Job, JobContext, JobId, JobRecord, JobResult, MemoryStore, NewJob, Node, NodeBuilder, Ratchet,
+    Requires, RunError,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+type Body = Pin<Box<dyn Future<Output = JobResult<serde_json::Value>> + Send>>;
+type Script = Arc<dyn Fn(JobContext) -> Body + Send + Sync>;
+
+/// Bodies by name.
+#[derive(Clone, Default)]
+pub(crate) struct Scripts(Arc<Mutex<BTreeMap<String, Script>>>);
+
+/// A job that runs the script of its name.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Scripted {
+    name: String,
+}
+
+impl Job for Scripted {
+    const KIND: &'static str = "scripted";
+    type Output = serde_json::Value;
+
+    async fn run(self, ctx: JobContext) -> JobResult<serde_json::Value> {
+        let script = Arc::clone(&ctx.state::<Scripts>().0.lock().unwrap()[&self.name]);
+        script(ctx).await
+    }
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Scripts>()
+    }
+}
+
+/// A store, scripts, and the nodes started on them.
+pub(crate) struct World {
+    pub(crate) store: MemoryStore,
+    pub(crate) scripts: Scripts,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            scripts: Scripts::default(),
+        }
+    }
+
+    /// Gives a name a body; the result is the job to enqueue.
+    pub(crate) fn job<F, T>(
+        &self,
+        name: &str,
+        body: impl Fn(JobContext) -> F + Send + Sync + 'static,
+    ) -> NewJob
+    where
+        F: Future<Output = JobResult<T>> + Send + 'static,
+        T: Serialize + 'static,
+    {
+        let script: Script = Arc::new(move |ctx| {
+            let body = body(ctx);
+            Box::pin(async move { Ok(serde_json::to_value(body.await?)?) })
+        });
+        self.scripts
+            .0
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), script);
+        let name = name.to_owned();
+        Scripted { name }.into_job()
+    }
+
+    pub(crate) fn builder(&self) -> NodeBuilder {
+        self.builder_on(self.store.clone())
+    }
+
+    pub(crate) fn builder_on(&self, store: MemoryStore) -> NodeBuilder {
+        Ratchet::builder(Arc::new(store))
+            .register::<Scripted>()
+            .state(self.scripts.clone())
+            .seed(7)
+    }
+
+    /// Starts a node with the defaults.
+    pub(crate) fn start(&self) -> Started {
+        Started::new(self.builder().build().unwrap())
+    }
+
+    pub(crate) async fn enqueue(&self, job: NewJob) -> JobId {
+        self.store.enqueue(&[job]).await.unwrap()[0].id()
+    }
+
+    pub(crate) async fn read(&self, id: JobId) -> JobRecord {
+        self.store
+            .get(&[id])
+            .await
+            .unwrap()
+            .pop()
+            .flatten()
+            .unwrap()
+    }
+
+    /// Waits until the job has ended.
+    pub(crate) async fn ended(&self, id: JobId) -> JobRecord {
+        self.until(id, |job| job.state.is_terminal()).await
+    }
+
+    /// Waits until the job is as asked for.
+    pub(crate) async fn until(&self, id: JobId, is: impl Fn(&JobRecord) -> bool) -> JobRecord {
+        for _ in 0..100_000 {
+            let job = self.read(id).await;
+            if is(&job) {
+                return job;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the job never got there: {:?}", self.read(id).await);
+    }
+}
+
+/// A node that runs in a task of its own.
+pub(crate) struct Started {
+    pub(crate) node: Node,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+impl Started {
+    pub(crate) fn new(node: Node) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn({
+            let node = node.clone();
+            async move { node.run_until(stopped).await }
+        });
+        Self {
+            node,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    /// Stops it in order.
+    pub(crate) async fn stop(mut self) -> Result<(), RunError> {
+        drop(self.stop.take());
+        self.task.await.unwrap()
+    }
+
+    /// Waits until it stops by itself.
+    pub(crate) async fn ended(self) -> Result<(), RunError> {
+        let Self { stop, task, .. } = self;
+        let ended = task.await.unwrap();
+        drop(stop);
+        ended
+    }
+
+    /// Ends it as SIGKILL would.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}

@@ -1,0 +1,225 @@
+//! Building, joining, dying, coming back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratchet_core::memory::Fault;
+use ratchet_core::model::{NodeStatus, PurgeRequest};
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{CancelReason, JobState, RunError};
+use tokio::time::sleep;
+
+use crate::kit::{Scripted, Started, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_node_that_lacks_state_or_has_clashing_settings_does_not_build() {
+    let world = World::new();
+    let store = Arc::new(world.store.clone());
+    let error = ratchet_core::Ratchet::builder(store)
+        .register::<Scripted>()
+        .register::<Scripted>()
+        .queues(["", "fine"])
+        .concurrency(0)
+        .heartbeat_interval(10 * SECOND)
+        .build()
+        .unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.problems().len(), 5, "{text}");
+    for part in [
+        "needs state of type engine::kit::Scripts",
+        "registered twice",
+        "queue is empty",
+        "concurrency is 0",
+        "dead_after 15s",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_runs_once_at_a_time_and_can_run_again() {
+    let world = World::new();
+    let node = world.builder().build().unwrap();
+    let first = Started::new(node.clone());
+    sleep(SECOND).await;
+    assert!(matches!(node.run().await, Err(RunError::AlreadyRunning)));
+    first.stop().await.unwrap();
+    Started::new(node).stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_a_killed_node_are_back_when_it_is_taken_for_dead() {
+    let world = World::new();
+    let first = Arc::new(AtomicBool::new(true));
+    let job = world.job("survives", move |_| {
+        let hangs = first.swap(false, Ordering::SeqCst);
+        async move {
+            if hangs {
+                sleep(3_600 * SECOND).await;
+            }
+            Ok(())
+        }
+    });
+    let id = world.enqueue(job).await;
+    let doomed = world.start();
+    world.until(id, |job| job.state == JobState::Running).await;
+    doomed.kill().await;
+    let _other = world.start();
+    let job = world.ended(id).await;
+    assert_eq!(
+        (job.state, job.crash_count, job.attempts),
+        (JobState::Succeeded, 1, 1)
+    );
+    let waited = job.finished_at.unwrap() - job.created_at;
+    assert!(waited.num_seconds() <= 15 + 6, "back after {waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_restarts_under_its_label_takes_back_its_own_at_once() {
+    let world = World::new();
+    let first = Arc::new(AtomicBool::new(true));
+    let job = world.job("survives", move |_| {
+        let hangs = first.swap(false, Ordering::SeqCst);
+        async move {
+            if hangs {
+                sleep(3_600 * SECOND).await;
+            }
+            Ok(())
+        }
+    });
+    let id = world.enqueue(job).await;
+    let doomed = Started::new(world.builder().label("worker 1").build().unwrap());
+    let claimed = world.until(id, |job| job.state == JobState::Running).await;
+    doomed.kill().await;
+    let _again = Started::new(world.builder().label("worker 1").build().unwrap());
+    let job = world.ended(id).await;
+    let waited = job.finished_at.unwrap() - claimed.claimed_at.unwrap();
+    assert!(waited.num_seconds() <= 1, "back after {waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_kills_its_process_again_and_again_is_a_dead_letter() {
+    let world = World::new();
+    let job = world.job("kills", |_| async {
+        sleep(3_600 * SECOND).await;
+        Ok(())
+    });
+    let id = world.enqueue(job).await;
+    for claims in 1..=4 {
+        let doomed = Started::new(world.builder().label("doomed").build().unwrap());
+        world.until(id, |job| job.claim_seq == claims).await;
+        doomed.kill().await;
+    }
+    let _last = Started::new(world.builder().label("doomed").build().unwrap());
+    let job = world.ended(id).await;
+    assert_eq!(
+        (job.state, job.crash_count, job.attempts),
+        (JobState::Failed, 4, 0)
+    );
+    assert_eq!(
+        job.last_error.as_deref(),
+        Some("lost with its node 4 times")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_taken_for_dead_drops_what_it_held_and_goes_on() {
+    let world = World::new();
+    let lost = Arc::new(AtomicBool::new(false));
+    let job = world.job("long", {
+        let lost = Arc::clone(&lost);
+        move |ctx| {
+            let lost = Arc::clone(&lost);
+            async move {
+                tokio::select! {
+                    reason = ctx.cancelled() => {
+                        assert_eq!(reason, CancelReason::ClaimLost);
+                        lost.store(true, Ordering::SeqCst);
+                    }
+                    () = sleep(60 * SECOND) => {}
+                }
+                Ok(())
+            }
+        }
+    });
+    let id = world.enqueue(job).await;
+    let away = Arc::new(AtomicBool::new(false));
+    let store = world.store.clone().with_faults({
+        let away = Arc::clone(&away);
+        move |_| match away.load(Ordering::SeqCst) {
+            true => Fault::ErrorBeforeCommit,
+            false => Fault::None,
+        }
+    });
+    let slow = Started::new(world.builder_on(store).label("slow").build().unwrap());
+    world.until(id, |job| job.state == JobState::Running).await;
+    away.store(true, Ordering::SeqCst);
+    let _other = world.start();
+    world.until(id, |job| job.crash_count == 1).await;
+    away.store(false, Ordering::SeqCst);
+    sleep(10 * SECOND).await;
+    assert!(lost.load(Ordering::SeqCst), "the old body was not told");
+    let nodes = world.store.nodes().await.unwrap();
+    let slow_ones: Vec<NodeStatus> = nodes
+        .iter()
+        .filter(|node| node.label == "slow")
+        .map(|node| node.status)
+        .collect();
+    assert_eq!(slow_ones, [NodeStatus::Active, NodeStatus::Dead]);
+    assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    slow.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_stops_when_another_takes_its_label() {
+    let world = World::new();
+    let old = Started::new(world.builder().label("only one").build().unwrap());
+    sleep(SECOND).await;
+    let _new = Started::new(world.builder().label("only one").build().unwrap());
+    let ended = old.ended().await;
+    assert!(matches!(ended, Err(RunError::Displaced { label }) if label == "only one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_waits_for_a_database_that_is_away_at_its_start() {
+    let world = World::new();
+    let away = Arc::new(AtomicBool::new(true));
+    let store = world.store.clone().with_faults({
+        let away = Arc::clone(&away);
+        move |_| match away.load(Ordering::SeqCst) {
+            true => Fault::ErrorBeforeCommit,
+            false => Fault::None,
+        }
+    });
+    let id = world
+        .enqueue(world.job("waits", |_| async { Ok(()) }))
+        .await;
+    let node = Started::new(world.builder_on(store).build().unwrap());
+    sleep(60 * SECOND).await;
+    away.store(false, Ordering::SeqCst);
+    assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_jobs_are_deleted_in_bounded_passes() {
+    let world = World::new();
+    let mut last = None;
+    for number in 0..2_500 {
+        let job = world.job(&number.to_string(), |_| async { Ok(()) });
+        last = Some(world.enqueue(job).await);
+    }
+    let builder = world.builder().retention(Some(3_600 * SECOND));
+    let node = Started::new(builder.build().unwrap());
+    world.ended(last.unwrap()).await;
+    sleep(3_500 * SECOND).await;
+    assert!(world.store.get(&[last.unwrap()]).await.unwrap()[0].is_some());
+    sleep(200 * SECOND).await;
+    assert!(world.store.get(&[last.unwrap()]).await.unwrap()[0].is_none());
+    let left = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10_000);
+    assert_eq!(world.store.purge(&left).await.unwrap(), 0);
+    node.stop().await.unwrap();
+}
