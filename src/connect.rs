@@ -27,7 +27,9 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
         "sqlite" => sqlite(url).await,
-        other => Err(ConnectError::UnknownScheme(other.chars().take(32).collect())),
+        other => Err(ConnectError::UnknownScheme(
+            other.chars().take(32).collect(),
+        )),
     }
 }
 

@@ -12,7 +12,6 @@ mod result;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::result::Outcome;
 
 #[derive(Parser)]
 #[command(version, about = "Load generator and benchmark of Ratchet")]

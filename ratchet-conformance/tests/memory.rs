@@ -1,1 +1,10 @@
-fn main() {}
+//! The suite on the in-memory store, which is the executable specification.
+
+use std::process::ExitCode;
+
+use ratchet_conformance::{MemoryFixture, Power, Provision, Suite};
+
+fn main() -> ExitCode {
+    Suite::new("memory", &[Power::Clock])
+        .run(async { Provision::ready(|| async { Ok(MemoryFixture::new()) }) })
+}

@@ -64,7 +64,7 @@ impl Priority {
 
 impl fmt::Display for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Lowest => "lowest",
             Self::Low => "low",
             Self::Normal => "normal",

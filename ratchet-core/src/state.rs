@@ -116,7 +116,7 @@ impl JobState {
 
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Pending => "pending",
             Self::Blocked => "blocked",
             Self::Paused => "paused",

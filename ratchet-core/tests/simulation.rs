@@ -7,6 +7,7 @@
 //!
 //! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
 //! `RATCHET_SIM_SEED=S` replays one.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

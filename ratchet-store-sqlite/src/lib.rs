@@ -1,1 +1,35 @@
 //! Ratchet on SQLite.
+//!
+//! [`SqliteStore`] implements the store traits of `ratchet-core` on one database file, which several
+//! processes of one host may share. Writes of all callers go through one connection, where they are
+//! committed in groups; reads have connections of their own.
+//!
+//! `BEGIN IMMEDIATE` begins every transaction that writes, so none of them can lose its snapshot.
+//! Times are milliseconds of SQLite's clock, which is the host's.
+
+mod act;
+mod claim;
+mod config;
+mod connection;
+mod enqueue;
+mod error;
+mod jobs;
+mod lanes;
+mod locks;
+mod migrate;
+mod nodes;
+mod queues;
+mod read;
+mod readers;
+mod reclaim;
+mod request;
+mod routes;
+mod row;
+mod settle;
+mod statements;
+mod store;
+mod writer;
+
+pub use config::{Builder, SCHEME, Synchronous};
+pub use migrate::Migration;
+pub use store::SqliteStore;

@@ -1,1 +1,65 @@
-fn main() {}
+//! The conformance suite on SQLite: one file per case, several handles on it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_core::memory::ManualClock;
+use ratchet_core::{JobId, SharedStore, time};
+use ratchet_store_sqlite::SqliteStore;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+fn main() -> ExitCode {
+    Suite::new("sqlite", Power::STORE)
+        .run(async { Provision::ready(|| async { SqliteFixture::new() }) })
+}
+
+struct SqliteFixture {
+    directory: TempDir,
+    clock: ManualClock,
+}
+
+impl SqliteFixture {
+    fn new() -> Result<Self, BoxError> {
+        Ok(Self {
+            directory: TempDir::new()?,
+            clock: ManualClock::new(time::from_millis(1_790_000_000_123)),
+        })
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.directory.path().join("jobs.db")
+    }
+}
+
+#[async_trait]
+impl Fixture for SqliteFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        let builder = SqliteStore::builder(self.path()).manual_clock(self.clock.clone());
+        Ok(Arc::new(builder.connect().await?))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.clock)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Vandal for SqliteFixture {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        database.execute(
+            "UPDATE ratchet_job_data SET retry = CAST(x'ff' AS TEXT)
+             WHERE id = (SELECT data FROM ratchet_jobs WHERE id = ?1)",
+            [job.as_bytes()],
+        )?;
+        Ok(())
+    }
+}

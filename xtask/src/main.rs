@@ -1,2 +1,50 @@
-//! Chores.
-fn main() {}
+//! The chores of the workspace: `cargo xtask COMMAND`.
+#![expect(clippy::print_stdout, reason = "a command line tool")]
+
+mod bench;
+mod boundaries;
+mod features;
+mod matrix;
+mod process;
+mod sim;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The chores of the workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+enum Command {
+    /// Runs every test there is: unit, integration, conformance, simulation, docs, examples.
+    Test(test::Args),
+    /// Runs the engine simulation with many seeds, or replays one.
+    Sim(sim::Args),
+    /// Measures every backend and the floor, and prints one table.
+    Bench(bench::Args),
+    /// Prints the conformance table of the last test run.
+    Matrix,
+    /// Builds the facade with each feature alone, and with none.
+    Features,
+    /// Checks that the core and the conformance suite know no backend, and that traits stay small.
+    Boundaries,
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse() {
+        Command::Test(args) => test::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Matrix => matrix::run(),
+        Command::Features => features::run(),
+        Command::Boundaries => boundaries::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -88,8 +88,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   the others.
     /// - **[settle.token]** A settlement applies only to a `Running` job whose `claim_seq` is the
     ///   token's; otherwise it is `Stale` and changes nothing, even from the same node.
-    /// - **[settle.repeat]** Settling again with the token that ended the claim changes nothing and
-    ///   is `Applied`, so that a call with an unknown outcome can be repeated.
+    /// - **[settle.repeat]** Settling again with the token that was the last to settle the job
+    ///   changes nothing and is `Applied`, so that a call with an unknown outcome can be repeated.
     /// - **[settle.cancel]** If cancellation was requested the job ends `Cancelled`, whatever the
     ///   outcome, without a result.
     /// - **[settle.keys]** A terminal state frees the unique key in the same write.

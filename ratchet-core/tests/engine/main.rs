@@ -1,4 +1,5 @@
 //! What nodes promise, on the memory store under paused time.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cancel;
 mod drain;

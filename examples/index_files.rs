@@ -1,2 +1,0 @@
-//! Example.
-fn main() {}

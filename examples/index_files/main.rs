@@ -1,0 +1,156 @@
+//! Indexes a folder: one durable job per file, which notes its SHA-256, size and lines.
+//!
+//! ```sh
+//! cargo run --release --example index_files -- DIR [--db FILE] [--workers N]
+//! ```
+//!
+//! Kill it at any point, even with `kill -9`, and run it again: it finishes the rest. Every file
+//! has exactly one recorded result.
+#![expect(clippy::print_stdout, reason = "a command line tool")]
+
+mod files;
+mod job;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use ratchet::model::{JobFilter, JobSelector};
+use ratchet::{Client, Job, JobAction, JobState, Name, NewJob, Node, Ratchet};
+
+use crate::files::Found;
+use crate::job::IndexFile;
+
+/// Jobs per enqueue, and dead letters requeued at once.
+const BATCH: usize = 500;
+
+#[derive(Parser)]
+#[command(about = "Index a folder with durable jobs")]
+struct Cli {
+    /// The folder
+    dir: PathBuf,
+    /// The database; run again with the same to go on
+    #[arg(long, default_value = "index_files.db")]
+    db: PathBuf,
+    /// Files to read at once
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Cli::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("index_files: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Indexes; says whether every file could be read.
+async fn run(cli: &Cli) -> Result<bool> {
+    let dir = cli
+        .dir
+        .canonicalize()
+        .with_context(|| format!("cannot open {}", cli.dir.display()))?;
+    ensure!(dir.is_dir(), "{} is not a folder", cli.dir.display());
+    let node = build(cli).await?;
+    let client = node.client();
+    let found = enqueue(client, &dir, &cli.db).await?;
+    if found == 0 {
+        println!("No regular files under {}.", cli.dir.display());
+        return Ok(true);
+    }
+    retry_failed(client).await?;
+    let bar = progress_bar()?;
+    let work = follow(client, &bar);
+    node.run_until(work).await?;
+    bar.finish_and_clear();
+    summary::print(client).await
+}
+
+async fn build(cli: &Cli) -> Result<Node> {
+    let db = cli
+        .db
+        .to_str()
+        .context("the name of the database is not UTF-8")?;
+    let store = ratchet::sqlite::SqliteStore::builder(db).connect().await?;
+    // Short silences count as death here, so that what a killed run held is back in a second.
+    let node = Ratchet::builder(std::sync::Arc::new(store))
+        .register::<IndexFile>()
+        .concurrency(cli.workers.into())
+        .heartbeat_interval(Duration::from_millis(300))
+        .dead_after(Duration::from_secs(1))
+        .reclaim_interval(Duration::from_millis(300))
+        .build()?;
+    Ok(node)
+}
+
+/// Enqueues a job for each file that never had one; says how many files there are.
+async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<usize> {
+    let mut batch: Vec<NewJob> = Vec::with_capacity(BATCH);
+    let mut count = 0;
+    for found in files::under(dir, db) {
+        match found {
+            Found::File(path) => {
+                count += 1;
+                batch.push(IndexFile::new(path).into_job());
+            }
+            Found::Problem(problem) => eprintln!("index_files: {problem}"),
+        }
+        if batch.len() == BATCH {
+            client.enqueue_all(&batch).await?;
+            batch.clear();
+        }
+    }
+    client.enqueue_all(&batch).await?;
+    Ok(count)
+}
+
+/// Gives files that could not be read last time another chance.
+async fn retry_failed(client: &Client) -> Result<()> {
+    let filter = JobFilter::all()
+        .state(JobState::Failed)
+        .kind(Name::new("kind", IndexFile::KIND)?);
+    let jobs = JobSelector::Matching {
+        filter,
+        limit: BATCH,
+    };
+    while client.act(&jobs, JobAction::Requeue).await?.len() == BATCH {}
+    Ok(())
+}
+
+fn progress_bar() -> Result<ProgressBar> {
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:40} {pos}/{len} files {per_sec} {eta}",
+    )?);
+    Ok(bar)
+}
+
+/// Moves the bar until every job has ended.
+async fn follow(client: &Client, bar: &ProgressBar) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let Ok(queues) = client.queues().await else {
+            continue;
+        };
+        let counts = || queues.iter().flat_map(|queue| &queue.counts);
+        let all: u64 = counts().map(|(_, count)| count).sum();
+        let ended: u64 = counts()
+            .filter(|(state, _)| state.is_terminal())
+            .map(|(_, count)| count)
+            .sum();
+        bar.set_length(all);
+        bar.set_position(ended);
+        if ended == all {
+            return;
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Runs a history on the model and on the store under test and compares them after every step.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
+
+use ratchet_core::memory::{ManualClock, MemoryStore};
+use ratchet_core::model::{Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo};
+use ratchet_core::store::LockInfo;
+use ratchet_core::time::Timestamp;
+use ratchet_core::{JobId, JobRecord, Store};
+
+use super::generator::{Generator, LOCKS};
+use super::step::Step;
+use crate::build::name;
+use crate::cx::Cx;
+use crate::node::{TestNode, ok};
+
+/// Where the two parted.
+struct Mismatch(String);
+
+/// The model and the store under test, at the same time.
+struct Pair {
+    model: MemoryStore,
+    clock: ManualClock,
+    cx: Cx,
+    /// Two handles, used in turn: what one writes the other must see.
+    handles: [TestNode; 2],
+    steps: usize,
+    seen: BTreeMap<JobId, JobRecord>,
+}
+
+impl Pair {
+    async fn new(cx: Cx) -> Self {
+        let handles = [cx.node().await, cx.node().await];
+        let clock = ManualClock::new(handles[0].now().await);
+        Self {
+            model: MemoryStore::with_clock(clock.clone()),
+            clock,
+            cx,
+            handles,
+            steps: 0,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Does a step on both; what the model answered.
+    async fn step(&mut self, step: &Step) -> Result<super::step::Answer, Mismatch> {
+        let turn = self.steps % 2;
+        self.steps += 1;
+        match step {
+            Step::Advance(by) => {
+                self.clock.advance(*by);
+                self.cx.advance(*by).await;
+            }
+            Step::Reopen => self.handles[turn] = self.cx.node().await,
+            _ => {}
+        }
+        let expected = step.apply(&self.model).await;
+        let answer = step.apply(&*self.handles[turn].store).await;
+        same("the answer", &expected, &answer)?;
+        self.compare(1 - turn).await?;
+        Ok(expected)
+    }
+
+    /// Compares everything that can be seen, through the handle that did not do the step. The
+    /// histories are those of the jobs that changed: an ended claim changes its job.
+    async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
+        let store = &*self.handles[reader].store;
+        let expected = observe(&self.model).await;
+        let actual = observe(store).await;
+        same(
+            "the number of jobs",
+            &expected.jobs.len(),
+            &actual.jobs.len(),
+        )?;
+        for (expected, actual) in expected.jobs.iter().zip(&actual.jobs) {
+            same("a job", expected, actual)?;
+        }
+        same("the queues", &expected.queues, &actual.queues)?;
+        same("the nodes", &expected.nodes, &actual.nodes)?;
+        same("the locks", &expected.locks, &actual.locks)?;
+        same("the time", &expected.time, &actual.time)?;
+        let now: BTreeMap<JobId, JobRecord> =
+            expected.jobs.into_iter().map(|job| (job.id, job)).collect();
+        for (id, job) in &now {
+            if self.seen.get(id) != Some(job) {
+                let expected = history(&self.model, *id).await;
+                same("a history", &expected, &history(store, *id).await)?;
+            }
+        }
+        self.seen = now;
+        Ok(())
+    }
+}
+
+async fn history(store: &dyn Store, job: JobId) -> Vec<Attempt> {
+    ok(store.jobs().history(job).await)
+}
+
+/// What can be seen of a store.
+struct Observed {
+    jobs: Vec<JobRecord>,
+    queues: Vec<QueueInfo>,
+    nodes: Vec<NodeRecord>,
+    locks: Vec<Option<LockInfo>>,
+    time: Timestamp,
+}
+
+async fn observe(store: &dyn Store) -> Observed {
+    let page = PageRequest::first(10_000).order(JobOrder::OldestFirst);
+    let mut locks = Vec::new();
+    for lock in LOCKS {
+        locks.push(ok(store.locks().inspect(&name(lock)).await));
+    }
+    Observed {
+        jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
+        queues: ok(store.queues().queues().await),
+        nodes: ok(store.nodes().nodes().await),
+        locks,
+        time: ok(store.nodes().database_time().await),
+    }
+}
+
+fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<(), Mismatch> {
+    if expected == actual {
+        return Ok(());
+    }
+    Err(Mismatch(format!(
+        "{what} differs\n  model: {expected:?}\n  store: {actual:?}"
+    )))
+}
+
+/// Runs the history of a seed; a mismatch is shrunk and told.
+pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
+    let mut generator = Generator::new(seed);
+    let mut pair = Pair::new(cx.another().await).await;
+    let mut steps = Vec::new();
+    let mut failed = false;
+    while steps.len() < length && !failed {
+        let step = generator.next(pair.clock.now());
+        steps.push(step.clone());
+        match pair.step(&step).await {
+            Ok(answer) => generator.learn(&answer),
+            Err(_) => failed = true,
+        }
+    }
+    close(cx, pair).await;
+    if failed {
+        let (steps, mismatch) = shrink(cx, steps).await;
+        panic!("{}", tell(seed, &steps, &mismatch));
+    }
+}
+
+async fn close(cx: &Cx, pair: Pair) {
+    drop(pair.handles);
+    cx.close(pair.cx).await;
+}
+
+/// Does given steps on a new pair.
+async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
+    let mut pair = Pair::new(cx.another().await).await;
+    let mut ended = Ok(());
+    for step in steps {
+        ended = pair.step(step).await.map(|_| ());
+        if ended.is_err() {
+            break;
+        }
+    }
+    close(cx, pair).await;
+    ended
+}
+
+/// Leaves out every step without which the history still fails, the last first.
+async fn shrink(cx: &Cx, mut steps: Vec<Step>) -> (Vec<Step>, Mismatch) {
+    let Err(mut mismatch) = replay(cx, &steps).await else {
+        return (
+            steps,
+            Mismatch("it differed once, but not again".to_owned()),
+        );
+    };
+    for index in (0..steps.len()).rev() {
+        let mut fewer = steps.clone();
+        fewer.remove(index);
+        if let Err(still) = replay(cx, &fewer).await {
+            (steps, mismatch) = (fewer, still);
+        }
+    }
+    (steps, mismatch)
+}
+
+fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
+    let mut out = format!("RATCHET_SEED={seed} replays this history; what remains of it:\n");
+    for (number, step) in steps.iter().enumerate() {
+        let _ = writeln!(out, "{number:>4}. {step:?}");
+    }
+    out + &mismatch.0
+}

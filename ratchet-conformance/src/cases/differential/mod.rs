@@ -1,0 +1,103 @@
+//! The same random history on the model and on the store, compared after every step.
+//!
+//! `RATCHET_HISTORIES` sets how many histories all cases together run, `RATCHET_SEED` runs one.
+
+mod generator;
+mod history;
+mod step;
+
+use std::env;
+
+use super::prelude::*;
+
+/// Histories are dealt out to so many cases, so that they run side by side.
+const CASES_IN_ALL: u64 = 10;
+const HISTORIES: u64 = 500;
+const STEPS: usize = 60;
+
+/// Runs the histories whose seed is `part`, `part` + 10, `part` + 20, …
+async fn histories(cx: &Cx, part: u64) {
+    if let Some(seed) = number("RATCHET_SEED") {
+        if seed % CASES_IN_ALL == part {
+            history::run(cx, seed, STEPS).await;
+        }
+        return;
+    }
+    let count = number("RATCHET_HISTORIES").unwrap_or(HISTORIES);
+    for seed in (part..count).step_by(CASES_IN_ALL as usize) {
+        history::run(cx, seed, STEPS).await;
+    }
+}
+
+/// The number in an environment variable, if it is set.
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(error) => panic!("{variable} is {text:?}: {error}"),
+    }
+}
+
+cases! {
+    "differential" on Cx;
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_zero_match_the_model(cx: &Cx) {
+        histories(cx, 0).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_one_match_the_model(cx: &Cx) {
+        histories(cx, 1).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_two_match_the_model(cx: &Cx) {
+        histories(cx, 2).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_three_match_the_model(cx: &Cx) {
+        histories(cx, 3).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_four_match_the_model(cx: &Cx) {
+        histories(cx, 4).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_five_match_the_model(cx: &Cx) {
+        histories(cx, 5).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_six_match_the_model(cx: &Cx) {
+        histories(cx, 6).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_seven_match_the_model(cx: &Cx) {
+        histories(cx, 7).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_eight_match_the_model(cx: &Cx) {
+        histories(cx, 8).await;
+    }
+
+    #[proves("claim.exclusive", "settle.token")]
+    #[needs(Clock)]
+    async fn histories_ending_in_nine_match_the_model(cx: &Cx) {
+        histories(cx, 9).await;
+    }
+}

@@ -1,0 +1,184 @@
+//! Errors: refused input is told from a failing store, and a bad row harms only itself.
+
+use super::prelude::*;
+
+cases! {
+    "errors" on Cx;
+
+    #[proves("errors.kind")]
+    async fn a_refused_call_says_which_call_and_why_in_one_line(cx: &Cx) {
+        let node = cx.node().await;
+        let error = node.jobs().enqueue(&[job().queue("")]).await;
+        let error = error.expect_err("an empty queue name is refused");
+        assert_eq!(error.kind(), StoreErrorKind::Invalid);
+        assert!(!error.is_transient());
+        let line = error.to_string();
+        assert!(
+            line.contains("enqueue") && line.contains("queue is empty"),
+            "{line}"
+        );
+        assert_eq!(line.lines().count(), 1);
+    }
+
+    #[proves("errors.kind", "keys.race", "settle.token")]
+    async fn losing_a_race_is_never_an_error(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let id = a.add(job().unique_key("k")).await;
+        assert_eq!(
+            b.offer(&job().unique_key("k")).await,
+            Enqueued::Duplicate(id)
+        );
+        let token = a.take().await;
+        assert!(b.claim(1).await.is_empty());
+        a.succeed(token).await;
+        let later = ClaimToken::new(id, token.seq + 1);
+        assert_eq!(b.settle(later, Outcome::Released).await, Fenced::Stale);
+        let refused = ActionOutcome::Refused(JobState::Succeeded);
+        assert_eq!(b.act(id, JobAction::Pause).await, refused);
+        a.acquire("lock", MINUTE).await;
+        assert!(matches!(b.acquire("lock", MINUTE).await, Acquired::Held(_)));
+    }
+
+    #[proves("errors.kind")]
+    async fn a_refused_call_leaves_the_store_as_it_was(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(job()).await;
+        let token = node.take().await;
+        let before = node.everything().await;
+        let large = json(&format!("\"{}\"", "x".repeat(70_000)));
+        let end = Settlement::new(
+            token,
+            Outcome::Succeeded {
+                result: Some(large),
+            },
+        );
+        assert_refused(node.jobs().settle(&[end]).await, "result");
+        let told = Report::new(
+            token,
+            ReportKind::Progress {
+                percent: 101,
+                message: String::new(),
+            },
+        );
+        assert_refused(node.jobs().report(&[told]).await, "progress");
+        assert_refused(
+            node.jobs().enqueue(&[job(), job().queue("")]).await,
+            "queue",
+        );
+        assert_eq!(node.everything().await, before);
+        node.succeed(token).await;
+    }
+
+    #[proves("errors.poison", "claim.exclusive")]
+    #[needs(Vandal)]
+    async fn an_unreadable_row_does_not_stop_the_claims_of_others(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(9)).await;
+        let bad = all[4];
+        ok_vandal(cx.vandal().spoil(bad).await);
+        let mut claimed = Vec::new();
+        // However the row is kept out, a few claims must bring all others.
+        for _ in 0..4 {
+            claimed.extend(ids(&node.claim(5).await));
+        }
+        claimed.retain(|id| *id != bad);
+        let good: Vec<JobId> = all.into_iter().filter(|id| *id != bad).collect();
+        assert_eq!(claimed, good);
+    }
+
+    #[proves("errors.poison", "claim.optimized")]
+    #[needs(Vandal)]
+    async fn an_unreadable_row_does_not_stop_the_optimized_claim(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(9)).await;
+        let bad = all[0];
+        ok_vandal(cx.vandal().spoil(bad).await);
+        let mut claimed = Vec::new();
+        for _ in 0..4 {
+            let batch = node.claim_lean(&node.request(5)).await;
+            claimed.extend(
+                batch
+                    .iter()
+                    .map(|claim| claim.token)
+                    .filter(|token| token.job != bad),
+            );
+        }
+        let got: Vec<JobId> = claimed.iter().map(|token| token.job).collect();
+        assert_eq!(got, all[1..]);
+        assert!(node.inputs(&claimed).await.iter().all(Option::is_some));
+    }
+
+    #[proves("errors.poison", "get.whole", "page.walk")]
+    #[needs(Vandal)]
+    async fn an_unreadable_row_does_not_hide_others_from_readers(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(7)).await;
+        let bad = all[3];
+        ok_vandal(cx.vandal().spoil(bad).await);
+        let found = node.get_all(&all).await;
+        assert_eq!(found.len(), 7, "one answer per id");
+        let good: Vec<JobId> = all.iter().copied().filter(|id| *id != bad).collect();
+        let ids = |jobs: &[JobRecord]| -> Vec<JobId> {
+            jobs.iter()
+                .map(|job| job.id)
+                .filter(|id| *id != bad)
+                .collect()
+        };
+        assert_eq!(ids(&found.into_iter().flatten().collect::<Vec<_>>()), good);
+        for limit in [1, 2, 10] {
+            let mut visited = Vec::new();
+            let mut page = PageRequest::first(limit).order(JobOrder::OldestFirst);
+            // One page per job is the most there can be.
+            for _ in 0..=all.len() {
+                let read = node.list(&JobFilter::all(), &page).await;
+                visited.extend(ids(&read.jobs));
+                page = page.after(read.next);
+                if read.next.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(visited, good, "in pages of {limit}");
+        }
+    }
+
+    #[proves("errors.poison", "settle.mixed")]
+    #[needs(Vandal)]
+    async fn an_unreadable_row_does_not_stop_the_work_of_others(cx: &Cx) {
+        let node = cx.node().await;
+        node.beat().await;
+        let all = node.add_all(&jobs(6)).await;
+        ok_vandal(cx.vandal().spoil(all[5]).await);
+        let mut tokens = Vec::new();
+        for _ in 0..3 {
+            let batch = node.claim(5).await;
+            let good = batch
+                .iter()
+                .map(|job| job.claim.token)
+                .filter(|token| token.job != all[5]);
+            tokens.extend(good);
+        }
+        assert_eq!(tokens.len(), 5);
+        node.succeed(tokens[0]).await;
+        node.act(all[1], JobAction::Cancel).await;
+        assert_eq!(node.beat().await.cancel_requested, [tokens[1]]);
+        node.release(tokens[2]).await;
+        assert_eq!(node.claim_ids(1).await, [all[2]]);
+        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        let mut lost: Vec<JobId> = node
+            .reclaim(&reclaim())
+            .await
+            .iter()
+            .map(|one| one.token.job)
+            .collect();
+        lost.retain(|id| *id != all[5]);
+        lost.sort();
+        assert_eq!(lost, all[1..5]);
+        node.queues().await;
+    }
+}
+
+fn ok_vandal(spoiled: Result<(), crate::BoxError>) {
+    if let Err(error) = spoiled {
+        panic!("the vandal failed: {error}");
+    }
+}

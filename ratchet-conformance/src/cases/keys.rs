@@ -1,0 +1,282 @@
+//! Idempotency keys, which are used once for ever, and unique keys, which an unfinished job has.
+
+use super::prelude::*;
+
+/// A job with this idempotency key.
+fn once(key: &str) -> NewJob {
+    job().idempotency_key(key)
+}
+
+/// A job with this unique key.
+fn unique(key: &str) -> NewJob {
+    job().unique_key(key)
+}
+
+cases! {
+    "keys" on Cx;
+
+    #[proves("keys.idempotency")]
+    async fn a_second_job_with_an_idempotency_key_is_the_first(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let first = a.add(once("k")).await;
+        assert_eq!(b.offer(&once("k")).await, Enqueued::Duplicate(first));
+        assert_eq!(a.everything().await.len(), 1);
+    }
+
+    #[proves("keys.idempotency")]
+    async fn an_idempotency_key_stays_used_when_the_job_has_ended(cx: &Cx) {
+        let node = cx.node().await;
+        for outcome in [Outcome::Succeeded { result: None }, Outcome::Cancelled] {
+            let key = format!("{outcome:?}");
+            let first = node.add(once(&key)).await;
+            let token = node.take().await;
+            node.settle(token, outcome).await;
+            assert_eq!(node.offer(&once(&key)).await, Enqueued::Duplicate(first));
+        }
+        assert!(node.claim(1).await.is_empty());
+    }
+
+    #[proves("keys.idempotency", "purge.keys")]
+    #[needs(Clock)]
+    async fn an_idempotency_key_stays_used_when_the_job_was_purged(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(once("k")).await;
+        node.succeed(node.take().await).await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.purge(JobState::Succeeded, MINUTE, 10).await, 1);
+        assert_eq!(node.find(first).await, None);
+        assert_eq!(node.offer(&once("k")).await, Enqueued::Duplicate(first));
+        assert!(node.everything().await.is_empty());
+    }
+
+    #[proves("keys.idempotency")]
+    async fn an_idempotency_key_counts_inside_one_batch(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = [job(), once("k"), job(), once("k"), once("other"), once("k")];
+        let id = |index: usize| batch[index].id();
+        let expected = [
+            Enqueued::Created(id(0)),
+            Enqueued::Created(id(1)),
+            Enqueued::Created(id(2)),
+            Enqueued::Duplicate(id(1)),
+            Enqueued::Created(id(4)),
+            Enqueued::Duplicate(id(1)),
+        ];
+        assert_eq!(node.enqueue(&batch).await, expected);
+        assert_eq!(node.everything().await.len(), 4);
+    }
+
+    #[proves("keys.unique")]
+    async fn a_unique_key_is_taken_while_its_job_is_unfinished(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(unique("k")).await;
+        let taken = Enqueued::Duplicate(first);
+        assert_eq!(node.offer(&unique("k")).await, taken, "pending");
+        node.act(first, JobAction::Pause).await;
+        assert_eq!(node.offer(&unique("k")).await, taken, "paused");
+        node.act(first, JobAction::Resume).await;
+        let token = node.take().await;
+        assert_eq!(node.offer(&unique("k")).await, taken, "running");
+        node.act(first, JobAction::Cancel).await;
+        assert_eq!(node.offer(&unique("k")).await, taken, "asked to cancel");
+        node.succeed(token).await;
+        node.add(unique("k")).await;
+    }
+
+    #[proves("keys.unique", "settle.keys")]
+    async fn a_unique_key_is_free_in_every_terminal_state(cx: &Cx) {
+        let node = cx.node().await;
+        let error = "it failed".to_owned();
+        let ends = [
+            Outcome::Succeeded { result: None },
+            Outcome::Failed { error },
+            Outcome::Cancelled,
+        ];
+        for end in ends {
+            node.add(unique("k")).await;
+            let token = node.take().await;
+            assert_eq!(node.settle(token, end).await, Fenced::Applied);
+        }
+        let last = node.add(unique("k")).await;
+        let acted = node.act(last, JobAction::Cancel).await;
+        assert_eq!(acted, ActionOutcome::Became(JobState::Cancelled));
+        node.add(unique("k")).await;
+    }
+
+    #[proves("keys.unique")]
+    async fn a_unique_key_stays_taken_when_the_job_goes_back(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(unique("k")).await;
+        let delay = Duration::ZERO;
+        for back in [retry(delay), Outcome::Snoozed { delay }, Outcome::Released] {
+            let token = node.take().await;
+            assert_eq!(node.settle(token, back).await, Fenced::Applied);
+            assert_eq!(node.offer(&unique("k")).await, Enqueued::Duplicate(first));
+        }
+    }
+
+    #[proves("keys.unique")]
+    async fn a_settled_batch_frees_and_keeps_the_right_keys(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = [unique("a"), unique("b"), unique("c"), unique("d")];
+        let ids = node.add_all(&batch).await;
+        let claimed = node.claim(4).await;
+        let token = |index: usize| claimed[index].claim.token;
+        let stale = ClaimToken::new(ids[3], 7);
+        let settled = [
+            Settlement::new(token(0), Outcome::Succeeded { result: None }),
+            Settlement::new(token(1), retry(MINUTE)),
+            Settlement::new(token(2), Outcome::Cancelled),
+            Settlement::new(stale, Outcome::Cancelled),
+        ];
+        node.settle_all(&settled).await;
+        node.add(unique("a")).await;
+        assert_eq!(node.offer(&unique("b")).await, Enqueued::Duplicate(ids[1]));
+        node.add(unique("c")).await;
+        assert_eq!(node.offer(&unique("d")).await, Enqueued::Duplicate(ids[3]));
+    }
+
+    #[proves("keys.unique")]
+    async fn a_freed_unique_key_is_not_freed_again_by_its_old_job(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(unique("k")).await;
+        let token = node.take().await;
+        node.succeed(token).await;
+        let second = node.add(unique("k")).await;
+        // The first job ends "again", and is told to cancel: the key is the second's by now.
+        node.succeed(token).await;
+        let acted = node.act(token.job, JobAction::Cancel).await;
+        assert_eq!(acted, ActionOutcome::Refused(JobState::Succeeded));
+        assert_eq!(node.offer(&unique("k")).await, Enqueued::Duplicate(second));
+    }
+
+    #[proves("keys.unique")]
+    async fn a_unique_key_counts_inside_one_batch(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = [unique("k"), unique("k"), unique("l")];
+        let expected = [
+            Enqueued::Created(batch[0].id()),
+            Enqueued::Duplicate(batch[0].id()),
+            Enqueued::Created(batch[2].id()),
+        ];
+        assert_eq!(node.enqueue(&batch).await, expected);
+    }
+
+    #[proves("keys.unique")]
+    async fn keys_hold_across_queues_and_kinds(cx: &Cx) {
+        let node = cx.node().await;
+        let elsewhere = || NewJob::new("other kind", &()).queue("other queue");
+        let first = node.add(unique("k")).await;
+        let offered = node.offer(&elsewhere().unique_key("k")).await;
+        assert_eq!(offered, Enqueued::Duplicate(first));
+        let first = node.add(once("k")).await;
+        let offered = node.offer(&elsewhere().idempotency_key("k")).await;
+        assert_eq!(offered, Enqueued::Duplicate(first));
+    }
+
+    #[proves("keys.unique", "keys.idempotency")]
+    async fn the_two_kinds_of_keys_do_not_meet(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(unique("k")).await;
+        node.add(once("k")).await;
+    }
+
+    #[proves("keys.unique", "keys.idempotency")]
+    async fn keys_differ_by_every_byte(cx: &Cx) {
+        let node = cx.node().await;
+        let longest = "k".repeat(Name::MAX_BYTES);
+        for key in ["k", "K", "ḱ", "k\u{301}", "k.", "k k", "ｋ", &longest] {
+            node.add(unique(key)).await;
+            node.add(once(key)).await;
+        }
+    }
+
+    #[proves("keys.unique")]
+    async fn a_unique_duplicate_does_not_use_up_its_idempotency_key(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(unique("u")).await;
+        let both = || unique("u").idempotency_key("i");
+        assert_eq!(node.offer(&both()).await, Enqueued::Duplicate(first));
+        node.add(once("i")).await;
+    }
+
+    #[proves("keys.idempotency")]
+    async fn the_idempotency_key_is_looked_at_before_the_unique_key(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(unique("u")).await;
+        let first = node.add(once("i")).await;
+        let both = unique("u").idempotency_key("i");
+        assert_eq!(node.offer(&both).await, Enqueued::Duplicate(first));
+    }
+
+    #[proves("keys.unique", "reclaim.requeue")]
+    #[needs(Clock)]
+    async fn a_reclaimed_job_keeps_its_unique_key_unless_it_is_cancelled(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(unique("k")).await;
+        node.take().await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        assert_eq!(node.offer(&unique("k")).await, Enqueued::Duplicate(first));
+        node.take().await;
+        node.act(first, JobAction::Cancel).await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        assert_eq!(node.state(first).await, JobState::Cancelled);
+        node.add(unique("k")).await;
+    }
+
+    #[proves("keys.race")]
+    async fn of_many_racers_with_an_idempotency_key_one_creates(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let answers = race(50, |racer| {
+            let node = nodes[racer % nodes.len()].clone();
+            async move { node.offer(&once("k")).await }
+        })
+        .await;
+        one_created(&nodes[0], &answers).await;
+    }
+
+    #[proves("keys.race")]
+    async fn of_many_racers_with_a_unique_key_one_creates(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let answers = race(32, |racer| {
+            let node = nodes[racer % nodes.len()].clone();
+            async move { node.offer(&unique("k")).await }
+        })
+        .await;
+        one_created(&nodes[0], &answers).await;
+    }
+
+    #[proves("keys.race")]
+    async fn racing_batches_share_their_keys_without_error(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let answers = race(8, |racer| {
+            let node = nodes[racer % nodes.len()].clone();
+            async move {
+                // Every racer has the same keys, each in another order, so that careless locking
+                // deadlocks.
+                let key = |number: usize| format!("key {}", (number * (2 * racer + 1)) % 16);
+                let batch: Vec<NewJob> = (0..16).map(|number| unique(&key(number))).collect();
+                node.enqueue(&batch).await
+            }
+        })
+        .await;
+        let created = answers
+            .iter()
+            .flatten()
+            .filter(|answer| matches!(answer, Enqueued::Created(_)));
+        assert_eq!(created.count(), 16);
+        assert_eq!(nodes[0].everything().await.len(), 16);
+    }
+}
+
+/// One of the answers is `Created`, and all are about that job.
+async fn one_created(node: &TestNode, answers: &[Enqueued]) {
+    let stored = node.everything().await;
+    assert_eq!(stored.len(), 1);
+    let created = Enqueued::Created(stored[0].id);
+    let creators = answers.iter().filter(|answer| **answer == created);
+    assert_eq!(creators.count(), 1);
+    assert!(answers.iter().all(|answer| answer.id() == stored[0].id));
+}

@@ -1,0 +1,330 @@
+//! Locks: one holder, an exact end, and fences that only grow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::prelude::*;
+
+/// The fence of a lock that had to be had.
+fn fence(acquired: &Acquired) -> Fence {
+    match acquired {
+        Acquired::Acquired { fence } => *fence,
+        Acquired::Held(held) => panic!("the lock is held: {held:?}"),
+    }
+}
+
+async fn take(node: &TestNode, ttl: Duration) -> Fence {
+    fence(&node.acquire("lock", ttl).await)
+}
+
+async fn renew(node: &TestNode, fence: Fence, ttl: Duration) -> Fenced {
+    let locks = node.store.locks();
+    ok(locks.renew(&name("lock"), &node.label, fence, ttl).await)
+}
+
+async fn release(node: &TestNode, fence: Fence) -> Fenced {
+    let locks = node.store.locks();
+    ok(locks.release(&name("lock"), &node.label, fence).await)
+}
+
+fn is_held(acquired: &Acquired) -> bool {
+    matches!(acquired, Acquired::Held(_))
+}
+
+cases! {
+    "lock" on Cx;
+
+    #[proves("lock.held")]
+    #[needs(Clock)]
+    async fn a_held_lock_names_its_holder_and_the_time_left(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        take(&a, 10 * SECOND).await;
+        cx.advance(3_999 * MILLI).await;
+        let held = HeldLock {
+            owner: a.label.clone(),
+            remaining: 6_001 * MILLI,
+        };
+        assert_eq!(b.acquire("lock", MINUTE).await, Acquired::Held(held));
+    }
+
+    #[proves("lock.held")]
+    async fn locks_of_different_names_do_not_meet(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        for lock in ["lock", "Lock", "löck", "lock 2"] {
+            fence(&a.acquire(lock, MINUTE).await);
+            assert!(is_held(&b.acquire(lock, MINUTE).await));
+        }
+        fence(&b.acquire("another", MINUTE).await);
+    }
+
+    #[proves("lock.exclusive")]
+    async fn of_many_racers_one_acquires(cx: &Cx) {
+        let handles = cx.nodes(4).await;
+        for round in 0..5 {
+            let lock = format!("lock {round}");
+            let answers = race(32, |racer| {
+                let (node, lock) = (handles[racer % 4].sibling(), lock.clone());
+                async move { node.acquire(&lock, MINUTE).await }
+            })
+            .await;
+            let winners = answers.iter().filter(|answer| !is_held(answer));
+            assert_eq!(winners.count(), 1);
+        }
+    }
+
+    #[proves("lock.exclusive", "lock.fence")]
+    #[needs(Clock)]
+    async fn of_many_racers_for_an_expired_lock_one_acquires(cx: &Cx) {
+        let handles = cx.nodes(4).await;
+        let mut last = take(&handles[0], SECOND).await;
+        for _ in 0..5 {
+            cx.advance(SECOND).await;
+            let answers = race(16, |racer| {
+                let node = handles[racer % 4].sibling();
+                async move { node.acquire("lock", SECOND).await }
+            })
+            .await;
+            let winners: Vec<&Acquired> =
+                answers.iter().filter(|answer| !is_held(answer)).collect();
+            assert_eq!(winners.len(), 1);
+            let won = fence(winners[0]);
+            assert!(won > last, "{won:?} after {last:?}");
+            last = won;
+        }
+    }
+
+    #[proves("lock.expire", "time.precision", "time.clock")]
+    #[needs(Clock)]
+    async fn a_lock_is_free_when_its_time_has_passed_and_not_before(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        for ttl in [MILLI, 250 * MILLI, SECOND, 40 * MINUTE, 30 * DAY] {
+            take(&a, ttl).await;
+            cx.advance(ttl - MILLI).await;
+            assert!(is_held(&b.acquire("lock", ttl).await), "{ttl:?}");
+            cx.advance(MILLI).await;
+            assert_eq!(a.inspect("lock").await.and_then(|lock| lock.holder), None);
+            let won = take(&b, ttl).await;
+            assert_eq!(release(&b, won).await, Fenced::Applied);
+        }
+    }
+
+    #[proves("lock.expire", "time.precision")]
+    #[needs(Clock)]
+    async fn a_time_below_a_millisecond_is_a_millisecond(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        take(&a, Duration::from_nanos(1)).await;
+        assert!(is_held(&b.acquire("lock", SECOND).await));
+        cx.advance(MILLI).await;
+        take(&b, SECOND).await;
+    }
+
+    #[proves("lock.again")]
+    #[needs(Clock)]
+    async fn its_owner_acquires_it_again_with_the_same_fence(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let first = take(&a, MINUTE).await;
+        cx.advance(50 * SECOND).await;
+        assert_eq!(take(&a, 20 * SECOND).await, first);
+        cx.advance(20 * SECOND - MILLI).await;
+        assert!(is_held(&b.acquire("lock", SECOND).await));
+        cx.advance(MILLI).await;
+        take(&b, SECOND).await;
+    }
+
+    #[proves("lock.again")]
+    #[needs(Clock)]
+    async fn acquiring_again_may_shorten_the_time(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        take(&a, HOUR).await;
+        take(&a, SECOND).await;
+        cx.advance(SECOND).await;
+        take(&b, SECOND).await;
+    }
+
+    #[proves("lock.fence")]
+    #[needs(Clock)]
+    async fn fences_grow_over_releases_and_expiries(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let mut holder = &a;
+        let mut last = take(holder, SECOND).await;
+        // Also when the same owner comes back after a time when the lock was free.
+        for (round, next) in [&b, &b, &a, &a, &b, &a, &a, &b].into_iter().enumerate() {
+            if round % 2 == 0 {
+                assert_eq!(release(holder, last).await, Fenced::Applied);
+            } else {
+                cx.advance(SECOND).await;
+            }
+            let won = take(next, SECOND).await;
+            assert!(won > last, "round {round}: {won:?} after {last:?}");
+            (holder, last) = (next, won);
+        }
+    }
+
+    #[proves("lock.fence")]
+    async fn the_fence_survives_every_handle(cx: &Cx) {
+        let node = cx.node().await;
+        let first = take(&node, MINUTE).await;
+        release(&node, first).await;
+        drop(node);
+        let node = cx.node().await;
+        assert!(take(&node, MINUTE).await > first);
+    }
+
+    #[proves("lock.ttl", "errors.kind")]
+    async fn a_time_of_zero_is_refused(cx: &Cx) {
+        let node = cx.node().await;
+        let (locks, lock) = (node.store.locks(), name("lock"));
+        assert_refused(
+            locks.acquire(&lock, &node.label, Duration::ZERO).await,
+            "ttl",
+        );
+        assert_eq!(node.inspect("lock").await, None);
+        let held = take(&node, MINUTE).await;
+        let renewed = locks.renew(&lock, &node.label, held, Duration::ZERO).await;
+        assert_refused(renewed, "ttl");
+    }
+
+    #[proves("lock.renew")]
+    #[needs(Clock)]
+    async fn a_renewal_counts_from_now(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let held = take(&a, 10 * SECOND).await;
+        for _ in 0..5 {
+            cx.advance(9 * SECOND).await;
+            assert_eq!(renew(&a, held, 10 * SECOND).await, Fenced::Applied);
+        }
+        cx.advance(10 * SECOND - MILLI).await;
+        assert!(is_held(&b.acquire("lock", SECOND).await));
+        cx.advance(MILLI).await;
+        take(&b, SECOND).await;
+    }
+
+    #[proves("lock.renew")]
+    #[needs(Clock)]
+    async fn an_expired_lock_is_not_renewed(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let held = take(&a, SECOND).await;
+        cx.advance(SECOND).await;
+        assert_eq!(renew(&a, held, MINUTE).await, Fenced::Stale);
+        let newer = take(&b, MINUTE).await;
+        assert_eq!(renew(&a, held, MINUTE).await, Fenced::Stale);
+        assert_eq!(
+            renew(&a, newer, MINUTE).await,
+            Fenced::Stale,
+            "right fence, wrong owner"
+        );
+        assert_eq!(
+            renew(&b, held, MINUTE).await,
+            Fenced::Stale,
+            "right owner, old fence"
+        );
+        let before = a.inspect("lock").await;
+        assert_eq!(before.map(|lock| lock.fence), Some(newer));
+        assert_eq!(renew(&b, newer, MINUTE).await, Fenced::Applied);
+    }
+
+    #[proves("lock.renew")]
+    async fn what_was_never_acquired_cannot_be_renewed_or_released(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(renew(&node, Fence(1), MINUTE).await, Fenced::Stale);
+        assert_eq!(release(&node, Fence(1)).await, Fenced::Stale);
+        assert_eq!(node.inspect("lock").await, None);
+    }
+
+    #[proves("lock.release")]
+    async fn a_released_lock_is_free_at_once(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let held = take(&a, HOUR).await;
+        assert_eq!(release(&a, held).await, Fenced::Applied);
+        take(&b, HOUR).await;
+        assert_eq!(release(&a, held).await, Fenced::Stale);
+    }
+
+    #[proves("lock.release", "lock.renew")]
+    async fn a_released_lock_is_not_its_old_owners_any_more(cx: &Cx) {
+        let node = cx.node().await;
+        let held = take(&node, HOUR).await;
+        release(&node, held).await;
+        assert_eq!(release(&node, held).await, Fenced::Stale);
+        assert_eq!(renew(&node, held, HOUR).await, Fenced::Stale);
+    }
+
+    #[proves("lock.release")]
+    async fn only_its_owner_with_its_fence_releases_it(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let held = take(&a, HOUR).await;
+        assert_eq!(release(&b, held).await, Fenced::Stale);
+        assert_eq!(release(&a, Fence(held.0 + 1)).await, Fenced::Stale);
+        assert_eq!(release(&a, Fence(held.0 - 1)).await, Fenced::Stale);
+        assert!(is_held(&b.acquire("lock", HOUR).await));
+        assert_eq!(renew(&a, held, HOUR).await, Fenced::Applied);
+    }
+
+    #[proves("lock.release")]
+    #[needs(Clock)]
+    async fn an_expired_lock_cannot_be_released(cx: &Cx) {
+        let node = cx.node().await;
+        let held = take(&node, SECOND).await;
+        cx.advance(SECOND).await;
+        assert_eq!(release(&node, held).await, Fenced::Stale);
+    }
+
+    #[proves("lock.inspect")]
+    #[needs(Clock)]
+    async fn looking_at_a_lock_does_not_touch_it(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        assert_eq!(b.inspect("lock").await, None);
+        let held = take(&a, MINUTE).await;
+        cx.advance(20 * SECOND).await;
+        let holder = HeldLock {
+            owner: a.label.clone(),
+            remaining: 40 * SECOND,
+        };
+        let expected = LockInfo {
+            fence: held,
+            holder: Some(holder),
+        };
+        for _ in 0..2 {
+            assert_eq!(b.inspect("lock").await, Some(expected.clone()));
+        }
+        release(&a, held).await;
+        let free = LockInfo {
+            fence: held,
+            holder: None,
+        };
+        assert_eq!(b.inspect("lock").await, Some(free));
+    }
+
+    #[proves("lock.exclusive", "lock.fence")]
+    async fn holders_never_overlap_while_the_lock_changes_hands(cx: &Cx) {
+        let handles = cx.nodes(4).await;
+        let holders = Arc::new(AtomicUsize::new(0));
+        let tenures = race(8, |racer| {
+            let (node, holders) = (handles[racer % 4].sibling(), Arc::clone(&holders));
+            async move {
+                let mut fences = Vec::new();
+                while fences.len() < 5 {
+                    let Acquired::Acquired { fence } = node.acquire("lock", HOUR).await else {
+                        tokio::task::yield_now().await;
+                        continue;
+                    };
+                    let others = holders.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(others, 0, "two hold the lock at once");
+                    tokio::task::yield_now().await;
+                    holders.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(release(&node, fence).await, Fenced::Applied);
+                    fences.push(fence);
+                }
+                fences
+            }
+        })
+        .await;
+        for fences in &tenures {
+            assert!(fences.is_sorted(), "{fences:?}");
+        }
+        let mut all: Vec<Fence> = tenures.into_iter().flatten().collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 40, "a fence was given twice");
+    }
+}

@@ -1,0 +1,56 @@
+//! The cases for stores, a file per group.
+
+mod prelude;
+
+mod act;
+mod cancel;
+mod capability;
+mod claim;
+mod concurrency;
+mod differential;
+mod enqueue;
+mod errors;
+mod keys;
+mod limits;
+mod lock;
+mod migrate;
+mod node;
+mod order;
+mod page;
+mod purge;
+mod queue;
+mod reclaim;
+mod report;
+mod retry;
+mod settle;
+mod time;
+mod token;
+
+use crate::{Case, Cx};
+
+/// Every group of cases.
+pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
+    enqueue::CASES,
+    keys::CASES,
+    claim::CASES,
+    order::CASES,
+    capability::CASES,
+    token::CASES,
+    settle::CASES,
+    retry::CASES,
+    report::CASES,
+    reclaim::CASES,
+    act::CASES,
+    cancel::CASES,
+    page::CASES,
+    purge::CASES,
+    queue::CASES,
+    node::CASES,
+    lock::CASES,
+    time::CASES,
+    limits::CASES,
+    errors::CASES,
+    migrate::CASES,
+    concurrency::CASES,
+    differential::CASES,
+];

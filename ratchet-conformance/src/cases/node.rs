@@ -1,0 +1,274 @@
+//! Nodes: heartbeats, what they answer, and who counts as dead.
+
+use ratchet_core::time;
+
+use super::prelude::*;
+
+const DEAD_AFTER: Duration = Duration::from_secs(15);
+
+cases! {
+    "node" on Cx;
+
+    #[proves("node.heartbeat")]
+    #[needs(Clock)]
+    async fn a_heartbeat_writes_what_it_says(cx: &Cx) {
+        let node = cx.node().await;
+        let started_at = node.now().await;
+        let beat = node
+            .heartbeat(NodeStatus::Joining)
+            .load(NodeLoad::new(0, 8));
+        node.beat_with(&beat).await;
+        let mut expected = NodeRecord::joined(&beat, started_at);
+        assert_eq!(node.nodes().await, [expected.clone()]);
+        cx.advance(SECOND).await;
+        let mut beat = node.heartbeat(NodeStatus::Active).load(NodeLoad::new(7, 9));
+        beat.interval = 30_250 * MILLI;
+        beat.label = name("größe 🦀");
+        node.beat_with(&beat).await;
+        expected.status = NodeStatus::Active;
+        expected.load = NodeLoad::new(7, 9);
+        expected.interval = beat.interval;
+        expected.label = beat.label;
+        expected.last_seen = node.now().await;
+        assert_eq!(node.nodes().await, [expected]);
+    }
+
+    #[proves("node.heartbeat")]
+    async fn a_status_follows_the_rule(cx: &Cx) {
+        for stored in NodeStatus::ALL {
+            for said in NodeStatus::ALL {
+                let node = cx.node().await;
+                node.beat_with(&node.heartbeat(stored)).await;
+                let reply = node.beat_with(&node.heartbeat(said)).await;
+                let expected = stored.after_heartbeat(said);
+                assert_eq!(reply.status, expected, "{stored:?}, said {said:?}");
+                let row = node.node(node.id).await.map(|row| row.status);
+                assert_eq!(row, Some(expected), "{stored:?}, said {said:?}");
+            }
+        }
+    }
+
+    #[proves("node.reply", "time.read")]
+    async fn the_reply_has_the_databases_time(cx: &Cx) {
+        let node = cx.node().await;
+        let before = node.now().await;
+        let reply = node.beat().await;
+        let after = node.now().await;
+        assert!(before <= reply.database_time && reply.database_time <= after);
+        assert_eq!(reply.status, NodeStatus::Active);
+        let row = node.node(node.id).await.map(|row| row.last_seen);
+        assert_eq!(row, Some(reply.database_time));
+    }
+
+    #[proves("node.cancel")]
+    async fn a_node_is_told_of_its_own_claims_only(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let all = a.add_all(&jobs(3)).await;
+        let mine = a.take().await;
+        let other = b.take().await;
+        for id in all {
+            a.act(id, JobAction::Cancel).await;
+        }
+        assert_eq!(a.beat().await.cancel_requested, [mine]);
+        assert_eq!(b.beat().await.cancel_requested, [other]);
+        assert_eq!(cx.node().await.beat().await.cancel_requested, []);
+    }
+
+    #[proves("node.label")]
+    async fn a_new_node_displaces_the_others_with_its_label(cx: &Cx) {
+        let (old, bystander) = (cx.node().await, cx.node().await);
+        let mut gone = cx.node().await;
+        gone.label = old.label.clone();
+        gone.beat_with(&gone.heartbeat(NodeStatus::Left)).await;
+        old.beat().await;
+        bystander.beat().await;
+        let mut new = cx.node().await;
+        new.label = old.label.clone();
+        assert_eq!(new.beat().await.status, NodeStatus::Active);
+        let status = async |node: &TestNode| bystander.node(node.id).await.map(|row| row.status);
+        assert_eq!(status(&old).await, Some(NodeStatus::Dead));
+        assert_eq!(status(&gone).await, Some(NodeStatus::Left));
+        assert_eq!(status(&bystander).await, Some(NodeStatus::Active));
+        assert_eq!(status(&new).await, Some(NodeStatus::Active));
+        assert_eq!(
+            old.beat().await.status,
+            NodeStatus::Dead,
+            "the old one learns it"
+        );
+        assert_eq!(
+            status(&new).await,
+            Some(NodeStatus::Active),
+            "and displaces nobody"
+        );
+    }
+
+    #[proves("node.label")]
+    async fn only_the_first_heartbeat_displaces(cx: &Cx) {
+        let (a, mut b) = (cx.node().await, cx.node().await);
+        a.beat().await;
+        b.beat().await;
+        b.label = a.label.clone();
+        b.beat().await;
+        assert_eq!(a.beat().await.status, NodeStatus::Active);
+    }
+
+    #[proves("node.status")]
+    async fn a_node_learns_its_status_from_elsewhere(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        a.beat().await;
+        assert_eq!(
+            b.set_status(a.id, NodeStatus::Draining).await,
+            Changed::Changed
+        );
+        assert_eq!(a.beat().await.status, NodeStatus::Draining);
+        assert_eq!(
+            b.set_status(a.id, NodeStatus::Draining).await,
+            Changed::Unchanged
+        );
+        assert_eq!(b.set_status(a.id, NodeStatus::Dead).await, Changed::Changed);
+        assert_eq!(a.beat().await.status, NodeStatus::Dead);
+    }
+
+    #[proves("node.status")]
+    async fn an_unknown_or_ended_node_keeps_its_status(cx: &Cx) {
+        let node = cx.node().await;
+        let unknown = node.set_status(NodeId::new(), NodeStatus::Draining).await;
+        assert_eq!(unknown, Changed::Unchanged);
+        assert_eq!(node.nodes().await, []);
+        for ended in [NodeStatus::Left, NodeStatus::Dead] {
+            let node = cx.node().await;
+            node.beat_with(&node.heartbeat(ended)).await;
+            for status in NodeStatus::ALL {
+                assert_eq!(node.set_status(node.id, status).await, Changed::Unchanged);
+            }
+            assert_eq!(node.beat().await.status, ended);
+        }
+    }
+
+    #[proves("node.list")]
+    #[needs(Clock)]
+    async fn nodes_are_listed_the_newest_first(cx: &Cx) {
+        let nodes = cx.nodes(5).await;
+        for (number, node) in nodes.iter().enumerate() {
+            // The third and fourth begin at the same time.
+            cx.advance(SECOND * u32::from(number != 3)).await;
+            node.beat().await;
+        }
+        nodes[0].beat().await;
+        let listed: Vec<NodeId> = nodes[0].nodes().await.iter().map(|row| row.node).collect();
+        let mut pair = [nodes[2].id, nodes[3].id];
+        pair.sort();
+        assert_eq!(
+            listed,
+            [nodes[4].id, pair[0], pair[1], nodes[1].id, nodes[0].id]
+        );
+    }
+
+    #[proves("node.silent", "time.clock")]
+    #[needs(Clock)]
+    async fn a_node_is_dead_when_its_silence_exceeds_its_patience(cx: &Cx) {
+        let (quick, slow, watcher) = (cx.node().await, cx.node().await, cx.node().await);
+        quick.beat().await;
+        let mut beat = slow.heartbeat(NodeStatus::Draining);
+        beat.interval = 20 * SECOND;
+        slow.beat_with(&beat).await;
+        let sweep = || watcher.sweep(DEAD_AFTER, DAY);
+        cx.advance(DEAD_AFTER).await;
+        assert_eq!(sweep().await, SweptNodes::default());
+        cx.advance(MILLI).await;
+        assert_eq!(sweep().await.died, [quick.id]);
+        cx.advance(MINUTE - DEAD_AFTER - MILLI).await;
+        assert_eq!(sweep().await, SweptNodes::default());
+        cx.advance(MILLI).await;
+        assert_eq!(sweep().await.died, [slow.id]);
+        assert_eq!(sweep().await, SweptNodes::default());
+        assert_eq!(quick.beat().await.status, NodeStatus::Dead);
+    }
+
+    #[proves("node.silent")]
+    #[needs(Clock)]
+    async fn a_node_that_beats_stays_alive(cx: &Cx) {
+        let node = cx.node().await;
+        for _ in 0..20 {
+            node.beat().await;
+            cx.advance(DEAD_AFTER).await;
+            assert_eq!(node.sweep(DEAD_AFTER, MINUTE).await, SweptNodes::default());
+        }
+    }
+
+    #[proves("node.forget")]
+    #[needs(Clock)]
+    async fn an_ended_node_is_forgotten_after_a_while(cx: &Cx) {
+        let (left, dead, live) = (cx.node().await, cx.node().await, cx.node().await);
+        left.beat_with(&left.heartbeat(NodeStatus::Left)).await;
+        dead.beat().await;
+        live.set_status(dead.id, NodeStatus::Dead).await;
+        cx.advance(HOUR).await;
+        live.beat().await;
+        assert_eq!(live.sweep(DEAD_AFTER, HOUR).await, SweptNodes::default());
+        cx.advance(MILLI).await;
+        assert_eq!(live.sweep(DEAD_AFTER, HOUR).await.forgotten, 2);
+        let rows: Vec<NodeId> = live.nodes().await.iter().map(|row| row.node).collect();
+        assert_eq!(rows, [live.id]);
+    }
+
+    #[proves("node.forget", "reclaim.dead")]
+    #[needs(Clock)]
+    async fn a_dead_node_is_remembered_while_it_owns_claims(cx: &Cx) {
+        let (dead, live) = (cx.node().await, cx.node().await);
+        dead.beat().await;
+        dead.add(job()).await;
+        let token = dead.take().await;
+        cx.advance(DAY).await;
+        assert_eq!(live.sweep(DEAD_AFTER, MINUTE).await.died, [dead.id]);
+        cx.advance(DAY).await;
+        assert_eq!(live.sweep(DEAD_AFTER, MINUTE).await.forgotten, 0);
+        let taken = live.reclaim(&reclaim()).await;
+        assert_eq!(taken[0].token, token);
+        assert_eq!(live.sweep(DEAD_AFTER, MINUTE).await.forgotten, 1);
+        assert_eq!(live.nodes().await, []);
+    }
+
+    #[proves("node.heartbeat")]
+    async fn concurrent_first_heartbeats_make_one_row(cx: &Cx) {
+        let handles = cx.nodes(4).await;
+        let (id, label) = (handles[0].id, handles[0].label.clone());
+        race(16, |racer| {
+            let mut node = handles[racer % handles.len()].clone();
+            (node.id, node.label) = (id, label.clone());
+            async move { node.beat().await }
+        })
+        .await;
+        assert_eq!(handles[0].nodes().await.len(), 1);
+    }
+
+    #[proves("node.label")]
+    async fn of_racing_nodes_with_one_label_one_stays_alive(cx: &Cx) {
+        let nodes = cx.nodes(8).await;
+        let label = nodes[0].label.clone();
+        race(8, |racer| {
+            let mut node = nodes[racer].clone();
+            node.label = label.clone();
+            async move { node.beat().await }
+        })
+        .await;
+        let rows = nodes[0].nodes().await;
+        let live = rows.iter().filter(|row| row.status.is_live());
+        assert_eq!((rows.len(), live.count()), (8, 1));
+    }
+
+    #[proves("node.silent", "node.heartbeat")]
+    #[needs(Clock)]
+    async fn a_heartbeat_is_measured_from_the_last_one(cx: &Cx) {
+        let node = cx.node().await;
+        let started_at = node.now().await;
+        node.beat().await;
+        cx.advance(DEAD_AFTER).await;
+        node.beat().await;
+        let row = node.node(node.id).await.expect("it was not forgotten");
+        assert_eq!(row.started_at, started_at);
+        assert_eq!(row.last_seen, time::add(started_at, DEAD_AFTER));
+        cx.advance(DEAD_AFTER).await;
+        assert_eq!(node.sweep(DEAD_AFTER, DAY).await.died, []);
+    }
+}

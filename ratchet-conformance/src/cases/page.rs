@@ -1,0 +1,191 @@
+//! Reading: by id, page by page, by filter; and deleting what is old.
+
+use ratchet_core::limits::MAX_BATCH;
+
+use super::prelude::*;
+
+/// Walks to the end of a listing; `writer` enqueues two jobs before each of the first pages.
+async fn walk(
+    node: &TestNode,
+    filter: &JobFilter,
+    order: JobOrder,
+    limit: usize,
+    writer: Option<&TestNode>,
+) -> Vec<JobId> {
+    let mut visited = Vec::new();
+    let mut page = PageRequest::first(limit).order(order);
+    for number in 0.. {
+        if let Some(writer) = writer.filter(|_| number < 5) {
+            writer.add_all(&jobs(2)).await;
+        }
+        let read = node.list(filter, &page).await;
+        assert!(read.jobs.len() <= limit);
+        visited.extend(read.jobs.iter().map(|job| job.id));
+        if read.next.is_none() {
+            break;
+        }
+        assert_eq!(read.next, visited.last().copied());
+        page = page.after(read.next);
+    }
+    visited
+}
+
+cases! {
+    "page" on Cx;
+
+    #[proves("get.whole")]
+    async fn every_id_is_answered_in_order(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(3)).await;
+        let asked = [all[2], JobId::new(), all[0], all[2], all[1]];
+        let found: Vec<Option<JobId>> = node
+            .get_all(&asked)
+            .await
+            .iter()
+            .map(|job| job.as_ref().map(|job| job.id))
+            .collect();
+        assert_eq!(
+            found,
+            [Some(all[2]), None, Some(all[0]), Some(all[2]), Some(all[1])]
+        );
+        assert_eq!(node.get_all(&[]).await, []);
+    }
+
+    #[proves("page.order")]
+    async fn a_listing_is_by_creation_in_either_direction(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(5)).await;
+        let newest = node.list(&JobFilter::all(), &PageRequest::first(3)).await;
+        let listed: Vec<JobId> = newest.jobs.iter().map(|job| job.id).collect();
+        assert_eq!(listed, [all[4], all[3], all[2]]);
+        assert_eq!(newest.next, Some(all[2]));
+        let oldest = PageRequest::first(3).order(JobOrder::OldestFirst);
+        let oldest = node.list(&JobFilter::all(), &oldest).await;
+        let listed: Vec<JobId> = oldest.jobs.iter().map(|job| job.id).collect();
+        assert_eq!(listed, all[..3]);
+    }
+
+    #[proves("page.order", "get.whole")]
+    async fn a_listing_has_whole_jobs(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job().unique_key("k").timeout(HOUR)).await;
+        let token = node.take().await;
+        node.report(token, ReportKind::Checkpoint(json("1"))).await;
+        node.settle(token, result("2")).await;
+        let page = node.list(&JobFilter::all(), &PageRequest::first(1)).await;
+        assert_eq!(page.jobs, [node.get(id).await]);
+    }
+
+    #[proves("page.walk")]
+    async fn the_last_page_says_that_it_is_the_last(cx: &Cx) {
+        let node = cx.node().await;
+        let empty = node.list(&JobFilter::all(), &PageRequest::first(4)).await;
+        assert!(empty.jobs.is_empty() && empty.next.is_none());
+        let all = node.add_all(&jobs(4)).await;
+        let exact = node.list(&JobFilter::all(), &PageRequest::first(4)).await;
+        assert_eq!((exact.jobs.len(), exact.next), (4, None));
+        let behind = PageRequest::first(4).after(Some(all[0]));
+        assert!(node.list(&JobFilter::all(), &behind).await.jobs.is_empty());
+    }
+
+    #[proves("page.walk")]
+    async fn a_walk_visits_every_job_once_in_both_orders(cx: &Cx) {
+        let node = cx.node().await;
+        let mut all = node.add_all(&jobs(23)).await;
+        for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+            for limit in [1, 7, 22, 23, 24] {
+                let visited = walk(&node, &JobFilter::all(), order, limit, None).await;
+                assert_eq!(visited, all, "{order:?} by {limit}");
+            }
+            all.reverse();
+        }
+    }
+
+    #[proves("page.walk")]
+    async fn a_walk_misses_nothing_while_jobs_are_added(cx: &Cx) {
+        let (reader, writer) = (cx.node().await, cx.node().await);
+        let before = reader.add_all(&jobs(20)).await;
+        for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+            let visited = walk(&reader, &JobFilter::all(), order, 3, Some(&writer)).await;
+            let mut once = visited.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!(once.len(), visited.len(), "a job was visited twice");
+            assert!(
+                before.iter().all(|id| visited.contains(id)),
+                "a job was missed"
+            );
+        }
+    }
+
+    #[proves("page.walk")]
+    #[needs(Clock)]
+    async fn a_walk_goes_on_behind_a_job_that_was_purged(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(6)).await;
+        let page = PageRequest::first(2).order(JobOrder::OldestFirst);
+        let next = node.list(&JobFilter::all(), &page).await.next;
+        assert_eq!(next, Some(all[1]));
+        for id in &all[..3] {
+            node.act(*id, JobAction::Cancel).await;
+        }
+        cx.advance(HOUR).await;
+        assert_eq!(node.purge(JobState::Cancelled, MINUTE, 10).await, 3);
+        let rest = node.list(&JobFilter::all(), &page.after(next)).await;
+        let rest: Vec<JobId> = rest.jobs.iter().map(|job| job.id).collect();
+        assert_eq!(rest, all[3..5]);
+    }
+
+    #[proves("page.filter")]
+    async fn a_filter_lists_exactly_what_it_matches(cx: &Cx) {
+        let node = cx.node().await;
+        let mut random = fastrand::Rng::with_seed(7);
+        let batch: Vec<NewJob> = (0..80)
+            .map(|number| {
+                NewJob::new(&format!("kind {}", random.u8(0..3)), &number)
+                    .queue(&format!("queue {}", random.u8(0..3)))
+            })
+            .collect();
+        let all = node.add_all(&batch).await;
+        for id in all.iter().step_by(5) {
+            node.act(*id, JobAction::Pause).await;
+        }
+        for (number, claimed) in node.claim(40).await.into_iter().enumerate() {
+            match number % 4 {
+                0 => node.succeed(claimed.claim.token).await,
+                1 => node.fail(claimed.claim.token).await,
+                2 => node.release(claimed.claim.token).await,
+                _ => {}
+            }
+        }
+        let everything = node.everything().await;
+        for _ in 0..60 {
+            let mut filter = JobFilter::all();
+            if random.bool() {
+                filter = filter.queue(name(&format!("queue {}", random.u8(0..4))));
+            }
+            if random.bool() {
+                filter = filter.kind(name(&format!("kind {}", random.u8(0..4))));
+            }
+            for _ in 0..random.u8(0..4) {
+                filter = filter.state(random.choice(JobState::ALL).expect("there are states"));
+            }
+            let matching = everything.iter().filter(|job| filter.matches(job));
+            let expected: Vec<JobId> = matching.map(|job| job.id).collect();
+            let limit = random.usize(1..30);
+            let visited = walk(&node, &filter, JobOrder::OldestFirst, limit, None).await;
+            assert_eq!(visited, expected, "{filter:?}");
+        }
+    }
+
+    #[proves("page.order", "limits.batch")]
+    async fn a_page_without_a_limit_is_refused(cx: &Cx) {
+        let node = cx.node().await;
+        for limit in [0, MAX_BATCH + 1] {
+            let page = PageRequest::first(limit);
+            assert_refused(node.jobs().list(&JobFilter::all(), &page).await, "limit");
+        }
+        node.list(&JobFilter::all(), &PageRequest::first(MAX_BATCH))
+            .await;
+    }
+}

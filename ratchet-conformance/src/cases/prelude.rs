@@ -1,0 +1,16 @@
+//! What nearly every case uses.
+
+pub(super) use std::time::Duration;
+
+pub(super) use ratchet_core::model::*;
+pub(super) use ratchet_core::store::{Acquired, Changed, HeldLock, LockInfo};
+pub(super) use ratchet_core::{
+    Aging, Backoff, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState, Name,
+    NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
+};
+
+pub(super) use crate::build::*;
+pub(super) use crate::case::cases;
+pub(super) use crate::cx::Cx;
+pub(super) use crate::node::{TestNode, assert_refused, ids, ok};
+pub(super) use crate::runner::race;

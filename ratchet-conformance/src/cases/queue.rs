@@ -1,0 +1,167 @@
+//! Queues: pausing, resuming, and what is in them.
+
+use super::prelude::*;
+
+/// How many jobs of the queue are in each state.
+fn counts(queues: &[QueueInfo], queue: &str) -> Vec<(JobState, u64)> {
+    let found = queues.iter().find(|info| info.name == queue);
+    let info = found.unwrap_or_else(|| panic!("{queue:?} is not listed"));
+    let counts = info.counts.iter();
+    counts
+        .map(|(state, count)| (*state, *count))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+cases! {
+    "queue" on Cx;
+
+    #[proves("queue.pause", "claim.paused")]
+    async fn no_handle_claims_from_a_paused_queue(cx: &Cx) {
+        let nodes = cx.nodes(3).await;
+        nodes[0].add(job().queue("q")).await;
+        assert_eq!(nodes[1].pause_queue("q").await, Changed::Changed);
+        for node in &nodes {
+            assert!(node.claim(10).await.is_empty());
+        }
+        nodes[2].add(job().queue("q")).await;
+        assert!(nodes[0].claim(10).await.is_empty(), "nor what comes later");
+    }
+
+    #[proves("queue.pause")]
+    async fn a_pause_outlives_every_handle(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(job().queue("q")).await;
+        node.pause_queue("q").await;
+        drop(node);
+        let node = cx.node().await;
+        assert!(node.claim(10).await.is_empty());
+        assert!(node.queues().await[0].paused);
+    }
+
+    #[proves("queue.pause")]
+    async fn a_queue_can_be_paused_before_it_has_jobs(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(node.pause_queue("q").await, Changed::Changed);
+        node.add(job().queue("q")).await;
+        assert!(node.claim(10).await.is_empty());
+    }
+
+    #[proves("queue.pause")]
+    async fn running_jobs_of_a_paused_queue_go_on(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job().queue("q")).await;
+        let token = node.take().await;
+        node.pause_queue("q").await;
+        node.alive(token).await;
+        node.settle(token, retry(Duration::ZERO)).await;
+        assert!(node.claim(10).await.is_empty());
+        assert_eq!(node.state(id).await, JobState::Pending);
+    }
+
+    #[proves("queue.again")]
+    async fn pausing_or_resuming_again_is_unchanged(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(node.resume_queue("q").await, Changed::Unchanged);
+        assert_eq!(node.pause_queue("q").await, Changed::Changed);
+        assert_eq!(node.pause_queue("q").await, Changed::Unchanged);
+        assert_eq!(node.resume_queue("q").await, Changed::Changed);
+        assert_eq!(node.resume_queue("q").await, Changed::Unchanged);
+        assert_eq!(node.pause_queue("q").await, Changed::Changed);
+    }
+
+    #[proves("queue.resume")]
+    async fn a_resumed_queue_is_claimed_from_at_once_and_in_order(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let low = a.add(job().queue("q").priority(Priority::Low)).await;
+        let other = a.add(job()).await;
+        let high = a.add(job().queue("q").priority(Priority::High)).await;
+        a.pause_queue("q").await;
+        assert_eq!(b.claim_ids(10).await, [other]);
+        b.release(ClaimToken::new(other, 1)).await;
+        a.resume_queue("q").await;
+        assert_eq!(b.claim_ids(10).await, [high, other, low]);
+    }
+
+    #[proves("queue.list")]
+    async fn queues_are_listed_once_by_name(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(node.queues().await, []);
+        let mut all = ["b", "a", "B", "ä", "a b", "日", "zz"];
+        for queue in all {
+            node.add_all(&[job().queue(queue), job().queue(queue)])
+                .await;
+        }
+        node.pause_queue("b").await;
+        node.pause_queue("empty").await;
+        let listed = node.queues().await;
+        let names: Vec<&str> = listed.iter().map(|info| info.name.as_str()).collect();
+        all.sort_unstable();
+        let mut expected = all.to_vec();
+        expected.insert(
+            expected
+                .iter()
+                .position(|name| *name > "empty")
+                .unwrap_or(0),
+            "empty",
+        );
+        assert_eq!(names, expected);
+        for info in &listed {
+            assert_eq!(info.paused, info.name == "b" || info.name == "empty");
+        }
+        assert_eq!(counts(&listed, "empty"), []);
+    }
+
+    #[proves("queue.list")]
+    async fn the_counts_add_up_to_the_jobs(cx: &Cx) {
+        let node = cx.node().await;
+        node.add_all(
+            &jobs(10)
+                .into_iter()
+                .map(|job| job.queue("q"))
+                .collect::<Vec<_>>(),
+        )
+        .await;
+        let elsewhere = node.add(job().queue("other").delay(HOUR)).await;
+        let claimed = node.claim(6).await;
+        let token = |index: usize| claimed[index].claim.token;
+        node.succeed(token(0)).await;
+        node.succeed(token(1)).await;
+        node.fail(token(2)).await;
+        node.release(token(3)).await;
+        node.settle(token(4), Outcome::Cancelled).await;
+        let waiting = node.everything().await[8].id;
+        node.act(waiting, JobAction::Pause).await;
+        let listed = node.queues().await;
+        let expected = [
+            (JobState::Pending, 4),
+            (JobState::Paused, 1),
+            (JobState::Running, 1),
+            (JobState::Succeeded, 2),
+            (JobState::Failed, 1),
+            (JobState::Cancelled, 1),
+        ];
+        assert_eq!(counts(&listed, "q"), expected);
+        assert_eq!(counts(&listed, "other"), [(JobState::Pending, 1)]);
+        node.act(elsewhere, JobAction::Cancel).await;
+        assert_eq!(
+            counts(&node.queues().await, "other"),
+            [(JobState::Cancelled, 1)]
+        );
+    }
+
+    #[proves("queue.list")]
+    #[needs(Clock)]
+    async fn a_queue_without_jobs_is_not_listed(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job().queue("q")).await;
+        node.act(id, JobAction::Cancel).await;
+        cx.advance(HOUR).await;
+        node.purge(JobState::Cancelled, MINUTE, 10).await;
+        assert_eq!(node.queues().await, []);
+        node.pause_queue("q").await;
+        assert_eq!(node.queues().await.len(), 1);
+        node.resume_queue("q").await;
+        assert_eq!(node.queues().await, []);
+    }
+}

@@ -1,0 +1,464 @@
+//! Reclaiming: whose claims are taken back, when, and at what cost.
+
+use super::prelude::*;
+
+/// Makes the node known, enqueues a job and claims it.
+async fn claim_on(node: &TestNode, new: NewJob) -> ClaimToken {
+    node.beat().await;
+    let id = node.add(new).await;
+    let token = node.take().await;
+    assert_eq!(token.job, id);
+    token
+}
+
+/// A claim whose body has begun.
+async fn begun_on(node: &TestNode, new: NewJob) -> ClaimToken {
+    let token = claim_on(node, new).await;
+    node.alive(token).await;
+    token
+}
+
+/// What a pass says of one lost claim that goes back.
+fn lost(token: ClaimToken, reason: ReclaimReason, crash_count: u32) -> Reclaimed {
+    Reclaimed::new(token, reason, crash_count, false)
+}
+
+const DEAD_AFTER: Duration = Duration::from_secs(15);
+
+cases! {
+    "reclaim" on Cx;
+
+    #[proves("reclaim.dead", "time.clock")]
+    #[needs(Clock)]
+    async fn a_silent_nodes_claim_is_taken_after_its_patience(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let token = begun_on(&a, job()).await;
+        cx.advance(DEAD_AFTER).await;
+        assert_eq!(b.reclaim(&reclaim()).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            b.reclaim(&reclaim()).await,
+            [lost(token, ReclaimReason::OwnerLost, 1)]
+        );
+    }
+
+    #[proves("reclaim.dead")]
+    #[needs(Clock)]
+    async fn a_node_with_a_long_interval_is_given_three_of_them(cx: &Cx) {
+        let node = cx.node().await;
+        let mut slow = node.heartbeat(NodeStatus::Active);
+        slow.interval = MINUTE;
+        node.beat_with(&slow).await;
+        node.add(job()).await;
+        let token = node.take().await;
+        node.alive(token).await;
+        cx.advance(3 * MINUTE).await;
+        assert_eq!(node.reclaim(&reclaim()).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            node.reclaim(&reclaim()).await,
+            [lost(token, ReclaimReason::OwnerLost, 1)]
+        );
+    }
+
+    #[proves("reclaim.dead", "time.precision")]
+    #[needs(Clock)]
+    async fn patience_below_a_second_is_honoured(cx: &Cx) {
+        let node = cx.node().await;
+        let mut quick = node.heartbeat(NodeStatus::Active);
+        quick.interval = 50 * MILLI;
+        node.beat_with(&quick).await;
+        node.add(job()).await;
+        let token = node.take().await;
+        let request = reclaim().dead_after(200 * MILLI);
+        cx.advance(200 * MILLI).await;
+        assert_eq!(node.reclaim(&request).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            node.reclaim(&request).await,
+            [lost(token, ReclaimReason::OwnerLost, 1)]
+        );
+    }
+
+    #[proves("reclaim.dead")]
+    async fn the_claims_of_an_ended_node_are_taken_at_once(cx: &Cx) {
+        let other = cx.node().await;
+        for status in [NodeStatus::Left, NodeStatus::Dead] {
+            let node = cx.node().await;
+            let token = begun_on(&node, job()).await;
+            other.set_status(node.id, status).await;
+            let taken = other.reclaim(&reclaim()).await;
+            assert_eq!(
+                taken,
+                [lost(token, ReclaimReason::OwnerLost, 1)],
+                "{status:?}"
+            );
+            let next = other.take().await;
+            other.beat().await;
+            other.succeed(next).await;
+        }
+    }
+
+    #[proves("reclaim.dead")]
+    async fn the_claims_of_a_node_that_says_it_left_are_taken_at_once(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job()).await;
+        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        let taken = node.reclaim(&reclaim()).await;
+        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, 1)]);
+    }
+
+    #[proves("reclaim.dead", "node.label")]
+    async fn a_restarted_node_gets_its_own_back_at_once(cx: &Cx) {
+        let old = cx.node().await;
+        let token = begun_on(&old, job()).await;
+        let mut new = cx.node().await;
+        new.label = old.label.clone();
+        new.beat().await;
+        assert_eq!(
+            new.reclaim(&reclaim()).await,
+            [lost(token, ReclaimReason::OwnerLost, 1)]
+        );
+        new.succeed(new.take().await).await;
+    }
+
+    #[proves("reclaim.dead")]
+    #[needs(Clock)]
+    async fn a_claim_whose_node_has_no_row_is_taken_when_it_is_old(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(job()).await;
+        let token = node.take().await;
+        node.alive(token).await;
+        cx.advance(DEAD_AFTER).await;
+        assert_eq!(node.reclaim(&reclaim()).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            node.reclaim(&reclaim()).await,
+            [lost(token, ReclaimReason::OwnerLost, 1)]
+        );
+    }
+
+    #[proves("reclaim.live")]
+    #[needs(Clock)]
+    async fn a_long_job_on_a_live_node_is_never_taken(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let token = begun_on(&a, job()).await;
+        for _ in 0..30 {
+            cx.advance(DAY).await;
+            a.beat().await;
+            assert_eq!(b.reclaim(&reclaim()).await, []);
+        }
+        a.succeed(token).await;
+    }
+
+    #[proves("reclaim.live")]
+    #[needs(Clock)]
+    async fn joining_and_draining_nodes_keep_their_claims(cx: &Cx) {
+        for status in [NodeStatus::Joining, NodeStatus::Draining] {
+            let node = cx.node().await;
+            let token = begun_on(&node, job()).await;
+            cx.advance(HOUR).await;
+            node.beat_with(&node.heartbeat(status)).await;
+            assert_eq!(node.reclaim(&reclaim()).await, [], "{status:?}");
+            node.succeed(token).await;
+        }
+    }
+
+    #[proves("reclaim.start")]
+    #[needs(Clock)]
+    async fn a_claim_that_does_not_begin_goes_back_at_no_cost(cx: &Cx) {
+        let node = cx.node().await;
+        let token = claim_on(&node, job().timeout(SECOND).stall_timeout(SECOND)).await;
+        let request = reclaim().start_timeout(MINUTE);
+        cx.advance(MINUTE).await;
+        node.beat().await;
+        assert_eq!(node.reclaim(&request).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            node.reclaim(&request).await,
+            [lost(token, ReclaimReason::NotStarted, 0)]
+        );
+        let stored = node.get(token.job).await;
+        assert_eq!(
+            (stored.state, stored.attempts, stored.crash_count),
+            (JobState::Pending, 0, 0)
+        );
+    }
+
+    #[proves("reclaim.start")]
+    #[needs(Clock)]
+    async fn not_beginning_is_never_exhausted(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        for _ in 0..10 {
+            node.beat().await;
+            let token = node.take().await;
+            cx.advance(HOUR).await;
+            node.beat().await;
+            let taken = node.reclaim(&reclaim().max_crashes(0)).await;
+            assert_eq!(taken, [lost(token, ReclaimReason::NotStarted, 0)]);
+        }
+        assert_eq!(node.get(id).await.crash_count, 0);
+    }
+
+    #[proves("reclaim.stall")]
+    #[needs(Clock)]
+    async fn a_silent_body_is_taken_after_its_stall_timeout(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job().stall_timeout(MINUTE)).await;
+        cx.advance(MINUTE).await;
+        node.beat().await;
+        assert_eq!(node.reclaim(&reclaim()).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            node.reclaim(&reclaim()).await,
+            [lost(token, ReclaimReason::Stalled, 1)]
+        );
+    }
+
+    #[proves("reclaim.stall", "reclaim.live")]
+    #[needs(Clock)]
+    async fn a_body_without_a_stall_timeout_may_be_silent(cx: &Cx) {
+        let node = cx.node().await;
+        begun_on(&node, job()).await;
+        cx.advance(365 * DAY).await;
+        node.beat().await;
+        assert_eq!(node.reclaim(&reclaim()).await, []);
+    }
+
+    #[proves("reclaim.overdue")]
+    #[needs(Clock)]
+    async fn a_body_far_beyond_its_timeout_is_taken_from_a_live_node(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job().timeout(10 * SECOND)).await;
+        let request = reclaim().start_timeout(MINUTE).overdue_after(5 * SECOND);
+        cx.advance(75 * SECOND).await;
+        node.beat().await;
+        node.alive(token).await;
+        assert_eq!(node.reclaim(&request).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(
+            node.reclaim(&request).await,
+            [lost(token, ReclaimReason::Overdue, 1)]
+        );
+    }
+
+    #[proves("reclaim.overdue", "reclaim.live")]
+    #[needs(Clock)]
+    async fn a_job_without_a_timeout_is_never_overdue(cx: &Cx) {
+        let node = cx.node().await;
+        begun_on(&node, job()).await;
+        let request = reclaim().start_timeout(MILLI).overdue_after(MILLI);
+        cx.advance(365 * DAY).await;
+        node.beat().await;
+        assert_eq!(node.reclaim(&request).await, []);
+    }
+
+    #[proves("reclaim.requeue", "settle.history")]
+    #[needs(Clock)]
+    async fn a_taken_job_waits_again_as_before_with_one_crash_more(cx: &Cx) {
+        let node = cx.node().await;
+        node.beat().await;
+        let id = node.add(job().priority(Priority::High).timeout(HOUR)).await;
+        let mut expected = node.get(id).await;
+        cx.advance(SECOND).await;
+        let token = node.take().await;
+        let claimed_at = node.now().await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        expected.crash_count = 1;
+        expected.claim_seq = 1;
+        assert_eq!(node.get(id).await, expected);
+        let ended_at = node.now().await;
+        let entry = Attempt::new(1, Some(node.id), claimed_at, ended_at, AttemptOutcome::Lost);
+        assert_eq!(node.history(id).await, [entry]);
+        assert_eq!(node.settle(token, Outcome::Released).await, Fenced::Stale);
+    }
+
+    #[proves("reclaim.requeue")]
+    #[needs(Clock)]
+    async fn a_taken_job_keeps_its_attempts_and_its_checkpoint(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job()).await;
+        node.settle(token, retry(Duration::ZERO)).await;
+        let token = node.take().await;
+        node.report(token, ReportKind::Checkpoint(json("[9]")))
+            .await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        let claimed = node.claim_one().await;
+        assert_eq!((claimed.claim.attempts, claimed.claim.crash_count), (1, 1));
+        assert_eq!(claimed.input.checkpoint, Some(json("[9]")));
+    }
+
+    #[proves("reclaim.requeue")]
+    #[needs(Clock)]
+    async fn a_taken_job_that_was_to_be_cancelled_is_cancelled(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job()).await;
+        node.act(token.job, JobAction::Cancel).await;
+        cx.advance(HOUR).await;
+        let taken = node.reclaim(&reclaim()).await;
+        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, 1)]);
+        let stored = node.get(token.job).await;
+        assert_eq!(stored.state, JobState::Cancelled);
+        assert_eq!(stored.finished_at, Some(node.now().await));
+        assert!(!stored.cancel_requested);
+        assert_eq!(
+            node.history(token.job).await[0].outcome,
+            AttemptOutcome::Lost
+        );
+        assert!(node.claim(1).await.is_empty());
+    }
+
+    #[proves("reclaim.requeue")]
+    #[needs(Clock)]
+    async fn the_next_claim_begins_its_start_timeout_anew(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job().stall_timeout(SECOND)).await;
+        cx.advance(HOUR).await;
+        node.beat().await;
+        assert_eq!(
+            node.reclaim(&reclaim()).await,
+            [lost(token, ReclaimReason::Stalled, 1)]
+        );
+        node.take().await;
+        cx.advance(MINUTE).await;
+        node.beat().await;
+        assert_eq!(
+            node.reclaim(&reclaim()).await,
+            [],
+            "the new body has not begun, nor stalled"
+        );
+    }
+
+    #[proves("reclaim.exhausted")]
+    #[needs(Clock)]
+    async fn a_crash_beyond_the_budget_is_left_to_be_settled(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        let request = reclaim().max_crashes(2);
+        for crash in 1..=2 {
+            let token = node.take().await;
+            cx.advance(HOUR).await;
+            let taken = node.reclaim(&request).await;
+            assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, crash)]);
+        }
+        let token = node.take().await;
+        cx.advance(HOUR).await;
+        let given_up = Reclaimed::new(token, ReclaimReason::OwnerLost, 3, true);
+        for _ in 0..3 {
+            assert_eq!(node.reclaim(&request).await, [given_up]);
+            let stored = node.get(id).await;
+            assert_eq!((stored.state, stored.node), (JobState::Running, None));
+            assert_eq!((stored.crash_count, stored.claim_seq), (3, 3));
+            assert!(node.claim(1).await.is_empty());
+        }
+        let error = "crashed 3 times".to_owned();
+        let failed = Settlement::new(token, Outcome::Failed { error }).without_attempt();
+        assert_eq!(node.settle_all(&[failed]).await, [Fenced::Applied]);
+        assert_eq!(node.reclaim(&request).await, []);
+        let stored = node.get(id).await;
+        assert_eq!(
+            (stored.state, stored.attempts, stored.crash_count),
+            (JobState::Failed, 0, 3)
+        );
+        let outcomes: Vec<_> = node
+            .history(id)
+            .await
+            .iter()
+            .map(|one| one.outcome)
+            .collect();
+        assert_eq!(
+            outcomes,
+            [
+                AttemptOutcome::Lost,
+                AttemptOutcome::Lost,
+                AttemptOutcome::Failed
+            ]
+        );
+    }
+
+    #[proves("reclaim.exhausted")]
+    async fn a_budget_of_no_crashes_gives_up_at_the_first(cx: &Cx) {
+        let node = cx.node().await;
+        let token = begun_on(&node, job()).await;
+        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        let taken = node.reclaim(&reclaim().max_crashes(0)).await;
+        assert_eq!(
+            taken,
+            [Reclaimed::new(token, ReclaimReason::OwnerLost, 1, true)]
+        );
+    }
+
+    #[proves("reclaim.once")]
+    async fn concurrent_passes_take_each_claim_once(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let owner = cx.node().await;
+        owner.beat().await;
+        let all = owner.add_all(&jobs(100)).await;
+        assert_eq!(owner.claim(100).await.len(), 100);
+        owner.beat_with(&owner.heartbeat(NodeStatus::Left)).await;
+        let passes = race(4, |racer| {
+            let node = nodes[racer].clone();
+            async move { node.reclaim(&reclaim()).await }
+        })
+        .await;
+        let mut taken: Vec<JobId> = passes.iter().flatten().map(|one| one.token.job).collect();
+        taken.sort();
+        assert_eq!(taken, all);
+        for stored in owner.everything().await {
+            assert_eq!((stored.state, stored.crash_count), (JobState::Pending, 1));
+        }
+    }
+
+    #[proves("reclaim.once")]
+    async fn a_second_pass_finds_nothing(cx: &Cx) {
+        let node = cx.node().await;
+        begun_on(&node, job()).await;
+        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        assert_eq!(node.reclaim(&reclaim()).await, []);
+    }
+
+    #[proves("reclaim.limit")]
+    async fn a_pass_takes_at_most_its_limit(cx: &Cx) {
+        let node = cx.node().await;
+        node.beat().await;
+        let all = node.add_all(&jobs(10)).await;
+        node.claim(10).await;
+        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        let mut taken = Vec::new();
+        for expected in [4, 4, 2, 0] {
+            let pass = node.reclaim(&reclaim().limit(4)).await;
+            assert_eq!(pass.len(), expected);
+            taken.extend(pass.iter().map(|one| one.token.job));
+        }
+        taken.sort();
+        assert_eq!(taken, all);
+    }
+
+    #[proves("reclaim.limit", "reclaim.live")]
+    #[needs(Clock)]
+    async fn a_pass_looks_past_the_claims_that_stay(cx: &Cx) {
+        let (live, dead) = (cx.node().await, cx.node().await);
+        dead.beat().await;
+        live.beat().await;
+        live.add_all(&jobs(100)).await;
+        for claimed in live.claim(100).await {
+            live.alive(claimed.claim.token).await;
+        }
+        let token = begun_on(&dead, job()).await;
+        cx.advance(HOUR).await;
+        live.beat().await;
+        let taken = live.reclaim(&reclaim().limit(1)).await;
+        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, 1)]);
+    }
+
+    #[proves("reclaim.limit")]
+    async fn a_pass_without_a_limit_is_refused(cx: &Cx) {
+        let node = cx.node().await;
+        assert_refused(node.jobs().reclaim(&reclaim().limit(0)).await, "limit");
+        assert_refused(node.jobs().reclaim(&reclaim().limit(10_001)).await, "limit");
+    }
+}

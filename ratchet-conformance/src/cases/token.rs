@@ -1,0 +1,178 @@
+//! Claim tokens: a write with another than the present one changes nothing.
+
+use super::prelude::*;
+
+/// One of every outcome.
+fn outcomes() -> [Outcome; 6] {
+    let error = "too late".to_owned();
+    let delay = SECOND;
+    [
+        result("\"too late\""),
+        Outcome::Retry {
+            delay,
+            error: error.clone(),
+        },
+        Outcome::Failed { error },
+        Outcome::Snoozed { delay },
+        Outcome::Released,
+        Outcome::Cancelled,
+    ]
+}
+
+/// Every settlement and report with this token is stale and changes nothing about the job.
+async fn assert_stale(node: &TestNode, token: ClaimToken) {
+    let before = (node.get(token.job).await, node.history(token.job).await);
+    for outcome in outcomes() {
+        let answer = node.settle(token, outcome.clone()).await;
+        assert_eq!(answer, Fenced::Stale, "{outcome:?} with {token:?}");
+    }
+    let told = [
+        ReportKind::Alive,
+        ReportKind::Progress {
+            percent: 99,
+            message: "too late".to_owned(),
+        },
+        ReportKind::Checkpoint(json("\"too late\"")),
+    ];
+    for kind in told {
+        let answer = node.report(token, kind.clone()).await;
+        assert_eq!(answer, Reported::Stale, "{kind:?} with {token:?}");
+    }
+    assert_eq!(node.inputs(&[token]).await, [None]);
+    let after = (node.get(token.job).await, node.history(token.job).await);
+    assert_eq!(after, before, "a stale write changed the job");
+}
+
+cases! {
+    "token" on Cx;
+
+    #[proves("settle.token", "report.token")]
+    #[needs(Clock)]
+    async fn the_token_of_a_reclaimed_job_is_stale(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        a.add(job()).await;
+        let old = a.take().await;
+        cx.advance(HOUR).await;
+        assert_eq!(b.reclaim(&reclaim()).await.len(), 1);
+        assert_stale(&a, old).await;
+        let new = b.take().await;
+        assert_stale(&a, old).await;
+        b.succeed(new).await;
+        assert_stale(&a, old).await;
+    }
+
+    #[proves("settle.token", "report.token")]
+    #[needs(Clock)]
+    async fn an_older_claim_of_the_same_node_is_stale(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(job()).await;
+        let old = node.take().await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        let new = node.take().await;
+        assert_eq!(new.seq, old.seq + 1);
+        assert_stale(&node, old).await;
+        node.succeed(new).await;
+    }
+
+    #[proves("settle.token", "report.token")]
+    async fn a_token_that_was_never_given_is_stale(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        for seq in [0, 1, u64::from(u32::MAX)] {
+            assert_stale(&node, ClaimToken::new(id, seq)).await;
+        }
+        node.take().await;
+        for seq in [0, 2, u64::from(u32::MAX)] {
+            assert_stale(&node, ClaimToken::new(id, seq)).await;
+        }
+        node.release(ClaimToken::new(id, 1)).await;
+        for seq in [0, 2] {
+            assert_stale(&node, ClaimToken::new(id, seq)).await;
+        }
+    }
+
+    #[proves("settle.token", "report.token")]
+    async fn the_token_of_a_job_that_does_not_exist_is_stale(cx: &Cx) {
+        let node = cx.node().await;
+        let token = ClaimToken::new(JobId::new(), 1);
+        for outcome in outcomes() {
+            assert_eq!(node.settle(token, outcome).await, Fenced::Stale);
+        }
+        assert_eq!(node.report(token, ReportKind::Alive).await, Reported::Stale);
+        assert_eq!(node.inputs(&[token]).await, [None]);
+    }
+
+    #[proves("settle.token", "report.token")]
+    #[needs(Clock)]
+    async fn the_token_of_a_purged_job_is_stale(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(job()).await;
+        let token = node.take().await;
+        node.succeed(token).await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.purge(JobState::Succeeded, MINUTE, 10).await, 1);
+        assert_eq!(node.settle(token, Outcome::Released).await, Fenced::Stale);
+        assert_eq!(node.report(token, ReportKind::Alive).await, Reported::Stale);
+        assert_eq!(node.find(token.job).await, None);
+    }
+
+    #[proves("report.token")]
+    async fn a_report_after_the_end_is_stale(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(job()).await;
+        let token = node.take().await;
+        node.succeed(token).await;
+        let ended = node.get(token.job).await;
+        let progress = ReportKind::Progress {
+            percent: 5,
+            message: "late".to_owned(),
+        };
+        assert_eq!(node.report(token, progress).await, Reported::Stale);
+        assert_eq!(node.get(token.job).await, ended);
+    }
+
+    #[proves("settle.token")]
+    async fn any_node_may_end_a_claim_whose_token_it_has(cx: &Cx) {
+        // The token is the right, not the name: the reclaimer settles for a node that is gone.
+        let (a, b) = (cx.node().await, cx.node().await);
+        a.add(job()).await;
+        let token = a.take().await;
+        b.succeed(token).await;
+        assert_eq!(a.history(token.job).await[0].node, Some(a.id));
+    }
+
+    #[proves("settle.repeat")]
+    async fn an_end_told_twice_is_applied_once(cx: &Cx) {
+        let node = cx.node().await;
+        for outcome in outcomes() {
+            let id = node.add(job()).await;
+            let token = node.take().await;
+            assert_eq!(token.job, id);
+            assert_eq!(node.settle(token, outcome.clone()).await, Fenced::Applied);
+            let ended = (node.get(id).await, node.history(id).await);
+            for again in outcomes() {
+                assert_eq!(
+                    node.settle(token, again).await,
+                    Fenced::Applied,
+                    "{outcome:?}"
+                );
+                assert_eq!((node.get(id).await, node.history(id).await), ended);
+            }
+            node.act(id, JobAction::Cancel).await;
+        }
+    }
+
+    #[proves("settle.repeat")]
+    async fn an_end_told_again_leaves_the_next_claim_alone(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        a.add(job()).await;
+        let first = a.take().await;
+        a.release(first).await;
+        let second = b.take().await;
+        let running = b.get(first.job).await;
+        a.release(first).await;
+        assert_eq!(b.get(first.job).await, running);
+        b.succeed(second).await;
+    }
+}

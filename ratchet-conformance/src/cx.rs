@@ -1,0 +1,124 @@
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::Power;
+use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
+use crate::node::TestNode;
+use crate::runner::Context;
+
+/// What a case for stores is given: a new, empty database.
+pub struct Cx {
+    fixture: Arc<dyn Fixture>,
+    factory: Factory,
+    powers: Vec<Power>,
+    /// Further databases that the case asked for and did not close itself.
+    others: Mutex<Vec<Arc<dyn Fixture>>>,
+}
+
+impl Cx {
+    pub(crate) async fn create(factory: Factory, powers: Vec<Power>) -> Result<Self, BoxError> {
+        let fixture = factory.create().await?;
+        let has = |power| match power {
+            Power::Clock => fixture.clock().is_some(),
+            Power::Vandal => fixture.vandal().is_some(),
+            Power::Delivery => false,
+        };
+        // A fixture that hides a power would skip cases; one that claims too much would break them.
+        let honest = |power: &&Power| has(**power) == powers.contains(power);
+        if let Some(power) = Power::STORE.iter().find(|power| !honest(power)) {
+            fixture.teardown().await;
+            return Err(format!("the suite and its fixture disagree about {power:?}").into());
+        }
+        Ok(Self {
+            fixture,
+            factory,
+            powers,
+            others: Mutex::default(),
+        })
+    }
+
+    /// Another handle on the database, and a node that uses it.
+    pub(crate) async fn node(&self) -> TestNode {
+        match self.fixture.open().await {
+            Ok(store) => TestNode::new(store),
+            Err(error) => panic!("the database cannot be opened: {error}"),
+        }
+    }
+
+    /// `count` handles, opened one after the other.
+    pub(crate) async fn nodes(&self, count: usize) -> Vec<TestNode> {
+        let mut nodes = Vec::with_capacity(count);
+        for _ in 0..count {
+            nodes.push(self.node().await);
+        }
+        nodes
+    }
+
+    /// Another empty database; it lives as long as this one unless it is closed.
+    pub(crate) async fn another(&self) -> Self {
+        match Self::create(self.factory.clone(), self.powers.clone()).await {
+            Ok(other) => {
+                let fixture = Arc::clone(&other.fixture);
+                self.lock_others().push(fixture);
+                other
+            }
+            Err(error) => panic!("the fixture cannot be made: {error}"),
+        }
+    }
+
+    /// Takes away a database made by [`another`](Self::another).
+    pub(crate) async fn close(&self, other: Self) {
+        self.lock_others()
+            .retain(|fixture| !Arc::ptr_eq(fixture, &other.fixture));
+        other.fixture.teardown().await;
+    }
+
+    /// The fixture, to be opened from spawned tasks.
+    pub(crate) fn fixture(&self) -> Arc<dyn Fixture> {
+        Arc::clone(&self.fixture)
+    }
+
+    pub(crate) async fn advance(&self, by: Duration) {
+        self.clock().advance(by).await;
+    }
+
+    pub(crate) async fn set_back(&self, by: Duration) {
+        self.clock().set_back(by).await;
+    }
+
+    pub(crate) fn vandal(&self) -> &dyn Vandal {
+        let vandal = self.fixture.vandal();
+        vandal.expect("the case says that it needs Vandal")
+    }
+
+    fn clock(&self) -> &dyn TestClock {
+        let clock = self.fixture.clock();
+        clock.expect("the case says that it needs Clock")
+    }
+
+    fn lock_others(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn Fixture>>> {
+        self.others
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+#[async_trait]
+impl Context for Cx {
+    async fn clean_up(&self) {
+        let others = std::mem::take(&mut *self.lock_others());
+        for other in others {
+            other.teardown().await;
+        }
+        self.fixture.teardown().await;
+    }
+}
+
+impl fmt::Debug for Cx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cx")
+    }
+}

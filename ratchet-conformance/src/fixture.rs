@@ -1,0 +1,150 @@
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use ratchet_core::memory::ManualClock;
+use ratchet_core::{JobId, SharedStore};
+
+/// Any error a fixture may have.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// One isolated, empty database, made for one case and taken away after it.
+#[async_trait]
+pub trait Fixture: Send + Sync + 'static {
+    /// Opens the database once more, as another node or process would. Every call gives its own
+    /// handle, with its own connections, on the same database.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn open(&self) -> Result<SharedStore, BoxError>;
+
+    /// The power [`Power::Clock`]: the database's clock, to be set by the case.
+    fn clock(&self) -> Option<&dyn TestClock> {
+        None
+    }
+
+    /// The power [`Power::Vandal`]: damaging what is stored.
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        None
+    }
+
+    /// Takes the database away. Called once, after every handle was dropped, also when the case
+    /// panicked.
+    async fn teardown(&self) {}
+}
+
+/// The clock of a database under test: all its handles use it in place of their own, and it stands
+/// still but for these calls.
+#[async_trait]
+pub trait TestClock: Send + Sync {
+    /// Moves it forward.
+    async fn advance(&self, by: Duration);
+
+    /// Moves it back, as an operator or a bad time server may.
+    async fn set_back(&self, by: Duration);
+}
+
+#[async_trait]
+impl TestClock for ManualClock {
+    async fn advance(&self, by: Duration) {
+        Self::advance(self, by);
+    }
+
+    async fn set_back(&self, by: Duration) {
+        Self::set_back(self, by);
+    }
+}
+
+/// Damages stored rows behind the store's back.
+#[async_trait]
+pub trait Vandal: Send + Sync {
+    /// Makes the stored row of this pending job unreadable, while its index entries stay so that
+    /// claims and listings still come upon it: a number no enum has, text that is not UTF-8.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
+}
+
+/// What a fixture or a coordinator may be able to do beyond the minimum. Cases that need more than
+/// the suite was told are listed as ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Power {
+    /// [`Fixture::clock`]: without it nothing that depends on time is tested.
+    Clock,
+    /// [`Fixture::vandal`].
+    Vandal,
+    /// A coordinator's wakeups arrive while its transport is healthy.
+    Delivery,
+}
+
+impl Power {
+    /// All that a store's fixture may have.
+    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal];
+}
+
+/// Makes a fixture, again and again.
+#[derive(Clone)]
+pub struct Factory(
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Fixture>, BoxError>> + Send + Sync>,
+);
+
+impl Factory {
+    /// A factory that calls `create` for every case.
+    pub fn new<F, Made, X>(create: F) -> Self
+    where
+        F: Fn() -> Made + Send + Sync + 'static,
+        Made: Future<Output = Result<X, BoxError>> + Send + 'static,
+        X: Fixture,
+    {
+        Self(Arc::new(move || {
+            let made = create();
+            Box::pin(async move { Ok(Arc::new(made.await?) as Arc<dyn Fixture>) })
+        }))
+    }
+
+    pub(crate) async fn create(&self) -> Result<Arc<dyn Fixture>, BoxError> {
+        (self.0)().await
+    }
+}
+
+impl fmt::Debug for Factory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Factory")
+    }
+}
+
+/// Whether the suite can run here. Found out before the cases are listed, in every process, so it
+/// must be cheap: look at the environment, at most connect once.
+#[derive(Clone, Debug)]
+pub enum Provision<T = Factory> {
+    /// It can.
+    Ready(T),
+    /// It cannot, for this reason: "MYSTORE_TEST_URL is not set".
+    Unavailable(String),
+}
+
+impl Provision {
+    /// It can: `create` makes the fixture of a case.
+    pub fn ready<F, Made, X>(create: F) -> Self
+    where
+        F: Fn() -> Made + Send + Sync + 'static,
+        Made: Future<Output = Result<X, BoxError>> + Send + 'static,
+        X: Fixture,
+    {
+        Self::Ready(Factory::new(create))
+    }
+}
+
+impl<T> Provision<T> {
+    /// It cannot, for this reason.
+    #[must_use]
+    pub fn unavailable(reason: impl Into<String>) -> Self {
+        Self::Unavailable(reason.into())
+    }
+}

@@ -1,0 +1,291 @@
+//! A node of a case: a handle with an identity, and every call in its shortest form. A store error
+//! ends the case.
+
+use std::time::Duration;
+
+use ratchet_core::model::{
+    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Heartbeat,
+    HeartbeatReply, JobFilter, JobInput, JobOrder, JobPage, JobSelector, NodeRecord, NodeStatus,
+    NodeSweep, Outcome, PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report,
+    ReportKind, Reported, Settlement, SweptNodes,
+};
+use ratchet_core::store::{Acquired, Changed, JobStore, LockInfo};
+use ratchet_core::time::Timestamp;
+use ratchet_core::{
+    ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId, Result,
+    SharedStore, StoreError,
+};
+
+use crate::build::name;
+
+/// The answer, or the end of the case.
+pub(crate) fn ok<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("the store failed: {error}"))
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TestNode {
+    pub(crate) store: SharedStore,
+    pub(crate) id: NodeId,
+    pub(crate) label: Name,
+}
+
+impl TestNode {
+    /// How often a node beats unless its case says otherwise.
+    pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
+
+    pub(crate) fn new(store: SharedStore) -> Self {
+        let id = NodeId::new();
+        let label = name(&format!("node-{id}"));
+        Self { store, id, label }
+    }
+
+    /// Another node on the same handle.
+    pub(crate) fn sibling(&self) -> Self {
+        Self::new(SharedStore::clone(&self.store))
+    }
+
+    pub(crate) fn jobs(&self) -> &dyn JobStore {
+        self.store.jobs()
+    }
+
+    pub(crate) async fn now(&self) -> Timestamp {
+        ok(self.store.nodes().database_time().await)
+    }
+
+    pub(crate) async fn enqueue(&self, jobs: &[NewJob]) -> Vec<Enqueued> {
+        ok(self.jobs().enqueue(jobs).await)
+    }
+
+    /// Enqueues one job that must be new.
+    pub(crate) async fn add(&self, job: NewJob) -> JobId {
+        let answers = self.enqueue(std::slice::from_ref(&job)).await;
+        assert_eq!(answers, [Enqueued::Created(job.id())]);
+        job.id()
+    }
+
+    /// Enqueues one job and says what became of it.
+    pub(crate) async fn offer(&self, job: &NewJob) -> Enqueued {
+        let answers = self.enqueue(std::slice::from_ref(job)).await;
+        assert_eq!(answers.len(), 1, "one answer per job");
+        answers[0]
+    }
+
+    /// Enqueues jobs that must all be new; their ids.
+    pub(crate) async fn add_all(&self, jobs: &[NewJob]) -> Vec<JobId> {
+        let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
+        let created: Vec<Enqueued> = ids.iter().copied().map(Enqueued::Created).collect();
+        assert_eq!(self.enqueue(jobs).await, created);
+        ids
+    }
+
+    pub(crate) fn request(&self, limit: usize) -> ClaimRequest {
+        ClaimRequest::new(self.id, limit)
+    }
+
+    pub(crate) async fn claim(&self, limit: usize) -> Vec<ClaimedJob> {
+        self.claim_with(&self.request(limit)).await
+    }
+
+    pub(crate) async fn claim_with(&self, request: &ClaimRequest) -> Vec<ClaimedJob> {
+        ok(self.jobs().claim_next_batch(request).await)
+    }
+
+    pub(crate) async fn claim_lean(&self, request: &ClaimRequest) -> Vec<Claim> {
+        ok(self.jobs().claim_next_batch_optimized(request).await)
+    }
+
+    /// Claims one job, which must be there.
+    pub(crate) async fn claim_one(&self) -> ClaimedJob {
+        let claimed = self.claim(1).await;
+        assert_eq!(claimed.len(), 1, "one due job is claimed");
+        claimed.into_iter().next().expect("there is one")
+    }
+
+    /// Claims one job and says only its token.
+    pub(crate) async fn take(&self) -> ClaimToken {
+        self.claim_one().await.claim.token
+    }
+
+    /// Which jobs a claim of up to `limit` gives.
+    pub(crate) async fn claim_ids(&self, limit: usize) -> Vec<JobId> {
+        ids(&self.claim(limit).await)
+    }
+
+    pub(crate) async fn inputs(&self, tokens: &[ClaimToken]) -> Vec<Option<JobInput>> {
+        ok(self.jobs().load_inputs(tokens).await)
+    }
+
+    pub(crate) async fn settle(&self, token: ClaimToken, outcome: Outcome) -> Fenced {
+        let answers = self.settle_all(&[Settlement::new(token, outcome)]).await;
+        assert_eq!(answers.len(), 1, "one answer per settlement");
+        answers[0]
+    }
+
+    pub(crate) async fn settle_all(&self, settlements: &[Settlement]) -> Vec<Fenced> {
+        ok(self.jobs().settle(settlements).await)
+    }
+
+    pub(crate) async fn succeed(&self, token: ClaimToken) {
+        let outcome = Outcome::Succeeded { result: None };
+        assert_eq!(self.settle(token, outcome).await, Fenced::Applied);
+    }
+
+    pub(crate) async fn fail(&self, token: ClaimToken) {
+        let error = "it failed".to_owned();
+        let outcome = Outcome::Failed { error };
+        assert_eq!(self.settle(token, outcome).await, Fenced::Applied);
+    }
+
+    pub(crate) async fn release(&self, token: ClaimToken) {
+        assert_eq!(self.settle(token, Outcome::Released).await, Fenced::Applied);
+    }
+
+    pub(crate) async fn report(&self, token: ClaimToken, kind: ReportKind) -> Reported {
+        let answers = ok(self.jobs().report(&[Report::new(token, kind)]).await);
+        assert_eq!(answers.len(), 1, "one answer per report");
+        answers[0]
+    }
+
+    /// Says that the body runs.
+    pub(crate) async fn alive(&self, token: ClaimToken) {
+        let answer = self.report(token, ReportKind::Alive).await;
+        assert!(matches!(answer, Reported::Applied { .. }), "{answer:?}");
+    }
+
+    pub(crate) async fn reclaim(&self, request: &ReclaimRequest) -> Vec<Reclaimed> {
+        ok(self.jobs().reclaim(request).await)
+    }
+
+    pub(crate) async fn act(&self, job: JobId, action: JobAction) -> ActionOutcome {
+        let acted = self.act_on(&JobSelector::Ids(vec![job]), action).await;
+        assert_eq!(acted.len(), 1, "one answer per id");
+        assert_eq!(acted[0].job, job);
+        acted[0].outcome
+    }
+
+    pub(crate) async fn act_on(&self, jobs: &JobSelector, action: JobAction) -> Vec<Acted> {
+        ok(self.jobs().act(jobs, action).await)
+    }
+
+    /// Reads a job that must be there.
+    pub(crate) async fn get(&self, job: JobId) -> JobRecord {
+        let found = self.find(job).await;
+        found.unwrap_or_else(|| panic!("{job} is not stored"))
+    }
+
+    pub(crate) async fn find(&self, job: JobId) -> Option<JobRecord> {
+        let mut found = self.get_all(&[job]).await;
+        assert_eq!(found.len(), 1, "one answer per id");
+        found.remove(0)
+    }
+
+    pub(crate) async fn get_all(&self, jobs: &[JobId]) -> Vec<Option<JobRecord>> {
+        ok(self.jobs().get(jobs).await)
+    }
+
+    pub(crate) async fn state(&self, job: JobId) -> JobState {
+        self.get(job).await.state
+    }
+
+    pub(crate) async fn list(&self, filter: &JobFilter, page: &PageRequest) -> JobPage {
+        ok(self.jobs().list(filter, page).await)
+    }
+
+    /// Every job, oldest first, page by page.
+    pub(crate) async fn everything(&self) -> Vec<JobRecord> {
+        let mut jobs = Vec::new();
+        let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
+        loop {
+            let read = self.list(&JobFilter::all(), &page).await;
+            jobs.extend(read.jobs);
+            if read.next.is_none() {
+                return jobs;
+            }
+            page = page.after(read.next);
+        }
+    }
+
+    pub(crate) async fn history(&self, job: JobId) -> Vec<Attempt> {
+        ok(self.jobs().history(job).await)
+    }
+
+    pub(crate) async fn purge(&self, state: JobState, older_than: Duration, limit: usize) -> u64 {
+        let request = PurgeRequest::new(state, older_than, limit);
+        ok(self.jobs().purge(&request).await)
+    }
+
+    pub(crate) fn heartbeat(&self, status: NodeStatus) -> Heartbeat {
+        Heartbeat::new(self.id, self.label.clone(), status, Self::INTERVAL)
+    }
+
+    /// An ordinary heartbeat.
+    pub(crate) async fn beat(&self) -> HeartbeatReply {
+        self.beat_with(&self.heartbeat(NodeStatus::Active)).await
+    }
+
+    pub(crate) async fn beat_with(&self, heartbeat: &Heartbeat) -> HeartbeatReply {
+        ok(self.store.nodes().heartbeat(heartbeat).await)
+    }
+
+    pub(crate) async fn set_status(&self, node: NodeId, status: NodeStatus) -> Changed {
+        ok(self.store.nodes().set_node_status(node, status).await)
+    }
+
+    pub(crate) async fn nodes(&self) -> Vec<NodeRecord> {
+        ok(self.store.nodes().nodes().await)
+    }
+
+    /// The row of a node.
+    pub(crate) async fn node(&self, node: NodeId) -> Option<NodeRecord> {
+        let nodes = self.nodes().await;
+        nodes.into_iter().find(|record| record.node == node)
+    }
+
+    pub(crate) async fn sweep(&self, dead_after: Duration, forget_after: Duration) -> SweptNodes {
+        let sweep = NodeSweep::new(dead_after, forget_after);
+        ok(self.store.nodes().sweep_nodes(&sweep).await)
+    }
+
+    pub(crate) async fn pause_queue(&self, queue: &str) -> Changed {
+        ok(self.store.queues().pause_queue(&name(queue)).await)
+    }
+
+    pub(crate) async fn resume_queue(&self, queue: &str) -> Changed {
+        ok(self.store.queues().resume_queue(&name(queue)).await)
+    }
+
+    pub(crate) async fn queues(&self) -> Vec<QueueInfo> {
+        ok(self.store.queues().queues().await)
+    }
+
+    /// Takes a lock under this node's label.
+    pub(crate) async fn acquire(&self, lock: &str, ttl: Duration) -> Acquired {
+        let locks = self.store.locks();
+        ok(locks.acquire(&name(lock), &self.label, ttl).await)
+    }
+
+    pub(crate) async fn inspect(&self, lock: &str) -> Option<LockInfo> {
+        ok(self.store.locks().inspect(&name(lock)).await)
+    }
+}
+
+/// Which jobs were claimed, in order.
+pub(crate) fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
+    claimed.iter().map(|job| job.claim.token.job).collect()
+}
+
+/// The error of a call that had to be refused for what was wrong with `field`.
+pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str) {
+    let error = match result {
+        Ok(answer) => panic!("a bad {field} is taken: {answer:?}"),
+        Err(error) => error,
+    };
+    assert_eq!(
+        error.kind(),
+        ratchet_core::StoreErrorKind::Invalid,
+        "a bad {field}: {error}"
+    );
+    let named = error.invalid_input().map(ratchet_core::InvalidInput::field);
+    assert_eq!(named, Some(field), "the refused field is named: {error}");
+}

@@ -1,0 +1,138 @@
+//! What operators do to jobs, and the deletion of old ones.
+
+use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest, PurgeRequest};
+use ratchet_core::state::Response;
+use ratchet_core::time::duration_millis;
+use ratchet_core::{JobAction, JobId, JobState};
+use rusqlite::{OptionalExtension, params};
+
+use crate::enqueue::{find_key, take_unique_key};
+use crate::error::Result;
+use crate::read::{selected_ids, states_of};
+use crate::request::Work;
+use crate::row::{self, HAS_UNIQUE_KEY};
+use crate::settle::free_unique_key;
+use crate::statements;
+
+/// Does the action to each selected job.
+pub(crate) fn act(
+    work: &mut Work<'_>,
+    jobs: &JobSelector,
+    action: JobAction,
+) -> Result<Vec<Acted>> {
+    let ids = match jobs {
+        JobSelector::Ids(ids) => ids.clone(),
+        JobSelector::Matching { filter, limit } => {
+            let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+            let states: Vec<JobState> = states_of(filter).into_iter().filter(responds).collect();
+            let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
+            selected_ids(work, filter, &states, &page, *limit)?
+        }
+        // A selector this version does not know selects nothing.
+        _ => Vec::new(),
+    };
+    ids.into_iter()
+        .map(|job| act_on(work, job, action).map(|outcome| Acted { job, outcome }))
+        .collect()
+}
+
+fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome> {
+    let found = work
+        .conn
+        .prepare_cached(statements::READ_STATE)?
+        .query_row([id.as_bytes()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .optional()?;
+    let Some((state, data, flags)) = found else {
+        return Ok(ActionOutcome::NotFound);
+    };
+    let state = JobState::from_code(state)?;
+    let to = match state.respond(action) {
+        Response::Refuse => return Ok(ActionOutcome::Refused(state)),
+        Response::RequestCancel => {
+            work.conn
+                .prepare_cached(statements::REQUEST_CANCEL)?
+                .execute([id.as_bytes()])?;
+            return Ok(ActionOutcome::CancelRequested);
+        }
+        Response::Become(to) => to,
+    };
+    if action == JobAction::Requeue {
+        return requeue(work, id, data, flags, to);
+    }
+    let terminal = to.is_terminal();
+    work.conn
+        .prepare_cached(statements::CHANGE_STATE)?
+        .execute(params![
+            id.as_bytes(),
+            state.code(),
+            to.code(),
+            terminal.then_some(work.now)
+        ])?;
+    if terminal {
+        free_unique_key(work, id, data, flags)?;
+    }
+    Ok(ActionOutcome::Became(to))
+}
+
+fn requeue(
+    work: &Work<'_>,
+    id: JobId,
+    data: i64,
+    flags: i64,
+    to: JobState,
+) -> Result<ActionOutcome> {
+    if flags & HAS_UNIQUE_KEY != 0 {
+        let key = work
+            .conn
+            .prepare_cached(statements::UNIQUE_KEY_OF)?
+            .query_row([data], |row| Ok(row::name(row, 0, "unique_key")))
+            .optional()?;
+        // A key that cannot be read is one that nobody else can have.
+        if let Some(Ok(Some(key))) = key {
+            if let Some(holder) = find_key(work.conn, statements::FIND_UNIQUE_KEY, &key)? {
+                return Ok(ActionOutcome::KeyTaken(holder));
+            }
+            take_unique_key(work.conn, id, &key)?;
+        }
+    }
+    work.conn
+        .prepare_cached(statements::REQUEUE_JOB)?
+        .execute(params![id.as_bytes(), work.now])?;
+    work.conn
+        .prepare_cached(statements::CLEAR_ERROR)?
+        .execute([id.as_bytes()])?;
+    Ok(ActionOutcome::Became(to))
+}
+
+/// Deletes old finished jobs.
+pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<u64> {
+    let old = old_jobs(work, request, request.limit)?;
+    let mut job = work.conn.prepare_cached(statements::PURGE_JOB)?;
+    let mut notes = work.conn.prepare_cached(statements::PURGE_NOTES)?;
+    let mut attempts = work.conn.prepare_cached(statements::PURGE_ATTEMPTS)?;
+    let mut cold = work.conn.prepare_cached(statements::PURGE_DATA)?;
+    for (id, data) in &old {
+        for statement in [&mut job, &mut notes, &mut attempts] {
+            statement.execute([id.as_bytes()])?;
+        }
+        cold.execute([data])?;
+    }
+    Ok(old.len() as u64)
+}
+
+/// Whether a purge would delete nothing: reads only, and needs no lock.
+pub(crate) fn is_purged(work: &Work<'_>, request: &PurgeRequest) -> Result<bool> {
+    Ok(old_jobs(work, request, 1)?.is_empty())
+}
+
+fn old_jobs(work: &Work<'_>, request: &PurgeRequest, limit: usize) -> Result<Vec<(JobId, i64)>> {
+    let cutoff = work.now.saturating_sub(duration_millis(request.older_than));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = work.conn.prepare_cached(statements::PURGE_DUE)?;
+    let found = statement.query_map(params![request.state.code(), cutoff, limit], |row| {
+        Ok((row::job_id(row, 0)?, row.get(1)?))
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}

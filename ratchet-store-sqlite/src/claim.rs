@@ -1,0 +1,253 @@
+//! Claiming: exact order at index speed.
+
+use std::collections::VecDeque;
+
+use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobInput};
+use ratchet_core::priority::merge;
+use ratchet_core::time::from_millis;
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::Result;
+use crate::request::Work;
+use crate::row;
+use crate::settle::{Ended, end_claim};
+use crate::statements;
+
+/// How much of each claimed job is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// All of it.
+    Whole,
+    /// Not the payload and the checkpoint.
+    WithoutInput,
+}
+
+/// Whether a claim would find nothing: reads only, and needs no lock.
+pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
+    let Some(wanted) = wanted_routes(work, request)? else {
+        return Ok(true);
+    };
+    let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
+    Ok(!statement.exists(params![wanted, work.now])?)
+}
+
+/// Claims due jobs; the inputs are at their place if `depth` asks for them.
+pub(crate) fn claim(
+    work: &mut Work<'_>,
+    request: &ClaimRequest,
+    depth: Depth,
+) -> Result<Vec<ClaimedJob>> {
+    let mut claimed = Vec::new();
+    // More than one round only if jobs could not be read, which takes them off the index.
+    while claimed.len() < request.limit {
+        let chosen = choose(work, request, request.limit - claimed.len())?;
+        if chosen.is_empty() {
+            break;
+        }
+        claimed.reserve_exact(chosen.len());
+        take(work, request, depth, &chosen, &mut claimed)?;
+    }
+    Ok(claimed)
+}
+
+fn wanted_routes(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<String>> {
+    work.routes
+        .matching(work.conn, |route| route.matches(request))
+}
+
+/// The jobs to claim, in claim order.
+fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<Vec<JobId>> {
+    let Some(wanted) = wanted_routes(work, request)? else {
+        return Ok(Vec::new());
+    };
+    let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
+    let mut rows = statement.query(params![wanted, work.now])?;
+    let mut streams = Vec::new();
+    while let Some(row) = rows.next()? {
+        let level = row.get(1)?;
+        let head = (row.get(2)?, row::job_id(row, 3)?);
+        let stream = Due {
+            conn: work.conn,
+            now: work.now,
+            route: row.get(0)?,
+            level,
+            chunk: 0,
+            last: head,
+            read: VecDeque::from([head]),
+            ended: false,
+        };
+        streams.push((Priority::from_level(level)?, stream));
+    }
+    // Each stream reads its share first; those that the order prefers read on in larger steps.
+    let chunk = limit.div_ceil(streams.len().max(1)).max(16);
+    for (_, stream) in &mut streams {
+        stream.chunk = chunk;
+    }
+    merge(streams, request.aging, work.now, limit)
+}
+
+/// The due jobs of one route and priority, in claim order, read in chunks as they are asked for.
+struct Due<'a> {
+    conn: &'a Connection,
+    now: i64,
+    route: i64,
+    level: i64,
+    /// How many the next chunk has.
+    chunk: usize,
+    /// The last that was read.
+    last: (i64, JobId),
+    read: VecDeque<(i64, JobId)>,
+    ended: bool,
+}
+
+impl Due<'_> {
+    fn read_on(&mut self) -> Result<()> {
+        let mut statement = self.conn.prepare_cached(statements::CLAIM_DUE)?;
+        let mut rows = statement.query(params![
+            self.route,
+            self.level,
+            self.now,
+            self.last.0,
+            self.last.1.as_bytes(),
+            i64::try_from(self.chunk).unwrap_or(i64::MAX),
+        ])?;
+        while let Some(row) = rows.next()? {
+            self.read.push_back((row.get(0)?, row::job_id(row, 1)?));
+        }
+        self.ended = self.read.len() < self.chunk;
+        if let Some(last) = self.read.back() {
+            self.last = *last;
+        }
+        self.chunk *= 2;
+        Ok(())
+    }
+}
+
+impl Iterator for Due<'_> {
+    type Item = Result<(i64, JobId)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.read.is_empty()
+            && !self.ended
+            && let Err(failure) = self.read_on()
+        {
+            self.ended = true;
+            return Some(Err(failure));
+        }
+        self.read.pop_front().map(Ok)
+    }
+}
+
+/// Gives the chosen jobs to the node. A job that cannot be read becomes a dead letter instead.
+fn take(
+    work: &mut Work<'_>,
+    request: &ClaimRequest,
+    depth: Depth,
+    chosen: &[JobId],
+    claimed: &mut Vec<ClaimedJob>,
+) -> Result<()> {
+    let mut read = work.conn.prepare_cached(statements::CLAIM_READ)?;
+    let mut update = work.conn.prepare_cached(statements::CLAIM_JOB)?;
+    for id in chosen {
+        let found = {
+            let mut rows = read.query(params![id.as_bytes(), depth == Depth::Whole])?;
+            // The write lock is held since before the choice: the row is still pending.
+            let Some(row) = rows.next()? else {
+                continue;
+            };
+            match decode(work, row, *id)? {
+                Ok(job) => Ok(job),
+                Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row.get(14)?)),
+            }
+        };
+        match found {
+            Ok(mut job) => {
+                update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
+                let again = job.claim.token.seq > 1;
+                if depth == Depth::Whole && again {
+                    job.input.checkpoint = checkpoint(work.conn, *id)?;
+                }
+                claimed.push(job);
+            }
+            Err((problem, claim_seq, data, flags)) => {
+                let text = row::unreadable(&problem);
+                tracing::warn!(job = %id, error = text, "failed a job that cannot be read");
+                fail_unreadable(work, *id, claim_seq, data, flags, &text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The claim of a row of `claim_read.sql`; the inner error says what of it cannot be read.
+fn decode(
+    work: &mut Work<'_>,
+    row: &Row<'_>,
+    id: JobId,
+) -> Result<Result<ClaimedJob, InvalidInput>> {
+    let route = row.get(1)?;
+    let Some(route) = work.routes.get(work.conn, route)?.cloned() else {
+        return Ok(Err(InvalidInput::new("route", "is missing")));
+    };
+    let read = || {
+        let claim_seq: u64 = row::number(row, 0, "claim_seq")?;
+        let _data: u64 = row::number(row, 6, "data")?;
+        let mut claim = Claim::new(
+            ClaimToken::new(id, claim_seq + 1),
+            route,
+            Priority::from_level(row::number(row, 2, "priority")?)?,
+            from_millis(row::number(row, 3, "run_at")?),
+            from_millis(work.now),
+        );
+        claim.attempts = row::number(row, 4, "attempts")?;
+        claim.crash_count = row::number(row, 5, "crash_count")?;
+        claim.retry = row::retry_policy(row::text(row, 7, "retry")?)?;
+        claim.timeout = row::duration(row, 8, "timeout")?;
+        claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;
+        claim.trace = row::trace(row, 10, 11)?;
+        let payload = row::json(row, 12).unwrap_or_else(|| Json::from_stored("null"));
+        let input = JobInput {
+            payload,
+            checkpoint: None,
+        };
+        Ok(ClaimedJob { claim, input })
+    };
+    Ok(read())
+}
+
+/// The last checkpoint of a job; only a job that was claimed before can have one.
+fn checkpoint(conn: &Connection, id: JobId) -> Result<Option<Json>> {
+    let checkpoint = conn
+        .prepare_cached(statements::LOAD_CHECKPOINT)?
+        .query_row([id.as_bytes()], |row| Ok(row::json(row, 0)))
+        .optional()?;
+    Ok(checkpoint.flatten())
+}
+
+fn fail_unreadable(
+    work: &Work<'_>,
+    id: JobId,
+    claim_seq: i64,
+    data: i64,
+    flags: i64,
+    text: &str,
+) -> Result<()> {
+    work.conn
+        .prepare_cached(statements::FAIL_UNREADABLE)?
+        .execute(params![id.as_bytes(), work.now])?;
+    let ended = Ended {
+        id,
+        seq: claim_seq + 1,
+        node: None,
+        claimed_at: work.now,
+        data,
+        flags,
+        terminal: true,
+    };
+    end_claim(work, &ended, AttemptOutcome::Failed, None, Some(text))?;
+    work.conn
+        .prepare_cached(statements::KEEP_ERROR)?
+        .execute(params![id.as_bytes(), text])?;
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Where the database is and how it is used.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ratchet_core::memory::ManualClock;
+use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+
+use crate::connection::Clock;
+use crate::store::SqliteStore;
+
+/// The URL scheme of this backend.
+pub const SCHEME: &str = "sqlite";
+
+/// When a commit is safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// When the call returns: what was committed survives a power cut. The default.
+    #[default]
+    Full,
+    /// Soon after. A power cut or a crash of the operating system may take back the last committed
+    /// transactions, all since the last checkpoint at worst, in order and each as a whole; the
+    /// database stays sound. A crash or kill of the process takes back nothing.
+    Normal,
+}
+
+/// Settings of a [`SqliteStore`], made by [`SqliteStore::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is opened before connect"]
+pub struct Builder {
+    target: OsString,
+    synchronous: Option<Synchronous>,
+    busy_timeout: Duration,
+    deadline: Duration,
+    max_pages: Option<u32>,
+    clock: Clock,
+}
+
+impl Builder {
+    pub(crate) fn new(target: &OsStr) -> Self {
+        Self {
+            target: target.to_owned(),
+            synchronous: None,
+            busy_timeout: Duration::from_secs(5),
+            deadline: Duration::from_secs(30),
+            max_pages: None,
+            clock: Clock::Database,
+        }
+    }
+
+    /// Sets when a commit is safe; wins over what the URL says.
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = Some(synchronous);
+        self
+    }
+
+    /// How long a call waits for other processes that write, before it fails with `Contention`.
+    /// 5 s unless set.
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// How long a call may take in all, before it fails with `Timeout`. 30 s unless set.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Lets this store grow the file to so many pages (of 4 KiB, unless the file was made with
+    /// others) and no further: writes that need more fail with `Full`. Unbounded unless set.
+    pub fn max_pages(mut self, pages: u32) -> Self {
+        self.max_pages = Some(pages);
+        self
+    }
+
+    /// Takes the time from this clock instead of the database's: for tests.
+    pub fn manual_clock(mut self, clock: ManualClock) -> Self {
+        self.clock = Clock::Manual(clock);
+        self
+    }
+
+    /// Opens the database, creates or upgrades Ratchet's tables in it, and starts the store's
+    /// threads. A file that does not exist is created; its directory is not.
+    ///
+    /// # Errors
+    /// `Misconfigured` if a setting, the URL or the path cannot work; `ReadOnly`, `Corrupt`,
+    /// `Contention`, `Full` or `Unavailable` as the file is; `SchemaMismatch` if its Ratchet tables
+    /// are of a newer version, were changed, or are only partly there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started; migrations are applied whole or not at all.
+    pub async fn connect(self) -> Result<SqliteStore> {
+        let config = self
+            .into_config()
+            .map_err(|error| error.during("connect"))?;
+        SqliteStore::open(config).await
+    }
+
+    fn into_config(self) -> Result<Config> {
+        let (location, in_url) = parse(&self.target)?;
+        for (setting, duration) in [
+            ("busy_timeout", self.busy_timeout),
+            ("deadline", self.deadline),
+        ] {
+            if duration.is_zero() {
+                return Err(misconfigured(setting, "is zero"));
+            }
+        }
+        if self.max_pages == Some(0) {
+            return Err(misconfigured("max_pages", "is zero"));
+        }
+        Ok(Config {
+            location,
+            synchronous: self.synchronous.or(in_url).unwrap_or_default(),
+            busy_timeout: self.busy_timeout,
+            deadline: self.deadline,
+            max_pages: self.max_pages,
+            clock: self.clock,
+        })
+    }
+}
+
+/// Checked settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) location: Location,
+    pub(crate) synchronous: Synchronous,
+    pub(crate) busy_timeout: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) max_pages: Option<u32>,
+    pub(crate) clock: Clock,
+}
+
+/// Where the database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// In this file.
+    File(PathBuf),
+    /// In this process, private to one connection.
+    Memory,
+}
+
+fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, "connect")
+        .with_source(InvalidInput::new(what, problem))
+}
+
+/// Whether `text` begins like a URL of this backend.
+fn strip_scheme(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix(SCHEME)?.strip_prefix(':')?;
+    Some(rest.strip_prefix("//").unwrap_or(rest))
+}
+
+/// Refuses what is not a URL of this backend.
+pub(crate) fn require_scheme(url: &str) -> Result<()> {
+    if strip_scheme(url).is_some() {
+        return Ok(());
+    }
+    // Only the scheme is shown: the rest of another backend's URL may have a password.
+    let problem = match url.split_once(':') {
+        Some((scheme, _))
+            if scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '+') =>
+        {
+            format!("has the scheme `{scheme}`, not `{SCHEME}`")
+        }
+        _ => format!("has no scheme; `{SCHEME}://<path>` is meant"),
+    };
+    Err(misconfigured("the URL", problem))
+}
+
+/// A URL or a plain path.
+fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
+    let Some(rest) = target.to_str().and_then(strip_scheme) else {
+        return location(PathBuf::from(target)).map(|location| (location, None));
+    };
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut synchronous = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if key != "synchronous" {
+            let problem = format!("has the unknown setting `{key}`; `synchronous` is known");
+            return Err(misconfigured("the URL", problem));
+        }
+        synchronous = Some(match value {
+            "full" => Synchronous::Full,
+            "normal" => Synchronous::Normal,
+            _ => {
+                let problem = format!("is `{value}`; `full` and `normal` are known");
+                return Err(misconfigured("synchronous", problem));
+            }
+        });
+    }
+    location(PathBuf::from(percent_decode(path)?)).map(|location| (location, synchronous))
+}
+
+fn location(path: PathBuf) -> Result<Location> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    match bytes {
+        b"" => Err(misconfigured("the path", "is empty")),
+        b":memory:" => Ok(Location::Memory),
+        _ if bytes.contains(&0) => Err(misconfigured("the path", "has a NUL")),
+        _ => Ok(Location::File(path)),
+    }
+}
+
+fn percent_decode(text: &str) -> Result<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digit = |at: usize| {
+            let digit = char::from(*tail.get(at)?).to_digit(16)?;
+            u8::try_from(digit).ok()
+        };
+        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+            return Err(misconfigured(
+                "the path",
+                "has a `%` without two hexadecimal digits behind it; a plain `%` is `%25`",
+            ));
+        };
+        bytes.push(high * 16 + low);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| misconfigured("the path", "is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(target: &str) -> Result<Config> {
+        Builder::new(OsStr::new(target)).into_config()
+    }
+
+    fn problem(result: Result<Config>) -> String {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+        error.to_string()
+    }
+
+    #[test]
+    fn urls_and_paths_name_files() {
+        let table = [
+            ("sqlite://jobs.db", "jobs.db"),
+            ("sqlite:jobs.db", "jobs.db"),
+            ("sqlite:///var/lib/jobs.db", "/var/lib/jobs.db"),
+            ("sqlite:/var/lib/jobs.db", "/var/lib/jobs.db"),
+            ("sqlite://a%20b%25%C3%A9.db", "a b%é.db"),
+            ("sqlite://a?synchronous=normal", "a"),
+            ("a%20?b", "a%20?b"),
+        ];
+        for (target, path) in table {
+            let expected = Location::File(path.into());
+            assert_eq!(config(target).unwrap().location, expected, "{target}");
+        }
+        for target in ["sqlite::memory:", "sqlite://:memory:", ":memory:"] {
+            assert_eq!(config(target).unwrap().location, Location::Memory);
+        }
+    }
+
+    #[test]
+    fn settings_of_the_url_are_read_and_the_builder_wins() {
+        let normal = "sqlite://a?synchronous=normal";
+        assert_eq!(config("a").unwrap().synchronous, Synchronous::Full);
+        assert_eq!(config(normal).unwrap().synchronous, Synchronous::Normal);
+        let both = Builder::new(OsStr::new(normal)).synchronous(Synchronous::Full);
+        assert_eq!(both.into_config().unwrap().synchronous, Synchronous::Full);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        assert!(problem(config("sqlite://")).contains("the path is empty"));
+        assert!(problem(config("sqlite://a?mode=rwc")).contains("`mode`"));
+        assert!(problem(config("sqlite://a?synchronous=off")).contains("`off`"));
+        assert!(problem(config("sqlite://a%2")).contains("`%`"));
+        assert!(problem(config("sqlite://a%ff")).contains("UTF-8"));
+        assert!(problem(config("sqlite://a%00")).contains("NUL"));
+        let builder = || Builder::new(OsStr::new("a"));
+        let zero = Duration::ZERO;
+        assert!(problem(builder().busy_timeout(zero).into_config()).contains("busy_timeout"));
+        assert!(problem(builder().deadline(zero).into_config()).contains("deadline"));
+        assert!(problem(builder().max_pages(0).into_config()).contains("max_pages"));
+    }
+
+    #[test]
+    fn other_schemes_are_refused_without_their_secrets() {
+        let error = require_scheme("postgres://me:secret@host/db").unwrap_err();
+        assert!(error.to_string().contains("`postgres`"));
+        assert!(!error.to_string().contains("secret"));
+        assert!(require_scheme("jobs.db").is_err());
+        assert!(require_scheme("sqlite:jobs.db").is_ok());
+    }
+}

@@ -1,0 +1,183 @@
+//! Connections: opening, tuning, waiting for locks, and the clock.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use ratchet_core::memory::ManualClock;
+use ratchet_core::{StoreErrorKind, time};
+use rusqlite::{Connection, OpenFlags};
+use tokio::time::Instant;
+
+use crate::config::{Config, Location, Synchronous};
+use crate::error::{Failure, Result};
+use crate::statements;
+
+/// Where the store takes the time from.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    /// SQLite's own clock.
+    Database,
+    /// A test's.
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// The present time in milliseconds.
+    pub(crate) fn now(&self, conn: &Connection) -> Result<i64> {
+        match self {
+            Self::Database => Ok(conn
+                .prepare_cached(statements::NOW)?
+                .query_row([], |row| row.get(0))?),
+            Self::Manual(clock) => Ok(clock.now_millis()),
+        }
+    }
+}
+
+/// Opens the connection that writes.
+pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
+    let conn = open(config)?;
+    if conn.is_readonly("main")? {
+        return Err(Failure::new(
+            StoreErrorKind::ReadOnly,
+            "the file or its directory is read-only",
+        ));
+    }
+    use_wal(&conn)?;
+    let synchronous = match config.synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    // A checkpoint each 16 MiB of WAL keeps its share of the work small and the file bounded;
+    // the limit cuts the file back after a time without checkpoints, such as a long backup.
+    // 64 MiB of page cache hold the hot table and its indexes at a million waiting jobs.
+    conn.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous};
+         PRAGMA fullfsync = ON;
+         PRAGMA checkpoint_fullfsync = ON;
+         PRAGMA wal_autocheckpoint = 4000;
+         PRAGMA journal_size_limit = 67108864;
+         PRAGMA cache_size = -65536;
+         PRAGMA temp_store = MEMORY;"
+    ))?;
+    if let Some(pages) = config.max_pages {
+        conn.pragma_update(None, "max_page_count", pages)?;
+    }
+    Ok(conn)
+}
+
+/// Opens a connection that reads. It may write the files beside the database, which a reader of a
+/// WAL needs to do, but no statement on it can change anything.
+pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
+    let conn = open(config)?;
+    conn.execute_batch(
+        "PRAGMA query_only = ON;
+         PRAGMA cache_size = -8192;
+         PRAGMA temp_store = MEMORY;",
+    )?;
+    Ok(conn)
+}
+
+fn open(config: &Config) -> Result<Connection> {
+    // Without OPEN_URI: a file whose name begins with `file:` is a file like any other.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let path = match &config.location {
+        Location::File(path) => path.as_path(),
+        Location::Memory => Path::new(":memory:"),
+    };
+    let conn = Connection::open_with_flags(path, flags).map_err(|error| {
+        let mut failure = Failure::from(error);
+        if failure.kind == StoreErrorKind::Unavailable {
+            // It was never open: the path is wrong, not the disk.
+            failure.kind = StoreErrorKind::Misconfigured;
+        }
+        failure
+    })?;
+    conn.set_prepared_statement_cache_capacity(128);
+    conn.busy_handler(Some(wait_for_lock))?;
+    Ok(conn)
+}
+
+/// Turns the write-ahead log on, which lets readers go on while somebody writes. It is a property
+/// of the file and stays on.
+fn use_wal(conn: &Connection) -> Result<()> {
+    // SQLite does not call the busy handler for every lock this change needs.
+    let mut tries = 0;
+    loop {
+        let mode: rusqlite::Result<String> =
+            conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+        match mode.map_err(Failure::from) {
+            Ok(mode) if mode == "wal" || mode == "memory" => return Ok(()),
+            Ok(mode) => {
+                return Err(Failure::new(
+                    StoreErrorKind::Misconfigured,
+                    format!("the file's journal mode is `{mode}` and cannot be `wal`"),
+                ));
+            }
+            Err(failure) if failure.kind != StoreErrorKind::Contention => return Err(failure),
+            Err(failure) => {
+                if !wait_for_lock(tries) {
+                    return Err(failure);
+                }
+                tries += 1;
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// Until when this thread's connection waits for a lock.
+    static PATIENCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets the connections of this thread wait for locks until `end`.
+pub(crate) fn wait_until(end: Instant) {
+    PATIENCE.set(Some(end));
+}
+
+/// SQLite's busy handler: whether to try again for the lock. Waits 50 µs at first and 5 ms at most,
+/// with jitter: other processes hold the write lock for as long as one commit takes.
+fn wait_for_lock(tries: i32) -> bool {
+    let now = time::monotonic();
+    match PATIENCE.get() {
+        Some(end) if now < end => {
+            let step = 50_u64 << u32::try_from(tries).unwrap_or(0).min(7);
+            let pause = Duration::from_micros(fastrand::u64(step / 2..=step.min(5_000)));
+            thread::sleep(pause.min(end - now));
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_exact_to_the_millisecond() {
+        let conn = Connection::open_in_memory().unwrap();
+        let sql = statements::NOW.replace("unixepoch('subsec')", "unixepoch(?1, 'subsec')");
+        let mut statement = conn.prepare(&sql).unwrap();
+        for seconds in [1_763_716_000_i64, 4_102_444_799] {
+            for millis in 0..1_000 {
+                let at = time::from_millis(seconds * 1_000 + millis);
+                let text = at.format("%Y-%m-%d %H:%M:%S%.3f").to_string();
+                let read: i64 = statement.query_row([text], |row| row.get(0)).unwrap();
+                assert_eq!(read, seconds * 1_000 + millis);
+            }
+        }
+    }
+
+    #[test]
+    fn the_clock_is_the_hosts() {
+        let conn = Connection::open_in_memory().unwrap();
+        let before = time::to_millis(time::wall_clock());
+        let now = Clock::Database.now(&conn).unwrap();
+        let after = time::to_millis(time::wall_clock());
+        assert!((before - 1..=after + 1).contains(&now));
+    }
+}

@@ -1,0 +1,128 @@
+//! Storing new jobs.
+
+use ratchet_core::model::{Enqueued, JobSpec, NewJob};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{JobId, Name, TraceContext};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+
+use crate::error::Result;
+use crate::request::Work;
+use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY, retry_text};
+use crate::statements;
+
+/// Stores the jobs of one call; part of a transaction that a failure rolls back.
+pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    let mut insert = Insert {
+        hot: work.conn.prepare_cached(statements::ENQUEUE_JOB)?,
+        cold: work.conn.prepare_cached(statements::ENQUEUE_DATA)?,
+        next_data: work
+            .conn
+            .prepare_cached(statements::LAST_DATA)?
+            .query_row([], |row| row.get::<_, i64>(0))?
+            + 1,
+    };
+    jobs.iter()
+        .map(|job| enqueue_one(work, &mut insert, job))
+        .collect()
+}
+
+/// The statements each job of a batch needs.
+struct Insert<'a> {
+    hot: CachedStatement<'a>,
+    cold: CachedStatement<'a>,
+    /// Where the next cold row goes.
+    next_data: i64,
+}
+
+fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Result<Enqueued> {
+    let (id, spec) = (job.id(), job.spec());
+    let has_keys = spec.unique_key.is_some() || spec.idempotency_key.is_some();
+    if has_keys && let Some(earlier) = holder_of_keys(work.conn, spec)? {
+        let repeated = work
+            .conn
+            .prepare_cached(statements::JOB_EXISTS)?
+            .query_row([id.as_bytes()], |row| row.get(0))?;
+        return Ok(if repeated {
+            Enqueued::Created(id)
+        } else {
+            Enqueued::Duplicate(earlier)
+        });
+    }
+    let route = work.routes.id_of(work.conn, &spec.route)?;
+    let mut flags = 0;
+    if spec.unique_key.is_some() {
+        flags |= HAS_UNIQUE_KEY;
+    }
+    if spec.timeout.is_some() || spec.stall_timeout.is_some() {
+        flags |= HAS_TIMEOUTS;
+    }
+    let stored = insert.hot.execute(params![
+        id.as_bytes(),
+        route,
+        spec.priority.level(),
+        job.due().resolve(work.now),
+        insert.next_data,
+        flags,
+        work.now,
+    ])?;
+    if stored == 0 {
+        return Ok(Enqueued::Created(id));
+    }
+    let retry = retry_text(&spec.retry)?;
+    insert.cold.execute(params![
+        insert.next_data,
+        spec.payload.as_str(),
+        retry,
+        spec.timeout.map(duration_millis),
+        spec.stall_timeout.map(duration_millis),
+        spec.unique_key.as_ref().map(Name::as_str),
+        spec.idempotency_key.as_ref().map(Name::as_str),
+        spec.trace.as_ref().map(TraceContext::traceparent),
+        spec.trace.as_ref().and_then(TraceContext::tracestate),
+    ])?;
+    insert.next_data += 1;
+    if has_keys {
+        take_keys(work, id, spec)?;
+    }
+    Ok(Enqueued::Created(id))
+}
+
+/// The earlier job that has a key of this one.
+fn holder_of_keys(conn: &Connection, spec: &JobSpec) -> Result<Option<JobId>> {
+    if let Some(key) = &spec.idempotency_key
+        && let Some(first) = find_key(conn, statements::FIND_IDEMPOTENCY_KEY, key)?
+    {
+        return Ok(Some(first));
+    }
+    match &spec.unique_key {
+        Some(key) => find_key(conn, statements::FIND_UNIQUE_KEY, key),
+        None => Ok(None),
+    }
+}
+
+/// The job that a key leads to.
+pub(crate) fn find_key(conn: &Connection, sql: &str, key: &Name) -> Result<Option<JobId>> {
+    let found = conn
+        .prepare_cached(sql)?
+        .query_row([key.as_str()], |row| row.get(0).map(JobId::from_bytes))
+        .optional()?;
+    Ok(found)
+}
+
+fn take_keys(work: &Work<'_>, id: JobId, spec: &JobSpec) -> Result<()> {
+    if let Some(key) = &spec.idempotency_key {
+        work.conn
+            .prepare_cached(statements::KEEP_IDEMPOTENCY_KEY)?
+            .execute(params![key.as_str(), id.as_bytes(), work.now])?;
+    }
+    if let Some(key) = &spec.unique_key {
+        take_unique_key(work.conn, id, key)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn take_unique_key(conn: &Connection, id: JobId, key: &Name) -> Result<()> {
+    conn.prepare_cached(statements::TAKE_UNIQUE_KEY)?
+        .execute(params![key.as_str(), id.as_bytes()])?;
+    Ok(())
+}

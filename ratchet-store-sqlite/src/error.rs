@@ -1,0 +1,162 @@
+//! What can go wrong inside the store, and how it is told to callers.
+
+use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use rusqlite::ffi;
+
+/// A result inside the store, before it is known what the caller had asked for.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failure without the operation that failed.
+///
+/// It can be cloned, since one failed commit fails every call of its group. The text never has
+/// values that were stored or bound.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Failure {
+    pub(crate) kind: StoreErrorKind,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            text: text.into(),
+        }
+    }
+
+    /// The same with a sentence in front that says what it was about.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+
+    /// The error the caller of `operation` gets.
+    pub(crate) fn during(self, operation: &'static str) -> StoreError {
+        StoreError::new(self.kind, operation).with_source(self)
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        match &error {
+            rusqlite::Error::SqliteFailure(code, message) => {
+                let text = message.clone().unwrap_or_else(|| code.to_string());
+                Self::new(kind_of(code.extended_code, &text), text)
+            }
+            // Without the statement: it is long and says nothing to the reader of a log.
+            rusqlite::Error::SqlInputError { error, msg, .. } => {
+                Self::new(kind_of(error.extended_code, msg), msg.clone())
+            }
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..) => {
+                Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+            }
+            rusqlite::Error::NulError(_) | rusqlite::Error::InvalidPath(_) => {
+                Self::new(StoreErrorKind::Misconfigured, "the path cannot be opened")
+            }
+            _ => Self::new(StoreErrorKind::Other, error.to_string()),
+        }
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    /// For stored values that the model refuses.
+    fn from(problem: InvalidInput) -> Self {
+        Self::new(StoreErrorKind::Corrupt, problem.to_string())
+    }
+}
+
+/// What an (extended) result code means to the caller.
+fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
+    // The file was moved or deleted under us: no setting forbids writing, the database is gone.
+    if extended == ffi::SQLITE_READONLY_DBMOVED {
+        return StoreErrorKind::Unavailable;
+    }
+    match extended & 0xff {
+        ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED | ffi::SQLITE_PROTOCOL => StoreErrorKind::Contention,
+        ffi::SQLITE_FULL => StoreErrorKind::Full,
+        ffi::SQLITE_READONLY => StoreErrorKind::ReadOnly,
+        ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB | ffi::SQLITE_FORMAT => StoreErrorKind::Corrupt,
+        ffi::SQLITE_CANTOPEN | ffi::SQLITE_IOERR | ffi::SQLITE_NOMEM => StoreErrorKind::Unavailable,
+        ffi::SQLITE_PERM | ffi::SQLITE_AUTH => StoreErrorKind::Misconfigured,
+        ffi::SQLITE_SCHEMA => StoreErrorKind::SchemaMismatch,
+        ffi::SQLITE_ERROR if names_missing_object(message) => StoreErrorKind::SchemaMismatch,
+        _ => StoreErrorKind::Other,
+    }
+}
+
+/// SQLite has no code of its own for a table or column that is not there.
+fn names_missing_object(message: &str) -> bool {
+    ["no such table", "no such column", "no such index"]
+        .iter()
+        .any(|start| message.starts_with(start))
+        || message.contains("has no column named")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_tells_the_caller_what_to_do() {
+        use StoreErrorKind::{
+            Contention, Corrupt, Full, Misconfigured, Other, ReadOnly, SchemaMismatch, Unavailable,
+        };
+        let table = [
+            (ffi::SQLITE_BUSY, Contention),
+            (ffi::SQLITE_BUSY_SNAPSHOT, Contention),
+            (ffi::SQLITE_BUSY_RECOVERY, Contention),
+            (ffi::SQLITE_LOCKED, Contention),
+            (ffi::SQLITE_LOCKED_SHAREDCACHE, Contention),
+            (ffi::SQLITE_PROTOCOL, Contention),
+            (ffi::SQLITE_FULL, Full),
+            (ffi::SQLITE_READONLY, ReadOnly),
+            (ffi::SQLITE_READONLY_DIRECTORY, ReadOnly),
+            (ffi::SQLITE_READONLY_CANTLOCK, ReadOnly),
+            (ffi::SQLITE_READONLY_DBMOVED, Unavailable),
+            (ffi::SQLITE_CORRUPT, Corrupt),
+            (ffi::SQLITE_CORRUPT_INDEX, Corrupt),
+            (ffi::SQLITE_NOTADB, Corrupt),
+            (ffi::SQLITE_CANTOPEN, Unavailable),
+            (ffi::SQLITE_IOERR, Unavailable),
+            (ffi::SQLITE_IOERR_FSYNC, Unavailable),
+            (ffi::SQLITE_IOERR_SHMMAP, Unavailable),
+            (ffi::SQLITE_NOMEM, Unavailable),
+            (ffi::SQLITE_PERM, Misconfigured),
+            (ffi::SQLITE_AUTH, Misconfigured),
+            (ffi::SQLITE_SCHEMA, SchemaMismatch),
+            (ffi::SQLITE_ERROR, Other),
+            (ffi::SQLITE_CONSTRAINT_UNIQUE, Other),
+            (ffi::SQLITE_MISUSE, Other),
+        ];
+        for (code, kind) in table {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("x".to_owned()));
+            assert_eq!(Failure::from(error).kind, kind, "code {code}");
+        }
+    }
+
+    #[test]
+    fn a_missing_table_is_a_wrong_schema_and_the_statement_is_not_told() {
+        let database = rusqlite::Connection::open_in_memory().unwrap();
+        for sql in ["SELECT 'secret' FROM nowhere", "SELECT absent AS secret"] {
+            let failure = Failure::from(database.prepare(sql).unwrap_err());
+            assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch, "{failure:?}");
+            assert!(!failure.to_string().contains("secret"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn values_never_show_in_an_error() {
+        let database = rusqlite::Connection::open_in_memory().unwrap();
+        database
+            .execute_batch("CREATE TABLE t (a TEXT UNIQUE)")
+            .unwrap();
+        let insert = || database.execute("INSERT INTO t VALUES (?1)", ["secret"]);
+        insert().unwrap();
+        let failure = Failure::from(insert().unwrap_err());
+        assert!(!failure.to_string().contains("secret"), "{failure}");
+    }
+}

@@ -1,0 +1,149 @@
+//! [`JobStore`] on SQLite: what is checked here, and which thread does the rest.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, JobFilter, JobInput,
+    JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed,
+    Report, Reported, Settlement,
+};
+use ratchet_core::store::JobStore;
+use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
+
+use crate::claim::{self, Depth};
+use crate::lanes::Lane;
+use crate::store::SqliteStore;
+use crate::{act, enqueue, read, reclaim, settle};
+
+#[async_trait]
+impl JobStore for SqliteStore {
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        NewJob::validate_all(jobs)?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let jobs = jobs.to_vec();
+        self.write("enqueue", Lane::Normal, move |work| {
+            enqueue::enqueue(work, &jobs)
+        })
+        .await
+    }
+
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        self.claim("claim_next_batch", request, Depth::Whole).await
+    }
+
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
+        let jobs = self
+            .claim("claim_next_batch_optimized", request, Depth::WithoutInput)
+            .await?;
+        Ok(jobs.into_iter().map(|job| job.claim).collect())
+    }
+
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        limits::check_batch("tokens", tokens.len()).map_err(refused("load_inputs"))?;
+        let tokens = tokens.to_vec();
+        self.read("load_inputs", move |work| read::load_inputs(work, &tokens))
+            .await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        Settlement::validate_all(settlements)?;
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let settlements = settlements.to_vec();
+        self.write("settle", Lane::Normal, move |work| {
+            settle::settle(work, &settlements)
+        })
+        .await
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        Report::validate_all(reports)?;
+        if reports.is_empty() {
+            return Ok(Vec::new());
+        }
+        let reports = reports.to_vec();
+        self.write("report", Lane::Normal, move |work| {
+            settle::report(work, &reports)
+        })
+        .await
+    }
+
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        request.validate()?;
+        let (looked, request) = (request.clone(), request.clone());
+        self.write_unless(
+            "reclaim",
+            move |work| Ok(reclaim::is_idle(work, &looked)?.then(Vec::new)),
+            move |work| reclaim::reclaim(work, &request),
+        )
+        .await
+    }
+
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        jobs.validate()?;
+        let jobs = jobs.clone();
+        self.write("act", Lane::Normal, move |work| {
+            act::act(work, &jobs, action)
+        })
+        .await
+    }
+
+    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
+        let ids = ids.to_vec();
+        self.read("get", move |work| read::get(work, &ids)).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        page.validate()?;
+        let (filter, page) = (filter.clone(), *page);
+        self.read("list", move |work| read::list(work, &filter, &page))
+            .await
+    }
+
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        self.read("history", move |work| read::history(work, job))
+            .await
+    }
+
+    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
+        request.validate()?;
+        let request = *request;
+        self.write_unless(
+            "purge",
+            move |work| Ok(act::is_purged(work, &request)?.then_some(0)),
+            move |work| act::purge(work, &request),
+        )
+        .await
+    }
+}
+
+impl SqliteStore {
+    async fn claim(
+        &self,
+        operation: &'static str,
+        request: &ClaimRequest,
+        depth: Depth,
+    ) -> Result<Vec<ClaimedJob>> {
+        request.validate()?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let request = Arc::new(request.clone());
+        let looked = Arc::clone(&request);
+        self.write_unless(
+            operation,
+            move |work| Ok(claim::is_idle(work, &looked)?.then(Vec::new)),
+            move |work| claim::claim(work, &request, depth),
+        )
+        .await
+    }
+}
+
+fn refused(operation: &'static str) -> impl Fn(InvalidInput) -> StoreError {
+    move |problem| StoreError::from(problem).during(operation)
+}

@@ -1,0 +1,140 @@
+//! The queue in front of the store's threads.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// How urgent a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Heartbeats and locks: job traffic must not delay what tells that a node lives.
+    Urgent,
+    /// Everything else.
+    Normal,
+}
+
+/// Two queues, the urgent one always looked at first.
+#[derive(Debug)]
+pub(crate) struct Lanes<R> {
+    state: Mutex<State<R>>,
+    ready: Condvar,
+}
+
+#[derive(Debug)]
+struct State<R> {
+    urgent: VecDeque<R>,
+    normal: VecDeque<R>,
+    closed: bool,
+}
+
+impl<R> State<R> {
+    fn take(&mut self) -> Option<R> {
+        self.urgent.pop_front().or_else(|| self.normal.pop_front())
+    }
+}
+
+impl<R> Lanes<R> {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                urgent: VecDeque::new(),
+                normal: VecDeque::new(),
+                closed: false,
+            }),
+            ready: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// Adds a request, or drops it if the lanes are closed.
+    pub(crate) fn push(&self, lane: Lane, request: R) {
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        match lane {
+            Lane::Urgent => state.urgent.push_back(request),
+            Lane::Normal => state.normal.push_back(request),
+        }
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    /// The next request; waits for one. None once the lanes are closed and empty.
+    pub(crate) fn wait(&self) -> Option<R> {
+        let mut state = self.lock();
+        loop {
+            if let Some(request) = state.take() {
+                return Some(request);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self
+                .ready
+                .wait(state)
+                .unwrap_or_else(|broken| broken.into_inner());
+        }
+    }
+
+    /// The next request, if there is one by now.
+    pub(crate) fn poll(&self) -> Option<R> {
+        self.lock().take()
+    }
+
+    /// Lets nothing more in; what is queued is still served.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+
+    /// Lets nothing more in and drops what is queued.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let dropped = (
+            std::mem::take(&mut state.urgent),
+            std::mem::take(&mut state.normal),
+        );
+        drop(state);
+        drop(dropped);
+        self.ready.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgent_requests_overtake() {
+        let lanes = Lanes::new();
+        lanes.push(Lane::Normal, 1);
+        lanes.push(Lane::Urgent, 2);
+        lanes.push(Lane::Normal, 3);
+        lanes.push(Lane::Urgent, 4);
+        let order: Vec<i32> = std::iter::from_fn(|| lanes.poll()).collect();
+        assert_eq!(order, [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn closing_serves_what_is_queued_and_nothing_else() {
+        let lanes = Lanes::new();
+        lanes.push(Lane::Normal, 1);
+        lanes.close();
+        lanes.push(Lane::Normal, 2);
+        assert_eq!((lanes.wait(), lanes.wait()), (Some(1), None));
+    }
+
+    #[test]
+    fn abandoning_drops_what_is_queued() {
+        let lanes = Lanes::new();
+        lanes.push(Lane::Normal, 1);
+        lanes.abandon();
+        assert_eq!(lanes.wait(), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! [`LockStore`] on SQLite.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::Fenced;
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::time::millis_between;
+use ratchet_core::{Fence, InvalidInput, Name, Result};
+use rusqlite::params;
+
+use crate::error::Result as Inner;
+use crate::lanes::Lane;
+use crate::request::Work;
+use crate::row;
+use crate::statements;
+use crate::store::SqliteStore;
+
+#[async_trait]
+impl LockStore for SqliteStore {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = validate_ttl(ttl)?;
+        let (name, owner) = (name.clone(), owner.clone());
+        self.write("acquire", Lane::Urgent, move |work| {
+            acquire(work, &name, &owner, ttl)
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = validate_ttl(ttl)?;
+        let (name, owner) = (name.clone(), owner.clone());
+        self.write("renew", Lane::Urgent, move |work| {
+            move_expiry(work, &name, &owner, fence, work.now.saturating_add(ttl))
+        })
+        .await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        let (name, owner) = (name.clone(), owner.clone());
+        self.write("release", Lane::Urgent, move |work| {
+            move_expiry(work, &name, &owner, fence, FREE)
+        })
+        .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        let name = name.clone();
+        self.read("inspect", move |work| {
+            let lock = find(work, &name)?;
+            Ok(lock.map(|lock| LockInfo {
+                fence: lock.fence(),
+                holder: lock.is_held(work.now).then(|| lock.holder(work.now)),
+            }))
+        })
+        .await
+    }
+}
+
+/// The expiry of a lock that was released.
+const FREE: i64 = i64::MIN;
+
+struct Lock {
+    owner: Name,
+    fence: i64,
+    expires_at: i64,
+}
+
+impl Lock {
+    fn fence(&self) -> Fence {
+        Fence(self.fence.cast_unsigned())
+    }
+
+    fn is_held(&self, now: i64) -> bool {
+        self.expires_at > now
+    }
+
+    fn holder(&self, now: i64) -> HeldLock {
+        HeldLock {
+            owner: self.owner.clone(),
+            remaining: millis_between(now, self.expires_at),
+        }
+    }
+}
+
+fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Lock>> {
+    let mut statement = work.conn.prepare_cached(statements::FIND_LOCK)?;
+    let mut rows = statement.query([name.as_str()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let owner = row::name(row, 0, "owner")?;
+    Ok(Some(Lock {
+        owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        fence: row.get(1)?,
+        expires_at: row.get(2)?,
+    }))
+}
+
+fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
+    let lock = find(work, name)?;
+    let fence = match &lock {
+        Some(lock) if lock.is_held(work.now) && lock.owner != *owner => {
+            return Ok(Acquired::Held(lock.holder(work.now)));
+        }
+        Some(lock) if lock.is_held(work.now) => lock.fence,
+        Some(lock) => lock.fence + 1,
+        None => 1,
+    };
+    work.conn
+        .prepare_cached(statements::PUT_LOCK)?
+        .execute(params![
+            name.as_str(),
+            owner.as_str(),
+            fence,
+            work.now.saturating_add(ttl)
+        ])?;
+    Ok(Acquired::Acquired {
+        fence: Fence(fence.cast_unsigned()),
+    })
+}
+
+fn move_expiry(
+    work: &Work<'_>,
+    name: &Name,
+    owner: &Name,
+    fence: Fence,
+    expires_at: i64,
+) -> Inner<Fenced> {
+    let Ok(fence) = i64::try_from(fence.0) else {
+        return Ok(Fenced::Stale);
+    };
+    let moved = work
+        .conn
+        .prepare_cached(statements::MOVE_EXPIRY)?
+        .execute(params![
+            name.as_str(),
+            owner.as_str(),
+            fence,
+            expires_at,
+            work.now
+        ])?;
+    Ok(if moved > 0 {
+        Fenced::Applied
+    } else {
+        Fenced::Stale
+    })
+}

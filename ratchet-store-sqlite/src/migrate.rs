@@ -1,0 +1,237 @@
+//! Migrations: numbered, append-only, checksummed, applied one transaction each.
+
+use std::collections::BTreeSet;
+
+use ratchet_core::StoreErrorKind;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Failure, Result};
+use crate::statements;
+
+/// One step of Ratchet's schema, for people who apply such things by hand or want to read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migration {
+    /// Its number; they begin at 1 and have no gaps.
+    pub version: u32,
+    /// What it is called.
+    pub name: &'static str,
+    /// Its statements.
+    pub sql: &'static str,
+}
+
+impl Migration {
+    fn checksum(&self) -> String {
+        let digest = Sha256::digest(self.sql.as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// All migrations, in order. Append only: an applied one must never change.
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "init",
+    sql: include_str!("../migrations/0001_init.sql"),
+}];
+
+/// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
+/// looks again at what is missing once it has it.
+pub(crate) fn bring_up_to_date(conn: &mut Connection, now: i64) -> Result<()> {
+    migrate(conn, MIGRATIONS, now)
+}
+
+fn migrate(conn: &mut Connection, migrations: &[Migration], now: i64) -> Result<()> {
+    // A store that is up to date is opened without the write lock.
+    if applied(conn, migrations)? < migrations.len() {
+        loop {
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let applied = applied(&tx, migrations)?;
+            let Some(next) = migrations.get(applied) else {
+                break;
+            };
+            if applied == 0 {
+                tx.execute_batch(statements::CREATE_MIGRATIONS)?;
+            }
+            apply(&tx, next, now)?;
+            tx.commit()?;
+            tracing::info!(
+                version = next.version,
+                name = next.name,
+                "applied a migration"
+            );
+        }
+    }
+    check_objects(conn, migrations)
+}
+
+fn apply(tx: &Transaction<'_>, migration: &Migration, now: i64) -> Result<()> {
+    tx.execute_batch(migration.sql)?;
+    tx.execute(
+        statements::ADD_MIGRATION,
+        params![migration.version, migration.name, migration.checksum(), now],
+    )?;
+    Ok(())
+}
+
+/// How many of the migrations are applied.
+///
+/// # Errors
+/// `SchemaMismatch` if the database has others, or tables of ours without a record of how they came.
+fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
+    let own = own_objects(conn)?;
+    if own.is_empty() {
+        return Ok(0);
+    }
+    if !own.contains("ratchet_migrations") {
+        return Err(mismatch(
+            "there are tables named ratchet_… but no ratchet_migrations that says how they came; \
+             they are not Ratchet's, or were restored in part",
+        ));
+    }
+    let mut statement = conn.prepare(statements::APPLIED_MIGRATIONS)?;
+    let stored = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<rusqlite::Result<Vec<(i64, String, String)>>>()?;
+    let newest = stored.last().map_or(0, |(version, ..)| *version);
+    let known = migrations.last().map_or(0, |last| i64::from(last.version));
+    if newest > known {
+        return Err(mismatch(format!(
+            "the schema has version {newest}, newer than version {known} that this program knows"
+        )));
+    }
+    if newest == 0 {
+        return Err(mismatch(
+            "ratchet_migrations is empty, although there are tables of Ratchet's",
+        ));
+    }
+    for (expected, (version, name, checksum)) in migrations.iter().zip(&stored) {
+        if *version != i64::from(expected.version) {
+            return Err(mismatch(format!(
+                "migration {} was not applied, although migration {newest} was",
+                expected.version
+            )));
+        }
+        if *checksum != expected.checksum() {
+            return Err(mismatch(format!(
+                "migration {version} was applied as `{name}` with other content than this program's"
+            )));
+        }
+    }
+    Ok(stored.len())
+}
+
+/// Refuses a schema that lacks tables or indexes its migrations made.
+fn check_objects(conn: &Connection, migrations: &[Migration]) -> Result<()> {
+    let model = Connection::open_in_memory()?;
+    model.execute_batch(statements::CREATE_MIGRATIONS)?;
+    for migration in migrations {
+        model.execute_batch(migration.sql)?;
+    }
+    let own = own_objects(conn)?;
+    let missing: Vec<String> = own_objects(&model)?.difference(&own).cloned().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(mismatch(format!(
+        "the schema is incomplete, it lacks {}",
+        missing.join(", ")
+    )))
+}
+
+fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
+    let mut statement = conn.prepare(statements::OWN_OBJECTS)?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
+}
+
+fn mismatch(text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first() -> Migration {
+        MIGRATIONS[0]
+    }
+
+    fn second(sql: &'static str) -> Migration {
+        Migration {
+            version: 2,
+            name: "second",
+            sql,
+        }
+    }
+
+    #[test]
+    fn an_applied_migration_has_not_changed() {
+        // Append a migration instead of changing one: databases hold this checksum.
+        let sums: Vec<String> = MIGRATIONS.iter().map(Migration::checksum).collect();
+        assert_eq!(sums, [INIT_CHECKSUM]);
+    }
+
+    const INIT_CHECKSUM: &str = "9571bd974d31b867cbb766dfd17e66e1ec473b4bb67599db00809bb6d10da8ab";
+
+    #[test]
+    fn versions_have_no_gaps() {
+        for (index, migration) in MIGRATIONS.iter().enumerate() {
+            assert_eq!(migration.version as usize, index + 1);
+        }
+    }
+
+    #[test]
+    fn a_second_run_changes_nothing() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        bring_up_to_date(&mut conn, 1).unwrap();
+        let changes = conn.total_changes();
+        bring_up_to_date(&mut conn, 2).unwrap();
+        assert_eq!(conn.total_changes(), changes);
+    }
+
+    #[test]
+    fn an_upgrade_applies_only_what_is_missing() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, &[first()], 1).unwrap();
+        let both = [first(), second("CREATE TABLE ratchet_more (a)")];
+        migrate(&mut conn, &both, 2).unwrap();
+        migrate(&mut conn, &both, 3).unwrap();
+        let failure = migrate(&mut conn, &[first()], 4).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
+        assert!(failure.to_string().contains("version 2"), "{failure}");
+        assert!(failure.to_string().contains("version 1"), "{failure}");
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_nothing() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        let broken = [first(), second("CREATE TABLE ratchet_half (a); nonsense")];
+        migrate(&mut conn, &broken, 1).unwrap_err();
+        assert!(!own_objects(&conn).unwrap().contains("ratchet_half"));
+        migrate(&mut conn, &[first()], 1).unwrap();
+    }
+
+    #[test]
+    fn a_changed_migration_is_refused() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        bring_up_to_date(&mut conn, 1).unwrap();
+        let changed = Migration {
+            sql: "CREATE TABLE ratchet_other (a)",
+            ..first()
+        };
+        let failure = migrate(&mut conn, &[changed], 2).unwrap_err();
+        assert!(failure.to_string().contains("other content"), "{failure}");
+    }
+
+    #[test]
+    fn a_gap_is_refused() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        let both = [first(), second("CREATE TABLE ratchet_more (a)")];
+        migrate(&mut conn, &both, 1).unwrap();
+        conn.execute("DELETE FROM ratchet_migrations WHERE version = 1", [])
+            .unwrap();
+        let failure = migrate(&mut conn, &both, 2).unwrap_err();
+        assert!(failure.to_string().contains("not applied"), "{failure}");
+    }
+}

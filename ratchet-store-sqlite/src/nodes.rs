@@ -1,0 +1,143 @@
+//! [`NodeStore`] on SQLite.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+};
+use ratchet_core::store::{Changed, NodeStore};
+use ratchet_core::time::{self, Timestamp, duration_millis, from_millis};
+use ratchet_core::{ClaimToken, NodeId, Result};
+use rusqlite::{Connection, params};
+
+use crate::error::Result as Inner;
+use crate::lanes::Lane;
+use crate::queues::changed;
+use crate::request::Work;
+use crate::row;
+use crate::statements;
+use crate::store::SqliteStore;
+
+#[async_trait]
+impl NodeStore for SqliteStore {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        let heartbeat = heartbeat.clone();
+        self.write("heartbeat", Lane::Urgent, move |work| {
+            record(work, &heartbeat)
+        })
+        .await
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.write("set_node_status", Lane::Urgent, move |work| {
+            let mut statement = work.conn.prepare_cached(statements::SET_NODE_STATUS)?;
+            Ok(changed(
+                statement.execute(params![node.as_bytes(), status.code()])?,
+            ))
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.read("nodes", |work| all_nodes(work.conn)).await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
+        let sweep = *sweep;
+        self.write("sweep_nodes", Lane::Urgent, move |work| {
+            sweep_all(work, &sweep)
+        })
+        .await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.read("database_time", |work| Ok(from_millis(work.now)))
+            .await
+    }
+}
+
+fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
+    let conn = work.conn;
+    let stored = conn
+        .prepare_cached(statements::FIND_NODE)?
+        .query_map([heartbeat.node.as_bytes()], |row| Ok(row::node_record(row)))?
+        .next()
+        .transpose()?
+        // A row that cannot be read is replaced by what the node says.
+        .and_then(Inner::ok);
+    if stored.is_none() {
+        conn.prepare_cached(statements::DISPLACE_LABEL)?
+            .execute([heartbeat.label.as_str()])?;
+    }
+    let status = stored.map_or(heartbeat.status, |node| {
+        node.status.after_heartbeat(heartbeat.status)
+    });
+    conn.prepare_cached(statements::PUT_NODE)?.execute(params![
+        heartbeat.node.as_bytes(),
+        heartbeat.label.as_str(),
+        status.code(),
+        heartbeat.load.running,
+        heartbeat.load.capacity,
+        duration_millis(heartbeat.interval),
+        work.now,
+        work.now,
+    ])?;
+    let cancel_requested = conn
+        .prepare_cached(statements::CANCEL_REQUESTS)?
+        .query_map([heartbeat.node.as_bytes()], |row| {
+            Ok(ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(HeartbeatReply::new(
+        from_millis(work.now),
+        status,
+        cancel_requested,
+    ))
+}
+
+/// Every node that can be read, the newest first.
+pub(crate) fn all_nodes(conn: &Connection) -> Inner<Vec<NodeRecord>> {
+    let mut statement = conn.prepare_cached(statements::NODES)?;
+    let mut rows = statement.query([])?;
+    let mut nodes = Vec::new();
+    while let Some(row) = rows.next()? {
+        match row::node_record(row) {
+            Ok(node) => nodes.push(node),
+            Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+        }
+    }
+    Ok(nodes)
+}
+
+fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
+    let now = from_millis(work.now);
+    let mut nodes = all_nodes(work.conn)?;
+    nodes.sort_by_key(|node| node.node);
+    let mut swept = SweptNodes::default();
+    let mut set_status = work.conn.prepare_cached(statements::SET_NODE_STATUS)?;
+    for node in &mut nodes {
+        if node.status.is_live() && node.is_silent(sweep.dead_after, now) {
+            node.status = NodeStatus::Dead;
+            set_status.execute(params![node.node.as_bytes(), node.status.code()])?;
+            swept.died.push(node.node);
+        }
+    }
+    let old = |node: &NodeRecord| {
+        !node.status.is_live() && time::add(node.last_seen, sweep.forget_after) < now
+    };
+    nodes.retain(old);
+    if nodes.is_empty() {
+        return Ok(swept);
+    }
+    let owners: BTreeSet<NodeId> = work
+        .conn
+        .prepare_cached(statements::CLAIM_OWNERS)?
+        .query_map([], |row| row.get(0).map(NodeId::from_bytes))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut forget = work.conn.prepare_cached(statements::FORGET_NODE)?;
+    for node in nodes.iter().filter(|node| !owners.contains(&node.node)) {
+        swept.forgotten += forget.execute([node.node.as_bytes()])? as u64;
+    }
+    Ok(swept)
+}

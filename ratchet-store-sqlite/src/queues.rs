@@ -1,0 +1,86 @@
+//! [`QueueStore`] on SQLite.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use ratchet_core::model::{QueueInfo, StateCounts};
+use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::{JobState, Name, Result};
+use rusqlite::params;
+
+use crate::lanes::Lane;
+use crate::request::Work;
+use crate::row;
+use crate::statements;
+use crate::store::SqliteStore;
+
+/// What the number of changed rows tells.
+pub(crate) fn changed(rows: usize) -> Changed {
+    if rows > 0 {
+        Changed::Changed
+    } else {
+        Changed::Unchanged
+    }
+}
+
+#[async_trait]
+impl QueueStore for SqliteStore {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        let queue = queue.clone();
+        self.write("pause_queue", Lane::Normal, move |work| {
+            let mut statement = work.conn.prepare_cached(statements::PAUSE_QUEUE)?;
+            Ok(changed(
+                statement.execute(params![queue.as_str(), work.now])?,
+            ))
+        })
+        .await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        let queue = queue.clone();
+        self.write("resume_queue", Lane::Normal, move |work| {
+            let mut statement = work.conn.prepare_cached(statements::RESUME_QUEUE)?;
+            Ok(changed(statement.execute([queue.as_str()])?))
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.read("queues", list).await
+    }
+}
+
+fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
+    let paused = paused(work)?;
+    let mut queues: BTreeMap<Name, StateCounts> = paused
+        .iter()
+        .map(|queue| (queue.clone(), StateCounts::new()))
+        .collect();
+    let mut statement = work.conn.prepare_cached(statements::COUNT_JOBS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(route) = work.routes.get(work.conn, row.get(0)?)? else {
+            continue;
+        };
+        let state = JobState::from_code(row.get(1)?)?;
+        let count: u64 = row::number(row, 2, "count")?;
+        let counts = queues.entry(route.queue.clone()).or_default();
+        *counts.entry(state).or_default() += count;
+    }
+    let info = |(name, counts)| QueueInfo {
+        paused: paused.contains(&name),
+        name,
+        counts,
+    };
+    Ok(queues.into_iter().map(info).collect())
+}
+
+fn paused(work: &Work<'_>) -> crate::error::Result<BTreeSet<Name>> {
+    let mut statement = work.conn.prepare_cached(statements::PAUSED_QUEUES)?;
+    let mut rows = statement.query([])?;
+    let mut paused = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        paused.extend(row::name(row, 0, "queue").ok().flatten());
+    }
+    Ok(paused)
+}

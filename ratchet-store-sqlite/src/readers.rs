@@ -1,0 +1,98 @@
+//! The threads that only read: gets, listings, histories, the clock.
+//!
+//! A reader of a write-ahead log never waits for the writer, and sees every commit that was answered
+//! before its call.
+
+use std::sync::Arc;
+
+use ratchet_core::time;
+use tokio::sync::{oneshot, watch};
+
+use crate::config::Config;
+use crate::connection::{open_reader, wait_until};
+use crate::error::Result;
+use crate::lanes::{Lane, Lanes};
+use crate::request::{Request, Session};
+use crate::writer::{end_of, spawn};
+
+/// How many readers there are: one long listing does not hold up the short reads.
+const READERS: usize = 2;
+
+/// The handle of the reading threads. Dropped, it lets them finish what is queued and end.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    queue: Arc<Lanes<Box<dyn Request>>>,
+    ended: watch::Receiver<()>,
+}
+
+impl Readers {
+    /// Starts the threads; each answers when it has opened its connection.
+    pub(crate) fn start(config: &Config) -> Result<(Self, Vec<oneshot::Receiver<Result<()>>>)> {
+        let queue = Arc::new(Lanes::new());
+        let (running, ended) = watch::channel(());
+        let running = Arc::new(running);
+        let readers = Self {
+            queue: Arc::clone(&queue),
+            ended,
+        };
+        let mut openings = Vec::with_capacity(READERS);
+        for _ in 0..READERS {
+            let (opened, opening) = oneshot::channel();
+            let (config, queue) = (config.clone(), Arc::clone(&queue));
+            let running = Arc::clone(&running);
+            spawn("ratchet-sqlite-reader", move || {
+                wait_until(time::monotonic() + config.busy_timeout);
+                match open_reader(&config) {
+                    Ok(conn) => {
+                        let session = Session::new(conn, config.clock);
+                        if opened.send(Ok(())).is_ok() {
+                            serve(session, &queue);
+                        }
+                    }
+                    Err(failure) => {
+                        let _ = opened.send(Err(failure));
+                    }
+                }
+                drop(running);
+            })?;
+            openings.push(opening);
+        }
+        Ok((readers, openings))
+    }
+
+    pub(crate) fn push(&self, request: Box<dyn Request>) {
+        self.queue.push(Lane::Normal, request);
+    }
+
+    /// Lets the threads finish what is queued and end, and waits for that.
+    pub(crate) async fn close(&self) {
+        self.queue.close();
+        end_of(&self.ended).await;
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+fn serve(mut session: Session, queue: &Lanes<Box<dyn Request>>) {
+    while let Some(mut request) = queue.wait() {
+        if request.is_abandoned() {
+            continue;
+        }
+        wait_until(request.patience());
+        // One transaction, so that all statements of the request see the same state.
+        let ran = session
+            .conn
+            .execute_batch("BEGIN")
+            .map_err(Into::into)
+            .and_then(|()| request.run(&mut session));
+        session.end_read();
+        match ran {
+            Ok(()) => request.answer(),
+            Err(failure) => request.fail(failure),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Taking back claims that nobody works on any more.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ratchet_core::model::{AttemptOutcome, NodeRecord, ReclaimReason, ReclaimRequest, Reclaimed};
+use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::Result;
+use crate::nodes::all_nodes;
+use crate::request::Work;
+use crate::row::{self, HAS_TIMEOUTS};
+use crate::settle::{Ended, end_claim};
+use crate::statements;
+
+/// Whether a pass would take nothing back: reads only, and needs no lock.
+pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool> {
+    Ok(find_lost(work, request, 1)?.is_empty())
+}
+
+/// Takes back the claims of one pass, in order of id.
+pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+    find_lost(work, request, request.limit)?
+        .into_iter()
+        .map(|(claim, reason)| take_back(work, &claim, reason, request.max_crashes))
+        .collect()
+}
+
+/// A running job.
+struct Running {
+    id: JobId,
+    seq: i64,
+    crash_count: u32,
+    cancel_requested: bool,
+    claimed_at: Option<i64>,
+    last_report: Option<i64>,
+    node: Option<NodeId>,
+    data: i64,
+    flags: i64,
+}
+
+impl Running {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row::job_id(row, 0)?,
+            seq: row.get(1)?,
+            // A count that makes no sense is above every budget: the job ends as a dead letter.
+            crash_count: u32::try_from(row.get::<_, i64>(2)?).unwrap_or(u32::MAX),
+            cancel_requested: row.get(3)?,
+            claimed_at: row.get(4)?,
+            last_report: row.get(5)?,
+            node: row::node_id(row, 6)?,
+            data: row.get(7)?,
+            flags: row.get(8)?,
+        })
+    }
+}
+
+fn find_lost(
+    work: &Work<'_>,
+    request: &ReclaimRequest,
+    limit: usize,
+) -> Result<Vec<(Running, ReclaimReason)>> {
+    let nodes: HashMap<NodeId, NodeRecord> = all_nodes(work.conn)?
+        .into_iter()
+        .map(|node| (node.node, node))
+        .collect();
+    let mut found = Vec::new();
+    let mut statement = work.conn.prepare_cached(statements::RUNNING_JOBS)?;
+    let mut rows = statement.query([])?;
+    while found.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let running = Running::read(row)?;
+        if let Some(reason) = lost(work, &nodes, &running, request)? {
+            found.push((running, reason));
+        }
+    }
+    Ok(found)
+}
+
+/// Why the claim is to be taken back, if it is.
+fn lost(
+    work: &Work<'_>,
+    nodes: &HashMap<NodeId, NodeRecord>,
+    running: &Running,
+    request: &ReclaimRequest,
+) -> Result<Option<ReclaimReason>> {
+    let claimed_at = running.claimed_at.unwrap_or(work.now);
+    let passed =
+        |since: i64, wait: Duration| since.saturating_add(duration_millis(wait)) < work.now;
+    let owner_lost = match running.node {
+        None => true,
+        Some(id) => match nodes.get(&id) {
+            None => passed(claimed_at, request.dead_after),
+            Some(node) => {
+                !node.status.is_live() || node.is_silent(request.dead_after, from_millis(work.now))
+            }
+        },
+    };
+    if owner_lost {
+        return Ok(Some(ReclaimReason::OwnerLost));
+    }
+    let Some(last_report) = running.last_report else {
+        let waited_out = passed(claimed_at, request.start_timeout);
+        return Ok(waited_out.then_some(ReclaimReason::NotStarted));
+    };
+    if running.flags & HAS_TIMEOUTS == 0 {
+        return Ok(None);
+    }
+    let (timeout, stall_timeout) = timeouts(work.conn, running.data)?;
+    if stall_timeout.is_some_and(|stall| passed(last_report, stall)) {
+        return Ok(Some(ReclaimReason::Stalled));
+    }
+    Ok(timeout.and_then(|timeout| {
+        let patience = timeout
+            .saturating_add(request.overdue_after)
+            .saturating_add(request.start_timeout);
+        passed(claimed_at, patience).then_some(ReclaimReason::Overdue)
+    }))
+}
+
+fn timeouts(conn: &Connection, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
+    let timeouts = conn
+        .prepare_cached(statements::TIMEOUTS_OF)?
+        .query_row([data], |row| {
+            // One that cannot be read does not hold the pass up: the job has none then.
+            Ok((
+                row::duration(row, 0, "timeout").ok().flatten(),
+                row::duration(row, 1, "stall_timeout").ok().flatten(),
+            ))
+        })
+        .optional()?;
+    Ok(timeouts.unwrap_or((None, None)))
+}
+
+fn take_back(
+    work: &Work<'_>,
+    claim: &Running,
+    reason: ReclaimReason,
+    max_crashes: u32,
+) -> Result<Reclaimed> {
+    let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned());
+    let given_up = claim.crash_count > max_crashes;
+    let crashes = claim.crash_count + u32::from(reason.is_crash() && !given_up);
+    let exhausted = reason.is_crash() && crashes > max_crashes;
+    if exhausted {
+        work.conn
+            .prepare_cached(statements::DISOWN_JOB)?
+            .execute(params![claim.id.as_bytes(), claim.seq, crashes])?;
+        return Ok(Reclaimed::new(token, reason, crashes, exhausted));
+    }
+    let state = if claim.cancel_requested {
+        JobState::Cancelled
+    } else {
+        JobState::Pending
+    };
+    let terminal = state.is_terminal();
+    work.conn
+        .prepare_cached(statements::RECLAIM_JOB)?
+        .execute(params![
+            claim.id.as_bytes(),
+            claim.seq,
+            state.code(),
+            crashes,
+            terminal.then_some(work.now),
+        ])?;
+    let ended = Ended {
+        id: claim.id,
+        seq: claim.seq,
+        node: claim.node.map(|node| *node.as_bytes()),
+        claimed_at: claim.claimed_at.unwrap_or(work.now),
+        data: claim.data,
+        flags: claim.flags,
+        terminal,
+    };
+    end_claim(work, &ended, AttemptOutcome::Lost, None, None)?;
+    Ok(Reclaimed::new(token, reason, crashes, exhausted))
+}

@@ -1,0 +1,192 @@
+//! What callers hand to the store's threads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ratchet_core::StoreErrorKind;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::connection::Clock;
+use crate::error::{Failure, Result};
+use crate::routes::Routes;
+
+/// One thread's connection, with what it remembers between requests.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) conn: Connection,
+    clock: Clock,
+    routes: Routes,
+}
+
+/// What a request works with.
+#[derive(Debug)]
+pub(crate) struct Work<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) routes: &'a mut Routes,
+    /// The database's time, read when this request began to run.
+    pub(crate) now: i64,
+}
+
+impl Session {
+    pub(crate) fn new(conn: Connection, clock: Clock) -> Self {
+        Self {
+            conn,
+            clock,
+            routes: Routes::default(),
+        }
+    }
+
+    /// Runs `step` at the present time; a panic in it is a failure like others.
+    pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
+        let now = self.clock.now(&self.conn)?;
+        let mut work = Work {
+            conn: &self.conn,
+            routes: &mut self.routes,
+            now,
+        };
+        // What a panic may leave half changed is rolled back: the transaction and the routes.
+        catch_unwind(AssertUnwindSafe(|| step(&mut work)))
+            .unwrap_or_else(|_| Err(Failure::new(StoreErrorKind::Other, "the call panicked")))
+    }
+
+    /// Ends the transaction, if there is one, without its changes.
+    pub(crate) fn roll_back(&mut self) {
+        self.routes.clear();
+        if !self.conn.is_autocommit() {
+            // Fails only if SQLite has already rolled back, which is what is wanted.
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// Ends a transaction that only read.
+    pub(crate) fn end_read(&mut self) {
+        if !self.conn.is_autocommit() {
+            // Nothing was written, so nothing can be lost if this fails.
+            let _ = self.conn.execute_batch("COMMIT");
+        }
+    }
+
+    /// Ends the savepoint of one request without its changes.
+    pub(crate) fn roll_back_to_savepoint(&mut self) -> Result<()> {
+        self.routes.clear();
+        Ok(self
+            .conn
+            .execute_batch("ROLLBACK TO request; RELEASE request")?)
+    }
+}
+
+/// A call of some caller, its answer's type aside.
+pub(crate) trait Request: Send {
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// Until when it may wait for the write lock.
+    fn patience(&self) -> Instant;
+
+    /// Answers the caller without writing, if that is possible; then the request is over.
+    fn try_reading(&mut self, session: &mut Session) -> bool;
+
+    /// Does the work and keeps its answer until it is safe to tell.
+    fn run(&mut self, session: &mut Session) -> Result<()>;
+
+    /// Tells the caller the answer of [`run`](Self::run), which is now safe.
+    fn answer(self: Box<Self>);
+
+    /// Tells the caller that it failed, whatever the work said.
+    fn fail(self: Box<Self>, failure: Failure);
+}
+
+type Reply<T> = oneshot::Sender<Result<T>>;
+type Look<T> = dyn FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send;
+
+/// A [`Request`] made of closures.
+pub(crate) struct Call<T, F> {
+    reply: Option<Reply<T>>,
+    patience: Instant,
+    look: Option<Box<Look<T>>>,
+    work: Option<F>,
+    answer: Option<T>,
+}
+
+impl<T, F> Call<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Work<'_>) -> Result<T> + Send + 'static,
+{
+    pub(crate) fn new(patience: Instant, work: F) -> (Self, oneshot::Receiver<Result<T>>) {
+        let (reply, answer) = oneshot::channel();
+        let call = Self {
+            reply: Some(reply),
+            patience,
+            look: None,
+            work: Some(work),
+            answer: None,
+        };
+        (call, answer)
+    }
+
+    /// Lets `look` find out, only reading, whether there is anything to write.
+    pub(crate) fn after_look(
+        mut self,
+        look: impl FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send + 'static,
+    ) -> Self {
+        self.look = Some(Box::new(look));
+        self
+    }
+
+    fn tell(&mut self, answer: Result<T>) {
+        if let Some(reply) = self.reply.take() {
+            // A caller that is gone needs no answer.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+impl<T, F> Request for Call<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Work<'_>) -> Result<T> + Send + 'static,
+{
+    fn is_abandoned(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    fn patience(&self) -> Instant {
+        self.patience
+    }
+
+    fn try_reading(&mut self, session: &mut Session) -> bool {
+        let Some(look) = self.look.take() else {
+            return false;
+        };
+        match session.run(look) {
+            Ok(None) => false,
+            Ok(Some(answer)) => {
+                self.tell(Ok(answer));
+                true
+            }
+            Err(failure) => {
+                self.tell(Err(failure));
+                true
+            }
+        }
+    }
+
+    fn run(&mut self, session: &mut Session) -> Result<()> {
+        if let Some(work) = self.work.take() {
+            self.answer = Some(session.run(work)?);
+        }
+        Ok(())
+    }
+
+    fn answer(mut self: Box<Self>) {
+        if let Some(answer) = self.answer.take() {
+            self.tell(Ok(answer));
+        }
+    }
+
+    fn fail(mut self: Box<Self>, failure: Failure) {
+        self.tell(Err(failure));
+    }
+}

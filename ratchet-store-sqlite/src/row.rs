@@ -1,0 +1,249 @@
+//! Stored values and the model's.
+
+use std::time::Duration;
+
+use ratchet_core::model::{
+    Attempt, AttemptOutcome, JobRecord, JobSpec, NodeLoad, NodeRecord, NodeStatus, Progress,
+};
+use ratchet_core::time::from_millis;
+use ratchet_core::{
+    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+};
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use crate::error::Result;
+
+/// [`ratchet_jobs.flags`]: the job has a unique key.
+pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
+/// [`ratchet_jobs.flags`]: the job has a timeout or a stall timeout.
+pub(crate) const HAS_TIMEOUTS: i64 = 2;
+
+/// What a job without a stored policy has. It is what the core's default was when the first version
+/// of the schema was made, and must stay, whatever becomes the default: then that is stored.
+const UNSTORED_RETRY: RetryPolicy =
+    RetryPolicy::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
+
+/// The policy as it is stored; none for the one nearly every job has.
+pub(crate) fn retry_text(retry: &RetryPolicy) -> Result<Option<String>> {
+    if *retry == UNSTORED_RETRY {
+        return Ok(None);
+    }
+    let json = Json::encode("retry", retry)?;
+    Ok(Some(json.as_str().to_owned()))
+}
+
+pub(crate) fn retry_policy(stored: Option<&str>) -> Result<RetryPolicy, InvalidInput> {
+    stored.map_or(Ok(UNSTORED_RETRY), |text| {
+        serde_json::from_str(text)
+            .map_err(|error| InvalidInput::new("retry", format!("cannot be read: {error}")))
+    })
+}
+
+/// A text column: none if it is NULL.
+pub(crate) fn text<'a>(
+    row: &'a Row<'_>,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<&'a str>, InvalidInput> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Null) => Ok(None),
+        Ok(ValueRef::Text(bytes)) => std::str::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| InvalidInput::new(field, "is not UTF-8")),
+        _ => Err(InvalidInput::new(field, "is not a text")),
+    }
+}
+
+/// A document of a job. One that is not even text is given as something that no handler can decode,
+/// so that its job fails like every job with a payload that makes no sense.
+pub(crate) fn json(row: &Row<'_>, column: usize) -> Option<Json> {
+    match text(row, column, "document") {
+        Ok(text) => text.map(Json::from_stored),
+        Err(_) => Some(Json::from_stored("not UTF-8")),
+    }
+}
+
+/// A text for people, as much of it as can be read.
+fn message(row: &Row<'_>, column: usize) -> Option<String> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}
+
+pub(crate) fn name(
+    row: &Row<'_>,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<Name>, InvalidInput> {
+    text(row, column, field)?
+        .map(|text| Name::new(field, text))
+        .transpose()
+}
+
+/// A whole number column of a narrower type.
+pub(crate) fn number<T: TryFrom<i64>>(
+    row: &Row<'_>,
+    column: usize,
+    field: &'static str,
+) -> Result<T, InvalidInput> {
+    let number: i64 = row
+        .get(column)
+        .map_err(|_| InvalidInput::new(field, "is not a whole number"))?;
+    T::try_from(number).map_err(|_| InvalidInput::new(field, format!("cannot be {number}")))
+}
+
+pub(crate) fn duration(
+    row: &Row<'_>,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<Duration>, InvalidInput> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Null) => Ok(None),
+        _ => number(row, column, field).map(|millis| Some(Duration::from_millis(millis))),
+    }
+}
+
+pub(crate) fn trace(
+    row: &Row<'_>,
+    parent: usize,
+    state: usize,
+) -> Result<Option<TraceContext>, InvalidInput> {
+    let Some(parent) = text(row, parent, "traceparent")? else {
+        return Ok(None);
+    };
+    let state = text(row, state, "tracestate")?.map(str::to_owned);
+    Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
+}
+
+pub(crate) fn job_id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+    row.get(column).map(JobId::from_bytes)
+}
+
+pub(crate) fn node_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<NodeId>> {
+    let bytes: Option<[u8; 16]> = row.get(column)?;
+    Ok(bytes.map(NodeId::from_bytes))
+}
+
+/// A number that the database keeps signed.
+pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
+}
+
+/// The job of a row of `get_job.sql` on this route.
+///
+/// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
+/// what cannot is at its default, and named in the last error unless that tells something else.
+pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
+    let data: Option<i64> = row.get(13)?;
+    let mut problem = data
+        .is_none()
+        .then(|| InvalidInput::new("data", "is missing"));
+    let priority = Priority::from_level(row.get(3)?)?;
+    let mut spec = JobSpec::new(route, json(row, 14).unwrap_or_else(unreadable_payload));
+    spec.priority = priority;
+    spec.retry = keep(
+        &mut problem,
+        text(row, 15, "retry").and_then(retry_policy),
+        UNSTORED_RETRY,
+    );
+    spec.timeout = keep(&mut problem, duration(row, 16, "timeout"), None);
+    spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
+    spec.unique_key = keep(&mut problem, name(row, 18, "unique_key"), None);
+    spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
+    spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+
+    let time = |column: usize| row.get(column).map(from_millis);
+    let optional_time = |column: usize| {
+        row.get::<_, Option<i64>>(column)
+            .map(|at| at.map(from_millis))
+    };
+    let mut job = JobRecord::new(job_id(row, 0)?, spec, time(4)?, time(5)?);
+    job.state = JobState::from_code(row.get(1)?)?;
+    job.finished_at = optional_time(6)?;
+    job.attempts = keep(&mut problem, number(row, 7, "attempts"), 0);
+    job.crash_count = keep(&mut problem, number(row, 8, "crash_count"), 0);
+    job.claim_seq = seq(row, 9)?;
+    job.node = node_id(row, 10)?;
+    job.claimed_at = optional_time(11)?;
+    job.cancel_requested = row.get(12)?;
+    let percent = row.get::<_, Option<u8>>(22)?;
+    job.progress = percent.map(|percent| Progress {
+        percent,
+        message: message(row, 23).unwrap_or_default(),
+    });
+    job.checkpoint = json(row, 24);
+    job.result = json(row, 25);
+    job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
+    Ok(job)
+}
+
+/// What a job that cannot be read says of itself.
+pub(crate) fn unreadable(problem: &InvalidInput) -> String {
+    format!("the stored job cannot be read: {problem}")
+}
+
+fn unreadable_payload() -> Json {
+    Json::from_stored("missing")
+}
+
+fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, otherwise: T) -> T {
+    read.unwrap_or_else(|error| {
+        problem.get_or_insert(error);
+        otherwise
+    })
+}
+
+/// The attempt of a row of `history.sql`.
+pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
+    let mut attempt = Attempt::new(
+        seq(row, 0)?,
+        node_id(row, 1)?,
+        from_millis(row.get(2)?),
+        from_millis(row.get(3)?),
+        AttemptOutcome::from_code(row.get(5)?)?,
+    );
+    attempt.ran_for = row
+        .get::<_, Option<i64>>(4)?
+        .map(|micros| Duration::from_micros(micros.unsigned_abs()));
+    attempt.error = message(row, 6);
+    Ok(attempt)
+}
+
+/// The node of a row of `nodes.sql` or `find_node.sql`; none if it cannot be read.
+pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
+    let node = NodeId::from_bytes(row.get(0)?);
+    let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
+    let status = NodeStatus::from_code(row.get(2)?)?;
+    let interval = duration(row, 5, "interval")?.unwrap_or_default();
+    let heartbeat = ratchet_core::model::Heartbeat::new(node, label, status, interval).load(
+        NodeLoad::new(number(row, 3, "running")?, number(row, 4, "capacity")?),
+    );
+    let mut record = NodeRecord::joined(&heartbeat, from_millis(row.get(6)?));
+    record.last_seen = from_millis(row.get(7)?);
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::Backoff;
+
+    use super::*;
+
+    #[test]
+    fn retry_policies_round_trip() {
+        let policies = [
+            RetryPolicy::default(),
+            RetryPolicy::never(),
+            RetryPolicy::new(u32::MAX, Backoff::None),
+            RetryPolicy::linear(3, Duration::from_millis(1), Duration::from_secs(9)).with_jitter(7),
+        ];
+        for policy in policies {
+            let stored = retry_text(&policy).unwrap();
+            assert_eq!(retry_policy(stored.as_deref()), Ok(policy));
+        }
+        assert_eq!(retry_text(&UNSTORED_RETRY).unwrap(), None);
+        assert!(retry_policy(Some("{}")).is_err());
+    }
+}

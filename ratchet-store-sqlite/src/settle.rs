@@ -1,0 +1,216 @@
+//! Ending claims, and hearing from running ones.
+
+use std::time::Duration;
+
+use ratchet_core::model::{
+    AttemptOutcome, Fenced, NextRun, Report, ReportKind, Reported, Settlement,
+};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{ClaimToken, JobId, JobState};
+use rusqlite::{CachedStatement, OptionalExtension, params};
+
+use crate::error::Result;
+use crate::request::Work;
+use crate::row::HAS_UNIQUE_KEY;
+use crate::statements;
+
+/// Ends the claims of one call.
+pub(crate) fn settle(work: &Work<'_>, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+    let mut read = work.conn.prepare_cached(statements::READ_CLAIM)?;
+    let mut update = work.conn.prepare_cached(statements::SETTLE_JOB)?;
+    settlements
+        .iter()
+        .map(|one| settle_one(work, &mut read, &mut update, one))
+        .collect()
+}
+
+fn settle_one(
+    work: &Work<'_>,
+    read: &mut CachedStatement<'_>,
+    update: &mut CachedStatement<'_>,
+    settlement: &Settlement,
+) -> Result<Fenced> {
+    let token = settlement.token;
+    let Some(held) = read_claim(read, token)? else {
+        return Ok(Fenced::Stale);
+    };
+    if !held.holds(token) {
+        let repeated = held.settled_seq == Some(token.seq);
+        return Ok(if repeated {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        });
+    }
+    let effect = settlement.effect(held.cancel_requested);
+    let run_at = match effect.next_run {
+        NextRun::Unchanged => None,
+        NextRun::In(delay) => Some(work.now.saturating_add(duration_millis(delay))),
+    };
+    let terminal = effect.state.is_terminal();
+    update.execute(params![
+        token.job.as_bytes(),
+        held.seq,
+        effect.state.code(),
+        run_at,
+        effect.attempts_added,
+        terminal.then_some(work.now),
+    ])?;
+    let ended = Ended {
+        id: token.job,
+        seq: held.seq,
+        node: held.node,
+        claimed_at: held.claimed_at.unwrap_or(work.now),
+        data: held.data,
+        flags: held.flags,
+        terminal,
+    };
+    end_claim(
+        work,
+        &ended,
+        effect.record,
+        settlement.ran_for,
+        effect.error,
+    )?;
+    if let Some(error) = effect.error {
+        work.conn
+            .prepare_cached(statements::KEEP_ERROR)?
+            .execute(params![token.job.as_bytes(), error])?;
+    }
+    if let Some(result) = effect.result {
+        work.conn
+            .prepare_cached(statements::KEEP_RESULT)?
+            .execute(params![token.job.as_bytes(), result.as_str()])?;
+    }
+    Ok(Fenced::Applied)
+}
+
+/// A claim that ends now.
+pub(crate) struct Ended {
+    pub(crate) id: JobId,
+    pub(crate) seq: i64,
+    pub(crate) node: Option<[u8; 16]>,
+    pub(crate) claimed_at: i64,
+    pub(crate) data: i64,
+    pub(crate) flags: i64,
+    /// Whether the job ends with it.
+    pub(crate) terminal: bool,
+}
+
+/// What every end of a claim leaves: a line in the history and, at the end of the job, a free key.
+pub(crate) fn end_claim(
+    work: &Work<'_>,
+    ended: &Ended,
+    outcome: AttemptOutcome,
+    ran_for: Option<Duration>,
+    error: Option<&str>,
+) -> Result<()> {
+    let ran_for = ran_for.map(|time| {
+        let micros = time.as_nanos().div_ceil(1_000);
+        i64::try_from(micros).unwrap_or(i64::MAX)
+    });
+    work.conn
+        .prepare_cached(statements::ADD_ATTEMPT)?
+        .execute(params![
+            ended.id.as_bytes(),
+            ended.seq,
+            outcome.code(),
+            ended.claimed_at,
+            work.now,
+            ran_for,
+            ended.node,
+            error,
+        ])?;
+    if ended.terminal {
+        free_unique_key(work, ended.id, ended.data, ended.flags)?;
+    }
+    Ok(())
+}
+
+/// Frees the unique key of a job that ends, if it has one.
+pub(crate) fn free_unique_key(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<()> {
+    if flags & HAS_UNIQUE_KEY != 0 {
+        work.conn
+            .prepare_cached(statements::FREE_UNIQUE_KEY)?
+            .execute(params![data, id.as_bytes()])?;
+    }
+    Ok(())
+}
+
+/// Keeps what running bodies tell.
+pub(crate) fn report(work: &Work<'_>, reports: &[Report]) -> Result<Vec<Reported>> {
+    let mut read = work.conn.prepare_cached(statements::READ_CLAIM)?;
+    let mut update = work.conn.prepare_cached(statements::REPORT_LIFE)?;
+    reports
+        .iter()
+        .map(|report| {
+            let token = report.token;
+            let held = read_claim(&mut read, token)?;
+            let Some(held) = held.filter(|held| held.holds(token)) else {
+                return Ok(Reported::Stale);
+            };
+            update.execute(params![token.job.as_bytes(), held.seq, work.now])?;
+            keep_report(work, token.job, &report.kind)?;
+            Ok(Reported::Applied {
+                cancel_requested: held.cancel_requested,
+            })
+        })
+        .collect()
+}
+
+fn keep_report(work: &Work<'_>, job: JobId, kind: &ReportKind) -> Result<()> {
+    match kind {
+        ReportKind::Progress { percent, message } => {
+            work.conn
+                .prepare_cached(statements::KEEP_PROGRESS)?
+                .execute(params![job.as_bytes(), percent, message])?;
+        }
+        ReportKind::Checkpoint(checkpoint) => {
+            work.conn
+                .prepare_cached(statements::KEEP_CHECKPOINT)?
+                .execute(params![job.as_bytes(), checkpoint.as_str()])?;
+        }
+        // A kind this version does not know says at least that the body lives.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The claim side of a job row.
+struct Held {
+    running: bool,
+    seq: i64,
+    settled_seq: Option<u64>,
+    cancel_requested: bool,
+    claimed_at: Option<i64>,
+    node: Option<[u8; 16]>,
+    data: i64,
+    flags: i64,
+}
+
+impl Held {
+    fn holds(&self, token: ClaimToken) -> bool {
+        self.running && u64::try_from(self.seq) == Ok(token.seq)
+    }
+}
+
+fn read_claim(read: &mut CachedStatement<'_>, token: ClaimToken) -> Result<Option<Held>> {
+    let held = read
+        .query_row([token.job.as_bytes()], |row| {
+            Ok(Held {
+                running: row.get::<_, u8>(0)? == JobState::Running.code(),
+                seq: row.get(1)?,
+                // 0: none was settled.
+                settled_seq: u64::try_from(row.get::<_, i64>(2)?)
+                    .ok()
+                    .filter(|seq| *seq > 0),
+                cancel_requested: row.get(3)?,
+                claimed_at: row.get(4)?,
+                node: row.get(5)?,
+                data: row.get(6)?,
+                flags: row.get(7)?,
+            })
+        })
+        .optional()?;
+    Ok(held)
+}

@@ -1,0 +1,3 @@
+-- The routes that are not in the cache yet.
+-- Primary key of ratchet_routes.
+SELECT id, queue, kind, capability FROM ratchet_routes WHERE id > ?1 ORDER BY id

@@ -1,0 +1,271 @@
+//! The handle: which thread serves which call, and how long callers wait.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::sync::Arc;
+
+use ratchet_core::model::{Enqueued, NewJob};
+use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use ratchet_core::{Result, StoreErrorKind, time};
+use rusqlite::Transaction;
+use tokio::sync::oneshot;
+
+use crate::config::{Builder, Config, Location, require_scheme};
+use crate::enqueue;
+use crate::error::{Failure, Result as Inner};
+use crate::lanes::Lane;
+use crate::migrate::{MIGRATIONS, Migration};
+use crate::readers::Readers;
+use crate::request::{Call, Request, Work};
+use crate::routes::Routes;
+use crate::writer::Writer;
+
+/// Ratchet's tables in a SQLite file.
+///
+/// Clones share one writing thread and two reading ones. Several stores on one file, in one process
+/// or in several on the **same host**, are a cluster. Files on network filesystems are not
+/// supported: their locks do not keep what SQLite needs.
+///
+/// The file is switched to the write-ahead log. All of Ratchet's tables begin with `ratchet_`; an
+/// application may keep its own in the same file.
+///
+/// Dropping the last clone lets the threads finish what was asked for and end; [`close`](Self::close)
+/// also waits for that.
+///
+/// Calls need a Tokio runtime with its timers on.
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Inside>);
+
+struct Inside {
+    // Dropped first, so that the writer's connection is the last one and can tidy up the log.
+    readers: Option<Readers>,
+    writer: Writer,
+    config: Config,
+    /// The full path of the file, as SQLite says it.
+    path: String,
+}
+
+impl SqliteStore {
+    /// Opens the database of a URL: `sqlite://jobs.db` (relative), `sqlite:///var/lib/jobs.db`
+    /// (absolute) or `sqlite::memory:` (private, gone with the store). The path is percent-decoded;
+    /// `?synchronous=normal` is the one setting a URL may have.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// use ratchet_core::NewJob;
+    /// use ratchet_core::store::JobStore;
+    /// use ratchet_store_sqlite::SqliteStore;
+    ///
+    /// let store = SqliteStore::connect("sqlite::memory:").await?;
+    /// let enqueued = store.enqueue(&[NewJob::new("greet", "world")]).await?;
+    /// assert!(store.get(&[enqueued[0].id()]).await?[0].is_some());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Builder::connect`]; `Misconfigured` also for another scheme.
+    pub async fn connect(url: &str) -> Result<Self> {
+        require_scheme(url)?;
+        Self::builder(url).connect().await
+    }
+
+    /// Settings for the database of a URL or of a plain path.
+    pub fn builder(target: impl AsRef<OsStr>) -> Builder {
+        Builder::new(target.as_ref())
+    }
+
+    /// The steps of the schema, in order, for those who want to read or apply them themselves.
+    #[must_use]
+    pub fn migrations() -> &'static [Migration] {
+        MIGRATIONS
+    }
+
+    /// Stores jobs inside a transaction of the caller's, on the caller's own connection to the same
+    /// file: they are there if and when the transaction commits, and if it rolls back there is no
+    /// trace of them. An error takes back what this call did and leaves the transaction usable.
+    ///
+    /// The transaction should be an `IMMEDIATE` one on a connection with a busy timeout: a deferred
+    /// one fails at its first write, at once, if anybody else has written since its first read.
+    ///
+    /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up; the jobs are found by the next
+    /// poll after the commit.
+    ///
+    /// # Errors
+    /// `Invalid`, `Misconfigured` if the connection is to another database, or a failure of the
+    /// database.
+    pub fn enqueue_in(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        const OPERATION: &str = "enqueue_in";
+        NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
+        if self.0.path.is_empty() || tx.path() != Some(&self.0.path) {
+            let text = "the transaction is on another database than the store";
+            return Err(Failure::new(StoreErrorKind::Misconfigured, text).during(OPERATION));
+        }
+        self.enqueue_on(tx, jobs)
+            .map_err(|failure| failure.during(OPERATION))
+    }
+
+    fn enqueue_on(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Inner<Vec<Enqueued>> {
+        tx.execute_batch("SAVEPOINT ratchet_enqueue")?;
+        let enqueued = self.0.config.clock.now(tx).and_then(|now| {
+            let mut work = Work {
+                conn: tx,
+                routes: &mut Routes::default(),
+                now,
+            };
+            enqueue::enqueue(&mut work, jobs)
+        });
+        let end = match &enqueued {
+            Ok(_) => "RELEASE ratchet_enqueue",
+            Err(_) => "ROLLBACK TO ratchet_enqueue; RELEASE ratchet_enqueue",
+        };
+        match tx.execute_batch(end) {
+            Err(error) if enqueued.is_ok() => Err(error.into()),
+            // After an error SQLite may have rolled back everything itself: the error says why.
+            _ => enqueued,
+        }
+    }
+
+    /// Finishes what was asked for, writes the log back into the file, and ends the threads. Later
+    /// calls, also on clones, fail with `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// The threads end also when the future is dropped.
+    pub async fn close(&self) {
+        if let Some(readers) = &self.0.readers {
+            readers.close().await;
+        }
+        self.0.writer.close().await;
+    }
+
+    pub(crate) async fn open(config: Config) -> Result<Self> {
+        const OPERATION: &str = "connect";
+        let place = match &config.location {
+            Location::File(path) => path.display().to_string(),
+            Location::Memory => ":memory:".to_owned(),
+        };
+        let failed = |failure: Failure| failure.about(&place).during(OPERATION);
+        let (writer, opening) = Writer::start(config.clone()).map_err(failed)?;
+        let path = wait(&config, opening).await.map_err(failed)?;
+        let readers = match config.location {
+            // No second connection can see a private database: its writer reads.
+            Location::Memory => None,
+            Location::File(_) => {
+                let (readers, openings) = Readers::start(&config).map_err(failed)?;
+                for opening in openings {
+                    wait(&config, opening).await.map_err(failed)?;
+                }
+                Some(readers)
+            }
+        };
+        Ok(Self(Arc::new(Inside {
+            readers,
+            writer,
+            config,
+            path,
+        })))
+    }
+
+    /// Runs `work` in a transaction of the writing thread.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        lane: Lane,
+        work: impl FnOnce(&mut Work<'_>) -> Inner<T> + Send + 'static,
+    ) -> Result<T> {
+        let (call, answer) = Call::new(self.patience(), work);
+        self.0.writer.push(lane, Box::new(call));
+        self.answer(operation, answer).await
+    }
+
+    /// Runs `work` in a transaction of the writing thread, unless `look`, which only reads, has an
+    /// answer already.
+    pub(crate) async fn write_unless<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        look: impl FnOnce(&mut Work<'_>) -> Inner<Option<T>> + Send + 'static,
+        work: impl FnOnce(&mut Work<'_>) -> Inner<T> + Send + 'static,
+    ) -> Result<T> {
+        let (call, answer) = Call::new(self.patience(), work);
+        let call = call.after_look(look);
+        self.0.writer.push(Lane::Normal, Box::new(call));
+        self.answer(operation, answer).await
+    }
+
+    /// Runs `work`, which only reads, on a reading thread.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&mut Work<'_>) -> Inner<T> + Send + 'static,
+    ) -> Result<T> {
+        let (call, answer) = Call::new(self.patience(), work);
+        let request: Box<dyn Request> = Box::new(call);
+        match &self.0.readers {
+            Some(readers) => readers.push(request),
+            None => self.0.writer.push(Lane::Normal, request),
+        }
+        self.answer(operation, answer).await
+    }
+
+    fn patience(&self) -> tokio::time::Instant {
+        time::monotonic() + self.0.config.busy_timeout
+    }
+
+    async fn answer<T>(
+        &self,
+        operation: &'static str,
+        answer: oneshot::Receiver<Inner<T>>,
+    ) -> Result<T> {
+        wait(&self.0.config, answer)
+            .await
+            .map_err(|failure| failure.during(operation))
+    }
+}
+
+/// Waits for the answer of a thread, no longer than the deadline.
+async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
+    match tokio::time::timeout(config.deadline, answer).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Failure::new(
+            StoreErrorKind::Unavailable,
+            "the store is closed",
+        )),
+        Err(_) => Err(Failure::new(
+            StoreErrorKind::Timeout,
+            format!("no answer within {:?}", config.deadline),
+        )),
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("location", &self.0.config.location)
+            .field("synchronous", &self.0.config.synchronous)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for SqliteStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            backend: crate::SCHEME,
+            version: rusqlite::version().to_owned(),
+        }
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        self
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        self
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self
+    }
+}

@@ -1,0 +1,232 @@
+//! The one thread that writes, with group commit across callers.
+//!
+//! A commit costs a flush to the disk, whatever is in it. So the thread begins a transaction for
+//! the first request it finds and runs every other that waits by then in the same one, each inside
+//! a savepoint of its own; nobody gets an answer before the commit has succeeded.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use ratchet_core::{StoreErrorKind, time};
+use tokio::sync::{oneshot, watch};
+
+use crate::config::Config;
+use crate::connection::{open_writer, wait_until};
+use crate::error::{Failure, Result};
+use crate::lanes::{Lane, Lanes};
+use crate::migrate;
+use crate::request::{Request, Session};
+
+/// The most requests of one transaction.
+const GROUP_REQUESTS: usize = 256;
+/// How long a transaction takes in further requests: the first one waits for the last.
+const GROUP_TIME: Duration = Duration::from_millis(4);
+
+type Queue = Lanes<Box<dyn Request>>;
+
+/// The handle of the writing thread. Dropped, it lets the thread finish what is queued and end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    queue: Arc<Queue>,
+    ended: watch::Receiver<()>,
+}
+
+impl std::fmt::Debug for dyn Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Request")
+    }
+}
+
+impl Writer {
+    /// Starts the thread, which opens the database, brings the schema up to date and answers with
+    /// the full path of the file.
+    pub(crate) fn start(config: Config) -> Result<(Self, oneshot::Receiver<Result<String>>)> {
+        let queue = Arc::new(Queue::new());
+        let (opened, opening) = oneshot::channel();
+        let (running, ended) = watch::channel(());
+        let served = Arc::clone(&queue);
+        spawn("ratchet-sqlite-writer", move || {
+            let _closing = CloseOnExit(&served);
+            wait_until(time::monotonic() + config.busy_timeout);
+            match open_session(config) {
+                Ok((session, path)) => {
+                    if opened.send(Ok(path)).is_ok() {
+                        serve(session, &served);
+                    }
+                }
+                Err(failure) => {
+                    let _ = opened.send(Err(failure));
+                }
+            }
+            drop(running);
+        })?;
+        Ok((Self { queue, ended }, opening))
+    }
+
+    pub(crate) fn push(&self, lane: Lane, request: Box<dyn Request>) {
+        self.queue.push(lane, request);
+    }
+
+    /// Lets the thread finish what is queued and end, and waits for that.
+    pub(crate) async fn close(&self) {
+        self.queue.close();
+        end_of(&self.ended).await;
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+/// Waits until the thread that has the other end is gone.
+pub(crate) async fn end_of(thread: &watch::Receiver<()>) {
+    let mut thread = thread.clone();
+    while thread.changed().await.is_ok() {}
+}
+
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map(|_| ())
+        .map_err(|error| {
+            let text = format!("cannot start a thread: {error}");
+            Failure::new(StoreErrorKind::Unavailable, text)
+        })
+}
+
+/// However the thread ends, callers that wait for it hear of it.
+struct CloseOnExit<'a>(&'a Queue);
+
+impl Drop for CloseOnExit<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+fn open_session(config: Config) -> Result<(Session, String)> {
+    let mut conn = open_writer(&config)?;
+    let now = config.clock.now(&conn)?;
+    migrate::bring_up_to_date(&mut conn, now)?;
+    let path = conn.path().unwrap_or_default().to_owned();
+    Ok((Session::new(conn, config.clock), path))
+}
+
+fn serve(mut session: Session, queue: &Queue) {
+    while let Some(first) = queue.wait() {
+        serve_group(&mut session, first, queue);
+    }
+    // The next process to open the file finds no log to go through. Others may still use it; then
+    // this does what can be done without waiting for them.
+    wait_until(time::monotonic());
+    if let Err(error) = session
+        .conn
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    {
+        tracing::debug!(%error, "the last checkpoint of the store failed");
+    }
+}
+
+/// Serves `first` and what else is queued, in at most one transaction.
+fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
+    let Some(first) = begin(session, first, queue) else {
+        return;
+    };
+    let began = time::monotonic();
+    let mut group = vec![first];
+    while group.len() < GROUP_REQUESTS && time::monotonic() - began < GROUP_TIME {
+        let Some(request) = queue.poll() else {
+            break;
+        };
+        match run_in_savepoint(session, request) {
+            Joined::Done(request) => group.push(request),
+            Joined::Alone => {}
+            Joined::Broken(failure) => return fail_all(session, group, &failure),
+        }
+    }
+    match commit(session) {
+        Ok(()) => group.into_iter().for_each(Request::answer),
+        Err(failure) => fail_all(session, group, &failure),
+    }
+}
+
+/// Begins a transaction with the first request that needs one, and runs it. None if the queue ran
+/// empty before.
+fn begin(
+    session: &mut Session,
+    first: Box<dyn Request>,
+    queue: &Queue,
+) -> Option<Box<dyn Request>> {
+    let mut next = Some(first);
+    while let Some(mut request) = next.take() {
+        wait_until(request.patience());
+        if !request.is_abandoned() && !request.try_reading(session) {
+            let ran = execute(session, "BEGIN IMMEDIATE").and_then(|()| request.run(session));
+            match ran {
+                Ok(()) => return Some(request),
+                Err(failure) => {
+                    session.roll_back();
+                    request.fail(failure);
+                }
+            }
+        }
+        next = queue.poll();
+    }
+    None
+}
+
+/// What became of a request that joined a transaction.
+enum Joined {
+    /// It is part of it.
+    Done(Box<dyn Request>),
+    /// It failed or was abandoned, and left nothing.
+    Alone,
+    /// It took the transaction with it.
+    Broken(Failure),
+}
+
+fn run_in_savepoint(session: &mut Session, mut request: Box<dyn Request>) -> Joined {
+    if request.is_abandoned() {
+        return Joined::Alone;
+    }
+    if let Err(failure) = execute(session, "SAVEPOINT request") {
+        request.fail(failure.clone());
+        return Joined::Broken(failure);
+    }
+    let ran = request
+        .run(session)
+        .and_then(|()| execute(session, "RELEASE request"));
+    let Err(failure) = ran else {
+        return Joined::Done(request);
+    };
+    request.fail(failure.clone());
+    // A full disk or an I/O error can roll the whole transaction back by itself.
+    let undone = if session.conn.is_autocommit() {
+        Err(failure)
+    } else {
+        session.roll_back_to_savepoint()
+    };
+    match undone {
+        Ok(()) => Joined::Alone,
+        Err(failure) => Joined::Broken(failure),
+    }
+}
+
+fn commit(session: &Session) -> Result<()> {
+    execute(session, "COMMIT")
+}
+
+fn fail_all(session: &mut Session, group: Vec<Box<dyn Request>>, failure: &Failure) {
+    session.roll_back();
+    for request in group {
+        request.fail(failure.clone());
+    }
+}
+
+fn execute(session: &Session, sql: &str) -> Result<()> {
+    session.conn.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

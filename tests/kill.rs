@@ -1,0 +1,116 @@
+//! Real processes on one database file: killed with SIGKILL again and again, and many at once.
+#![cfg(feature = "sqlite")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use ratchet::model::{AttemptOutcome, JobFilter, PageRequest};
+use ratchet::{Client, JobState, Ratchet};
+use tempfile::TempDir;
+
+const FILES: usize = 3_000;
+
+/// The example, which the test runner builds beside the tests.
+fn index_files() -> PathBuf {
+    let deps = std::env::current_exe().unwrap();
+    let target = deps.parent().and_then(Path::parent).unwrap();
+    let example = target.join("examples").join("index_files");
+    assert!(
+        example.exists(),
+        "build the examples first: cargo build --examples"
+    );
+    example
+}
+
+/// A folder of files, and a place for the database.
+struct Input {
+    folder: TempDir,
+}
+
+impl Input {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let files = folder.path().join("files");
+        std::fs::create_dir(&files).unwrap();
+        for number in 0..FILES {
+            std::fs::write(files.join(format!("{number}.txt")), "line\n".repeat(number)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn database(&self) -> PathBuf {
+        self.folder.path().join("index.db")
+    }
+
+    fn spawn(&self) -> Child {
+        Command::new(index_files())
+            .arg(self.folder.path().join("files"))
+            .arg("--db")
+            .arg(self.database())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Every file has exactly one recorded result, and it is the right one. Says how many claims
+    /// were lost on the way.
+    async fn check(&self) -> usize {
+        let url = format!("sqlite://{}", self.database().display());
+        let client = Ratchet::client(ratchet::connect(&url).await.unwrap());
+        let (mut lines, mut lost) = (BTreeMap::<u64, usize>::new(), 0);
+        let page = PageRequest::first(10_000);
+        for job in client.list(&JobFilter::all(), &page).await.unwrap().jobs {
+            assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+            let result: serde_json::Value = job.result.as_ref().unwrap().decode().unwrap();
+            *lines.entry(result["lines"].as_u64().unwrap()).or_default() += 1;
+            lost += check_history(&client, job.id).await;
+        }
+        let expected: BTreeMap<u64, usize> = (0..FILES as u64).map(|lines| (lines, 1)).collect();
+        assert_eq!(lines, expected);
+        lost
+    }
+}
+
+/// Whether the job was recorded once, after claims that were lost; says how many were.
+async fn check_history(client: &Client, job: ratchet::JobId) -> usize {
+    let history = client.history(job).await.unwrap();
+    let (last, earlier) = history.split_last().unwrap();
+    assert_eq!(last.outcome, AttemptOutcome::Succeeded);
+    let lost = earlier
+        .iter()
+        .all(|attempt| attempt.outcome == AttemptOutcome::Lost);
+    assert!(lost, "{history:?}");
+}
+
+fn success(ended: std::io::Result<ExitStatus>) {
+    assert!(ended.unwrap().success());
+}
+
+#[tokio::test]
+async fn an_index_that_is_killed_again_and_again_is_completed_by_the_next_run() {
+    let input = Input::new();
+    // Ever later, so that the kills fall into the enqueueing, the running and the recovery.
+    for millis in [20, 60, 100, 150, 200, 300, 450] {
+        let mut child = input.spawn();
+        sleep(Duration::from_millis(millis));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    success(input.spawn().wait());
+    assert!(input.check().await > 0, "no kill hit a running job");
+}
+
+#[tokio::test]
+async fn several_processes_share_one_file_and_each_job_runs_once() {
+    let input = Input::new();
+    let children: Vec<Child> = (0..4).map(|_| input.spawn()).collect();
+    for mut child in children {
+        success(child.wait());
+    }
+    input.check().await;
+}

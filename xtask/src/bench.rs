@@ -1,0 +1,323 @@
+//! Measures every backend and the floor side by side, and prints one markdown table.
+//!
+//! The rounds are interleaved, so that a busy minute of the machine hits every subject, and the
+//! median of the rounds counts.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::process;
+
+/// How much to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Jobs per run of `enqueue` and `drain` [default: 100000, with --quick 10000].
+    #[arg(long)]
+    jobs: Option<u64>,
+    /// A shorter run, to see that everything works; its figures mean little.
+    #[arg(long)]
+    quick: bool,
+    /// How often everything is measured [default: 3, with --quick 1].
+    #[arg(long)]
+    rounds: Option<u64>,
+}
+
+/// One who is measured.
+struct Subject {
+    heading: &'static str,
+    peer: &'static str,
+    backend: &'static str,
+    /// Whether it takes part in `latency` and `claim`; the floor is a loop, not an engine.
+    engine: bool,
+}
+
+const SUBJECTS: [Subject; 3] = [
+    Subject {
+        heading: "memory",
+        peer: "ratchet",
+        backend: "memory",
+        engine: true,
+    },
+    Subject {
+        heading: "SQLite",
+        peer: "ratchet",
+        backend: "sqlite",
+        engine: true,
+    },
+    Subject {
+        heading: "floor on SQLite",
+        peer: "floor",
+        backend: "sqlite",
+        engine: false,
+    },
+];
+/// The subjects whose ratio the last column shows: SQLite to its floor.
+const RATIO: (usize, usize) = (1, 2);
+
+/// One thing that is measured.
+struct Scenario {
+    heading: String,
+    args: Vec<String>,
+    /// Whether only engines take part.
+    engine: bool,
+    /// The fields of the result that are shown, and what they are.
+    fields: &'static [(&'static str, &'static str)],
+}
+
+const RATE: &[(&str, &str)] = &[("jobs_per_s", "jobs/s")];
+const LATENCY: &[(&str, &str)] = &[
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("max_ms", "max ms"),
+];
+const CLAIM: &[(&str, &str)] = &[("p50_ms", "p50 ms"), ("p99_ms", "p99 ms")];
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 3 });
+    if rounds == 0 || args.jobs == Some(0) {
+        bail!("--rounds and --jobs must be at least 1");
+    }
+    let scenarios = scenarios(args);
+    process::run(&mut process::cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "ratchet-bench",
+    ]))?;
+    let target = process::target_dir()?;
+
+    // results[scenario][subject] = one JSON object a round
+    let mut results = vec![vec![Vec::new(); SUBJECTS.len()]; scenarios.len()];
+    for round in 1..=rounds {
+        for (scenario, results) in scenarios.iter().zip(&mut results) {
+            for (subject, results) in SUBJECTS.iter().zip(results) {
+                if scenario.engine && !subject.engine {
+                    continue;
+                }
+                eprintln!(
+                    "round {round} of {rounds}: {}, {}",
+                    subject.heading, scenario.heading
+                );
+                results.push(measure(&target, subject, scenario)?);
+            }
+        }
+    }
+
+    println!("\n{}\n", machine());
+    print!("{}", table(&scenarios, &results));
+    let wrong = wrong_runs(&scenarios, &results);
+    if !wrong.is_empty() {
+        bail!("jobs were lost or run twice\n{}", wrong.join("\n"));
+    }
+    Ok(())
+}
+
+fn scenarios(args: &Args) -> Vec<Scenario> {
+    let jobs = args
+        .jobs
+        .unwrap_or(if args.quick { 10_000 } else { 100_000 });
+    let seconds = if args.quick { 3 } else { 15 };
+    let scenario = |heading: String, engine, fields, line: String| Scenario {
+        heading,
+        args: line.split_whitespace().map(str::to_owned).collect(),
+        engine,
+        fields,
+    };
+    let enqueue = |heading: &str, batch: u64| {
+        let line = format!("enqueue --jobs {jobs} --producers 8 --batch {batch}");
+        scenario(heading.to_owned(), false, RATE, line)
+    };
+    let claim = |backlog: u64| {
+        let line = format!("claim --backlog {backlog}");
+        scenario(
+            format!("claim of 50, {} waiting", grouped(backlog as f64)),
+            true,
+            CLAIM,
+            line,
+        )
+    };
+    vec![
+        enqueue("enqueue one by one, 8 producers", 1),
+        enqueue("enqueue in hundreds, 8 producers", 100),
+        scenario(
+            format!("drain {} jobs", grouped(jobs as f64)),
+            false,
+            RATE,
+            format!("drain --jobs {jobs} --concurrency 32"),
+        ),
+        scenario(
+            "latency at 200 jobs/s".to_owned(),
+            true,
+            LATENCY,
+            format!("latency --rate 200 --seconds {seconds}"),
+        ),
+        claim(1_000),
+        claim(if args.quick { 100_000 } else { 1_000_000 }),
+    ]
+}
+
+/// One run, on a fresh database beside the build, which unlike the system's temporary directory is
+/// on a real disk as a rule.
+fn measure(target: &Path, subject: &Subject, scenario: &Scenario) -> Result<Value> {
+    let dir = target.join("xtask").join("bench");
+    if dir.is_dir() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    let url = match subject.backend {
+        "memory" => "memory:".to_owned(),
+        scheme => format!("{scheme}://{}", dir.join("bench.db").display()),
+    };
+    let mut bench = process::program(target.join("release").join("ratchet-bench"));
+    bench
+        .args(&scenario.args)
+        .args(["--peer", subject.peer, "--url", &url]);
+    let output = process::read(&mut bench)?;
+    fs::remove_dir_all(&dir)?;
+    let line = output.lines().rev().find(|line| line.starts_with('{'));
+    let line = line.context("ratchet-bench printed no result")?;
+    serde_json::from_str(line).with_context(|| format!("not a result: {line}"))
+}
+
+fn table(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> String {
+    let mut lines = vec!["| scenario | unit |".to_owned(), "|---|---|".to_owned()];
+    for subject in SUBJECTS {
+        lines[0].push_str(&format!(" {} |", subject.heading));
+        lines[1].push_str("---:|");
+    }
+    let (mine, floor) = RATIO;
+    let (top, bottom) = (SUBJECTS[mine].heading, SUBJECTS[floor].heading);
+    lines[0].push_str(&format!(" {top} ÷ {bottom} |"));
+    lines[1].push_str("---:|");
+    for (scenario, results) in scenarios.iter().zip(results) {
+        for (field, unit) in scenario.fields {
+            let medians: Vec<Option<f64>> =
+                results.iter().map(|rounds| median(rounds, field)).collect();
+            let mut line = format!("| {} | {unit} |", scenario.heading);
+            for median in &medians {
+                line.push_str(&format!(" {} |", median.map_or("–".to_owned(), grouped)));
+            }
+            let ratio = medians[mine]
+                .zip(medians[floor])
+                .filter(|(_, floor)| *floor > 0.0);
+            let ratio = ratio.map(|(mine, floor)| format!("{:.2}", mine / floor));
+            line.push_str(&format!(" {} |", ratio.unwrap_or("–".to_owned())));
+            lines.push(line);
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The median over the rounds of a field that is a number.
+fn median(rounds: &[Value], field: &str) -> Option<f64> {
+    let mut values: Vec<f64> = rounds
+        .iter()
+        .filter_map(|round| round[field].as_f64())
+        .collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+/// The runs in which a job was lost or ran twice.
+fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (scenario, results) in scenarios.iter().zip(results) {
+        for (subject, rounds) in SUBJECTS.iter().zip(results) {
+            for round in rounds {
+                for field in ["missing", "duplicates"] {
+                    if let Some(count) = round[field].as_u64().filter(|count| *count > 0) {
+                        let (who, what) = (subject.heading, &scenario.heading);
+                        wrong.push(format!("{who}, {what}: {count} {field}"));
+                    }
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// A number for people: 1234567 is 1,234,567, and small ones keep their decimals.
+fn grouped(number: f64) -> String {
+    if number < 100.0 && number.fract() != 0.0 {
+        return format!("{number:.2}");
+    }
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the figures were measured on.
+fn machine() -> String {
+    let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = model
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let model = model.map_or("unknown processor", |rest| {
+        rest.trim_start_matches([' ', '\t', ':'])
+    });
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let rustc = process::read(process::program("rustc").arg("--version")).unwrap_or_default();
+    format!(
+        "{model}, {cores} cores, {} {}, {}, release build",
+        std::env::consts::OS,
+        kernel.trim(),
+        rustc.trim()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_round() {
+        let rounds = |values: &[f64]| -> Vec<Value> {
+            values.iter().map(|value| json!({"x": value})).collect()
+        };
+        assert_eq!(median(&rounds(&[9.0, 1.0, 2.0]), "x"), Some(2.0));
+        assert_eq!(median(&rounds(&[4.0, 1.0]), "x"), Some(2.5));
+        assert_eq!(median(&rounds(&[1.0]), "y"), None);
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        let shown = [0.0, 0.456, 12.3, 999.6, 1_234_567.0].map(grouped);
+        assert_eq!(shown, ["0", "0.46", "12.30", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn the_table_shows_medians_ratios_and_gaps() {
+        let args = Args {
+            jobs: Some(10),
+            quick: true,
+            rounds: None,
+        };
+        let scenarios = &scenarios(&args)[..1];
+        let result = |rate: f64| vec![json!({"jobs_per_s": rate, "missing": 0})];
+        let results = [vec![vec![], result(600.0), result(1000.0)]];
+        let shown = table(scenarios, &results);
+        let last = shown.lines().last().unwrap();
+        assert_eq!(
+            last,
+            "| enqueue one by one, 8 producers | jobs/s | – | 600 | 1,000 | 0.60 |"
+        );
+        assert!(wrong_runs(scenarios, &results).is_empty());
+    }
+}

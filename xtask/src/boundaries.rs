@@ -1,0 +1,158 @@
+//! The boundaries of the core: it and the conformance suite know no backend by name, depend on no
+//! driver, and the traits they share with the stores stay small.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// The crates that must not know any backend.
+const NEUTRAL: [&str; 2] = ["ratchet-core", "ratchet-conformance"];
+/// What backends and drivers are called.
+const NAMES: [&str; 6] = [
+    "sqlite",
+    "postgres",
+    "sqlserver",
+    "mongo",
+    "sqlx",
+    "tiberius",
+];
+/// The most methods a store trait may have.
+const MAX_METHODS: usize = 12;
+
+pub(crate) fn run() -> Result<()> {
+    let mut problems = Vec::new();
+    for package in NEUTRAL {
+        for file in rust_files(&process::root().join(package).join("src"))? {
+            let source = fs::read_to_string(&file)?;
+            let shown = file
+                .strip_prefix(process::root())
+                .unwrap_or(&file)
+                .display()
+                .to_string();
+            problems.extend(
+                names_in(&source)
+                    .into_iter()
+                    .map(|(line, name)| format!("{shown}:{line}: names a backend: {name}")),
+            );
+            problems.extend(
+                methods_of_traits(&source)
+                    .into_iter()
+                    .filter(|(_, methods)| *methods > MAX_METHODS)
+                    .map(|(name, methods)| {
+                        format!("{shown}: {name} has {methods} methods, {MAX_METHODS} are allowed")
+                    }),
+            );
+        }
+        problems.extend(
+            drivers_of(package)?
+                .into_iter()
+                .map(|driver| format!("{package} depends on {driver}")),
+        );
+    }
+    if !problems.is_empty() {
+        bail!(
+            "the boundaries of the core are broken\n{}",
+            problems.join("\n")
+        );
+    }
+    println!("The core and the conformance suite know no backend, and the traits are small.");
+    Ok(())
+}
+
+fn rust_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Every line of code, before the unit tests at the end of the file, that has a backend's name.
+/// Comments may have one.
+fn names_in(source: &str) -> Vec<(usize, &'static str)> {
+    let code = source
+        .lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]");
+    let mut found = Vec::new();
+    for (index, line) in code.enumerate() {
+        let line = line.trim().to_ascii_lowercase();
+        if !line.starts_with("//") {
+            let names = NAMES.into_iter().filter(|name| line.contains(name));
+            found.extend(names.map(|name| (index + 1, name)));
+        }
+    }
+    found
+}
+
+/// The public traits of a formatted file, and how many methods each has.
+fn methods_of_traits(source: &str) -> Vec<(&str, usize)> {
+    let mut traits: Vec<(&str, usize)> = Vec::new();
+    let mut inside = false;
+    for line in source.lines() {
+        if let Some(rest) = line.strip_prefix("pub trait ") {
+            let end = rest
+                .find(|c: char| !c.is_alphanumeric())
+                .unwrap_or(rest.len());
+            traits.push((&rest[..end], 0));
+            inside = !line.ends_with('}');
+        } else if line == "}" {
+            inside = false;
+        } else if inside
+            && (line.starts_with("    fn ") || line.starts_with("    async fn "))
+            && let Some((_, methods)) = traits.last_mut()
+        {
+            *methods += 1;
+        }
+    }
+    traits
+}
+
+/// The drivers among the dependencies of a package, tests aside.
+fn drivers_of(package: &str) -> Result<Vec<String>> {
+    let args = [
+        "tree",
+        "--package",
+        package,
+        "--edges",
+        "normal",
+        "--all-features",
+    ];
+    let tree = process::read(process::cargo(&args).args(["--prefix", "none", "--format", "{p}"]))?;
+    let mut drivers: Vec<String> = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|dependency| NAMES.iter().any(|name| dependency.contains(name)))
+        .map(str::to_owned)
+        .collect();
+    drivers.sort();
+    drivers.dedup();
+    Ok(drivers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_code_and_allowed_in_comments_and_unit_tests() {
+        let source = "// SQLite does this\n/// postgres\nuse rusqlite::Row;\nlet x = \"MongoDB\";\n\
+                      #[cfg(test)]\nmod tests { use sqlx; }\n";
+        assert_eq!(names_in(source), [(3, "sqlite"), (4, "mongo")]);
+    }
+
+    #[test]
+    fn methods_are_counted_by_trait() {
+        let source = "pub trait One: Send {\n    /// fn\n    async fn a(&self);\n    fn b(\n        \
+                      &self,\n    );\n}\npub trait Two {}\nimpl One for X {\n    fn b() {}\n}\n";
+        assert_eq!(methods_of_traits(source), [("One", 2), ("Two", 0)]);
+    }
+}

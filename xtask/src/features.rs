@@ -1,0 +1,61 @@
+//! Each feature of the facade must build by itself, and so must the facade without any.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::process;
+
+pub(crate) fn run() -> Result<()> {
+    let features = features_of(&process::metadata()?, "ratchet")?;
+    check(None)?;
+    features
+        .iter()
+        .try_for_each(|feature| check(Some(feature)))?;
+    println!(
+        "\nThe facade builds without features and with each alone: {}.",
+        features.join(", ")
+    );
+    Ok(())
+}
+
+/// Clippy and not only a build, so that code which is unused without some feature is found.
+fn check(feature: Option<&str>) -> Result<()> {
+    let mut clippy = process::cargo(&["clippy", "--package", "ratchet", "--lib"]);
+    clippy.arg("--no-default-features");
+    if let Some(feature) = feature {
+        clippy.args(["--features", feature]);
+    }
+    process::run(clippy.args(["--", "-D", "warnings"]))
+}
+
+/// The features a package declares, but for `default`.
+fn features_of(metadata: &Value, package: &str) -> Result<Vec<String>> {
+    let packages = metadata["packages"].as_array();
+    let found = packages
+        .into_iter()
+        .flatten()
+        .find(|candidate| candidate["name"] == package)
+        .with_context(|| format!("the workspace has no package {package}"))?;
+    let features = found["features"].as_object().into_iter().flatten();
+    Ok(features
+        .map(|(name, _)| name.clone())
+        .filter(|name| name != "default")
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn features_are_read_from_the_metadata() {
+        let metadata = json!({"packages": [
+            {"name": "other", "features": {"x": []}},
+            {"name": "ratchet", "features": {"default": ["a"], "a": [], "b": ["dep:b"]}},
+        ]});
+        assert_eq!(features_of(&metadata, "ratchet").unwrap(), ["a", "b"]);
+        assert!(features_of(&metadata, "absent").is_err());
+    }
+}

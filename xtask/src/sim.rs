@@ -1,0 +1,31 @@
+//! The engine simulation: random faults, kills and pauses on the memory store, one history a seed.
+
+use anyhow::Result;
+
+use crate::process;
+
+/// Which seeds to run. The simulation reads them from its environment.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many seeds.
+    #[arg(long, default_value_t = 2_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Replays this one seed instead, and shows what it prints.
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    replay: Option<u64>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut test = process::cargo(&["test", "--release", "--package", "ratchet-core"]);
+    test.args(["--test", "simulation", "--", "--nocapture"]);
+    match args.replay {
+        Some(seed) => test.env("RATCHET_SIM_SEED", seed.to_string()),
+        None => test
+            .env("RATCHET_SIM_SEEDS", args.seeds.to_string())
+            .env("RATCHET_SIM_FROM", args.from.to_string()),
+    };
+    process::run(&mut test)
+}

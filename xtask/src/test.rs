@@ -1,0 +1,282 @@
+//! The test command: every test, the documentation's examples and the example programs, then a
+//! summary that says which backends ran.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::matrix;
+use crate::process::{self, Stopwatch};
+
+/// A store that has a conformance test in this workspace.
+struct Backend {
+    /// Its name, also in the conformance reports.
+    name: &'static str,
+    /// The variable with the URL of its test database; none: it needs no server.
+    url: Option<&'static str>,
+}
+
+/// The stores there are. A new one is one line.
+const BACKENDS: [Backend; 2] = [
+    Backend {
+        name: "memory",
+        url: None,
+    },
+    Backend {
+        name: "sqlite",
+        url: None,
+    },
+];
+
+/// What to test.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Passed on to the test runner, such as the name of a test.
+    #[arg(last = true)]
+    runner: Vec<String>,
+}
+
+/// One finished step.
+struct Step {
+    name: &'static str,
+    passed: bool,
+    seconds: f64,
+    note: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if !process::works(process::program(c_compiler()).arg("--version")) {
+        eprintln!(
+            "note: no C compiler answers as `cc`; SQLite is compiled from source and needs one"
+        );
+    }
+    let target = process::target_dir()?;
+    let reports = matrix::directory(&target);
+    if reports.is_dir() {
+        fs::remove_dir_all(&reports)?;
+    }
+
+    let mut steps = vec![
+        step("tests", || run_tests(&args.runner))?,
+        step("documentation tests", || {
+            let mut docs = process::cargo(&["test", "--doc", "--workspace", "--all-features"]);
+            let (passed, output) = process::tee(docs.arg("--no-fail-fast"))?;
+            Ok((passed, Counts::of_cargo_test(&output).to_string()))
+        })?,
+        step("example quickstart", || example("quickstart", &[]))?,
+    ];
+    let input = index_files_input(&target)?;
+    let (dir, db) = (input.join("files"), input.join("index.db"));
+    let words = [dir.as_os_str(), OsStr::new("--db"), db.as_os_str()];
+    steps.push(step("example index_files", || {
+        example("index_files", &words)
+    })?);
+    steps.push(step("example index_files, again", || {
+        example("index_files", &words)
+    })?);
+
+    let missing = summarize(&steps, &reports, args.runner.is_empty())?;
+    let failed: Vec<&str> = steps
+        .iter()
+        .filter(|step| !step.passed)
+        .map(|step| step.name)
+        .chain(missing)
+        .collect();
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    println!("\neverything passed");
+    Ok(())
+}
+
+fn c_compiler() -> std::ffi::OsString {
+    env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
+/// Runs a step and remembers how it went; a step that cannot even start has failed.
+fn step(name: &'static str, work: impl FnOnce() -> Result<(bool, String)>) -> Result<Step> {
+    println!("\n== {name}");
+    let watch = Stopwatch::start();
+    let (passed, note) = work().unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        (false, format!("{error:#}"))
+    });
+    Ok(Step {
+        name,
+        passed,
+        seconds: watch.seconds(),
+        note,
+    })
+}
+
+/// Every target of every package, with nextest if it is installed.
+fn run_tests(extra: &[String]) -> Result<(bool, String)> {
+    let common = ["--workspace", "--all-features", "--no-fail-fast"];
+    if process::works(&mut process::cargo(&["nextest", "--version"])) {
+        let mut nextest = process::cargo(&["nextest", "run"]);
+        let (passed, output) = process::tee(nextest.args(common).args(extra))?;
+        return Ok((passed, Counts::of_nextest(&output).to_string()));
+    }
+    let mut test = process::cargo(&["test", "--lib", "--bins", "--tests", "--examples"]);
+    let (passed, output) = process::tee(test.args(common).args(extra))?;
+    Ok((passed, Counts::of_cargo_test(&output).to_string()))
+}
+
+fn example(name: &str, args: &[&OsStr]) -> Result<(bool, String)> {
+    let mut command = process::cargo(&["run", "--all-features", "--example", name, "--"]);
+    process::run(command.args(args))?;
+    Ok((true, "exit code 0".to_owned()))
+}
+
+/// Makes a small directory for `index_files` to read, fresh at each run, and leaves room for its
+/// database beside it.
+fn index_files_input(target: &Path) -> Result<PathBuf> {
+    let input = target.join("xtask").join("index_files");
+    if input.is_dir() {
+        fs::remove_dir_all(&input)?;
+    }
+    let files = input.join("files");
+    fs::create_dir_all(files.join("deep/er"))?;
+    fs::write(files.join("empty"), "")?;
+    fs::write(files.join("two lines.txt"), "one\ntwo\n")?;
+    fs::write(files.join("binary"), [0, 159, 146, 150, 10])?;
+    for number in 0..20 {
+        fs::write(
+            files.join(format!("deep/er/{number}.txt")),
+            "line\n".repeat(number),
+        )?;
+    }
+    Ok(input)
+}
+
+/// Prints what ran. Returns the backends that should have been tested and were not.
+fn summarize(
+    steps: &[Step],
+    reports: &Path,
+    everything: bool,
+) -> Result<impl Iterator<Item = &'static str>> {
+    println!("\n== summary");
+    for Step {
+        name,
+        passed,
+        seconds,
+        note,
+    } in steps
+    {
+        let passed = if *passed { "passed" } else { "FAILED" };
+        println!("{name:<28} {passed}  {seconds:>7.1} s  {note}");
+    }
+    println!();
+    let results = matrix::read(reports)?;
+    let mut missing = Vec::new();
+    for Backend { name, url } in BACKENDS {
+        let says = match (matrix::summary(&results, name), url) {
+            (_, Some(url)) if env::var_os(url).is_none() => {
+                format!("not available: {url} is not set")
+            }
+            (Some(cases), _) => format!("ran, {cases}"),
+            (None, _) if !everything => "not chosen".to_owned(),
+            (None, _) => {
+                missing.push(name);
+                "DID NOT RUN: no report of a conformance case".to_owned()
+            }
+        };
+        println!("backend {name:<20} {says}");
+    }
+    for other in matrix::stores(&results) {
+        if BACKENDS.iter().all(|known| known.name != other)
+            && let Some(cases) = matrix::summary(&results, other)
+        {
+            println!("also {other:<23} ran, {cases}");
+        }
+    }
+    Ok(missing.into_iter())
+}
+
+/// How many tests ended how.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Counts {
+    /// Reads the closing line of nextest.
+    fn of_nextest(output: &str) -> Self {
+        Self::of_lines(output, "Summary [")
+    }
+
+    /// Adds up the closing lines of all test programs.
+    fn of_cargo_test(output: &str) -> Self {
+        Self::of_lines(output, "test result:")
+    }
+
+    fn of_lines(output: &str, start: &str) -> Self {
+        let mut counts = Self::default();
+        for line in output
+            .lines()
+            .filter(|line| line.trim_start().starts_with(start))
+        {
+            let words: Vec<&str> = line
+                .split(|c: char| !c.is_alphanumeric())
+                .filter(|w| !w.is_empty())
+                .collect();
+            for pair in words.windows(2) {
+                let Ok(number) = pair[0].parse::<u64>() else {
+                    continue;
+                };
+                match pair[1] {
+                    "passed" => counts.passed += number,
+                    "failed" | "timed" | "exec" => counts.failed += number,
+                    "ignored" | "skipped" => counts.skipped += number,
+                    _ => {}
+                }
+            }
+        }
+        counts
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_of_nextest_is_read() {
+        let output = "test result: FAILED. 0 passed; 1 failed; 0 ignored\n     Summary [   1.204s] \
+                      52 tests run: 48 passed (2 slow), 3 failed, 1 timed out, 7 skipped\n";
+        let counts = Counts {
+            passed: 48,
+            failed: 4,
+            skipped: 7,
+        };
+        assert_eq!(Counts::of_nextest(output), counts);
+    }
+
+    #[test]
+    fn the_closing_lines_of_cargo_test_are_added() {
+        let output = "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+                      test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out\n";
+        let counts = Counts {
+            passed: 7,
+            failed: 1,
+            skipped: 1,
+        };
+        assert_eq!(Counts::of_cargo_test(output), counts);
+    }
+}
