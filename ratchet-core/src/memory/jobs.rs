@@ -9,9 +9,9 @@ use crate::id::{ClaimToken, JobId};
 use crate::limits::check_batch;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
-    Fenced, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob, NextRun,
-    PageRequest, Progress, PurgeRequest, ReclaimReason, ReclaimRequest, Reclaimed, Report,
-    ReportKind, Reported, Settlement,
+    Fenced, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob,
+    NextRun, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason, ReclaimRequest, Reclaimed,
+    Report, ReportKind, Reported, Settlement,
 };
 use crate::priority::merge;
 use crate::state::{JobAction, JobState, Response};
@@ -298,24 +298,16 @@ impl Tables {
             .collect();
         let take_back = |(id, reason): (JobId, ReclaimReason)| {
             self.change(id, |row| {
-                let token = ClaimToken::new(id, row.job.claim_seq);
-                let given_up = row.job.crash_count > request.max_crashes;
-                if reason.is_crash() && !given_up {
-                    row.job.crash_count += 1;
-                }
-                let crashes = row.job.crash_count;
-                let exhausted = reason.is_crash() && crashes > request.max_crashes;
-                if exhausted {
-                    row.job.node = None;
+                let job = &mut row.job;
+                let token = ClaimToken::new(id, job.claim_seq);
+                let effect = request.effect(reason, job.crash_count, job.cancel_requested);
+                job.crash_count = effect.crash_count;
+                if effect.is_exhausted() {
+                    job.node = None;
                 } else {
-                    let state = if row.job.cancel_requested {
-                        JobState::Cancelled
-                    } else {
-                        JobState::Pending
-                    };
-                    row.end_claim(state, AttemptOutcome::Lost, now);
+                    row.end_claim(effect.state, AttemptOutcome::Lost, now);
                 }
-                Reclaimed::new(token, reason, crashes, exhausted)
+                Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted())
             })
         };
         lost.into_iter().filter_map(take_back).collect()
@@ -323,36 +315,18 @@ impl Tables {
 
     /// Why a running job's claim is to be taken back, if it is.
     fn lost(&self, row: &Row, request: &ReclaimRequest, now: i64) -> Option<ReclaimReason> {
-        let claimed_at = row.job.claimed_at.map_or(now, time::to_millis);
-        let passed = |since: i64, wait: std::time::Duration| {
-            since.saturating_add(duration_millis(wait)) < now
+        let owner = match row.job.node {
+            None => Owner::Nobody,
+            Some(id) => self.nodes.get(&id).map_or(Owner::Unknown, Owner::Known),
         };
-        let owner_lost = match row.job.node {
-            None => true,
-            Some(id) => match self.nodes.get(&id) {
-                None => passed(claimed_at, request.dead_after),
-                Some(node) => {
-                    !node.status.is_live() || node.is_silent(request.dead_after, from_millis(now))
-                }
-            },
+        let claim = HeldClaim {
+            owner,
+            claimed_at: row.job.claimed_at.map_or(now, time::to_millis),
+            last_report: row.last_report,
+            timeout: row.job.spec.timeout,
+            stall_timeout: row.job.spec.stall_timeout,
         };
-        if owner_lost {
-            return Some(ReclaimReason::OwnerLost);
-        }
-        let Some(last_report) = row.last_report else {
-            let waited_out = passed(claimed_at, request.start_timeout);
-            return waited_out.then_some(ReclaimReason::NotStarted);
-        };
-        let spec = &row.job.spec;
-        if spec
-            .stall_timeout
-            .is_some_and(|stall| passed(last_report, stall))
-        {
-            return Some(ReclaimReason::Stalled);
-        }
-        let patience = spec.timeout?.saturating_add(request.overdue_after);
-        passed(claimed_at, patience.saturating_add(request.start_timeout))
-            .then_some(ReclaimReason::Overdue)
+        request.lost(&claim, now)
     }
 
     fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {

@@ -18,7 +18,7 @@ pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
 };
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
-pub use reclaim::{ReclaimReason, ReclaimRequest, Reclaimed};
+pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
 pub use report::{Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};

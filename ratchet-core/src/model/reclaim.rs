@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::ClaimToken;
 use crate::limits;
+use crate::model::NodeRecord;
+use crate::state::JobState;
+use crate::time::{duration_millis, from_millis};
 
 /// Which claims to take back. All durations are measured on the database's clock.
 #[derive(Clone, Debug)]
@@ -74,6 +77,60 @@ impl ReclaimRequest {
         self
     }
 
+    /// Why a running job's claim is to be taken back at `now`, if it is. Times are milliseconds.
+    #[must_use]
+    pub fn lost(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimReason> {
+        let passed = |since: i64, wait: Duration| since.saturating_add(duration_millis(wait)) < now;
+        let owner_lost = match claim.owner {
+            Owner::Nobody => true,
+            Owner::Unknown => passed(claim.claimed_at, self.dead_after),
+            Owner::Known(node) => {
+                !node.status.is_live() || node.is_silent(self.dead_after, from_millis(now))
+            }
+        };
+        if owner_lost {
+            return Some(ReclaimReason::OwnerLost);
+        }
+        let Some(last_report) = claim.last_report else {
+            let waited_out = passed(claim.claimed_at, self.start_timeout);
+            return waited_out.then_some(ReclaimReason::NotStarted);
+        };
+        if claim
+            .stall_timeout
+            .is_some_and(|stall| passed(last_report, stall))
+        {
+            return Some(ReclaimReason::Stalled);
+        }
+        let patience = claim.timeout?.saturating_add(self.overdue_after);
+        passed(
+            claim.claimed_at,
+            patience.saturating_add(self.start_timeout),
+        )
+        .then_some(ReclaimReason::Overdue)
+    }
+
+    /// What taking a claim back does to its job, which had lost `crash_count` claims before and
+    /// whose cancellation may have been requested.
+    #[must_use]
+    pub const fn effect(
+        &self,
+        reason: ReclaimReason,
+        crash_count: u32,
+        cancel_requested: bool,
+    ) -> ReclaimEffect {
+        // A job that is beyond its budget waits to be settled; it does not crash once more.
+        let crashed = reason.is_crash() && crash_count <= self.max_crashes;
+        let crash_count = crash_count + crashed as u32;
+        let state = if reason.is_crash() && crash_count > self.max_crashes {
+            JobState::Running
+        } else if cancel_requested {
+            JobState::Cancelled
+        } else {
+            JobState::Pending
+        };
+        ReclaimEffect { crash_count, state }
+    }
+
     /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
     ///
     /// # Errors
@@ -88,6 +145,50 @@ impl ReclaimRequest {
 impl Default for ReclaimRequest {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A running job's claim, as [`ReclaimRequest::lost`] judges it. Times are milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldClaim<'a> {
+    /// Who holds it.
+    pub owner: Owner<'a>,
+    /// When it was made.
+    pub claimed_at: i64,
+    /// When its body gave the last sign of life; none: it has not been seen to begin.
+    pub last_report: Option<i64>,
+    /// The job's timeout.
+    pub timeout: Option<Duration>,
+    /// The job's stall timeout.
+    pub stall_timeout: Option<Duration>,
+}
+
+/// Who holds a claim.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// Nobody any more.
+    Nobody,
+    /// A node that has no row.
+    Unknown,
+    /// This node.
+    Known(&'a NodeRecord),
+}
+
+/// What taking a claim back writes; see [`ReclaimRequest::effect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReclaimEffect {
+    /// The job's crashes from now on.
+    pub crash_count: u32,
+    /// The job's state from now on. `Running`: the crash budget is used up; the claim loses its
+    /// owner and waits to be settled.
+    pub state: JobState,
+}
+
+impl ReclaimEffect {
+    /// Whether the crash budget is used up.
+    #[must_use]
+    pub const fn is_exhausted(&self) -> bool {
+        matches!(self.state, JobState::Running)
     }
 }
 
@@ -144,5 +245,91 @@ impl Reclaimed {
             crash_count,
             exhausted,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::NodeId;
+    use crate::model::{Heartbeat, NodeStatus};
+    use crate::name::Name;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn claim<'a>(owner: Owner<'a>, last_report: Option<i64>) -> HeldClaim<'a> {
+        HeldClaim {
+            owner,
+            claimed_at: 0,
+            last_report,
+            timeout: None,
+            stall_timeout: None,
+        }
+    }
+
+    fn node(status: NodeStatus, last_seen: i64) -> NodeRecord {
+        let label = Name::new("label", "n").unwrap();
+        let beat = Heartbeat::new(NodeId::new(), label, status, SECOND);
+        NodeRecord::joined(&beat, from_millis(last_seen))
+    }
+
+    #[test]
+    fn only_claims_that_nobody_works_on_are_lost() {
+        let request = ReclaimRequest::new();
+        let (alive, left) = (
+            node(NodeStatus::Active, 900_000),
+            node(NodeStatus::Left, 900_000),
+        );
+        let silent = node(NodeStatus::Active, 884_999);
+        let lost = |owner, report| request.lost(&claim(owner, report), 900_000);
+        assert_eq!(lost(Owner::Known(&alive), Some(1)), None);
+        assert_eq!(
+            lost(Owner::Known(&alive), None),
+            Some(ReclaimReason::NotStarted)
+        );
+        for owner in [
+            Owner::Nobody,
+            Owner::Unknown,
+            Owner::Known(&left),
+            Owner::Known(&silent),
+        ] {
+            assert_eq!(
+                lost(owner, Some(1)),
+                Some(ReclaimReason::OwnerLost),
+                "{owner:?}"
+            );
+        }
+        assert_eq!(request.lost(&claim(Owner::Unknown, None), 15_000), None);
+    }
+
+    #[test]
+    fn stalls_and_overruns_are_the_job_s_own_choice() {
+        let request = ReclaimRequest::new();
+        let alive = node(NodeStatus::Active, 400_000);
+        let mut held = claim(Owner::Known(&alive), Some(390_000));
+        held.stall_timeout = Some(10 * SECOND);
+        assert_eq!(request.lost(&held, 400_000), None);
+        assert_eq!(request.lost(&held, 400_001), Some(ReclaimReason::Stalled));
+        held.stall_timeout = None;
+        held.timeout = Some(70 * SECOND);
+        assert_eq!(request.lost(&held, 400_000), None);
+        assert_eq!(request.lost(&held, 400_001), Some(ReclaimReason::Overdue));
+    }
+
+    #[test]
+    fn crashes_are_counted_up_to_the_budget_and_once_beyond() {
+        let request = ReclaimRequest::new().max_crashes(2);
+        let effect = |count| request.effect(ReclaimReason::OwnerLost, count, false);
+        let counts: Vec<(u32, bool)> = (0..5)
+            .map(|count| (effect(count).crash_count, effect(count).is_exhausted()))
+            .collect();
+        assert_eq!(
+            counts,
+            [(1, false), (2, false), (3, true), (3, true), (4, true)]
+        );
+        let free = request.effect(ReclaimReason::NotStarted, 2, false);
+        assert_eq!((free.crash_count, free.state), (2, JobState::Pending));
+        let cancelled = request.effect(ReclaimReason::OwnerLost, 0, true);
+        assert_eq!(cancelled.state, JobState::Cancelled);
     }
 }
