@@ -90,16 +90,17 @@ impl Power {
 
 /// Makes a fixture, again and again.
 #[derive(Clone)]
-pub struct Factory(
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Fixture>, BoxError>> + Send + Sync>,
-);
+pub struct Factory(Arc<Create>);
+
+type Create = dyn Fn() -> BoxFuture<'static, Made> + Send + Sync;
+type Made = Result<Arc<dyn Fixture>, BoxError>;
 
 impl Factory {
     /// A factory that calls `create` for every case.
-    pub fn new<F, Made, X>(create: F) -> Self
+    pub fn new<F, Making, X>(create: F) -> Self
     where
-        F: Fn() -> Made + Send + Sync + 'static,
-        Made: Future<Output = Result<X, BoxError>> + Send + 'static,
+        F: Fn() -> Making + Send + Sync + 'static,
+        Making: Future<Output = Result<X, BoxError>> + Send + 'static,
         X: Fixture,
     {
         Self(Arc::new(move || {
@@ -131,10 +132,10 @@ pub enum Provision<T = Factory> {
 
 impl Provision {
     /// It can: `create` makes the fixture of a case.
-    pub fn ready<F, Made, X>(create: F) -> Self
+    pub fn ready<F, Making, X>(create: F) -> Self
     where
-        F: Fn() -> Made + Send + Sync + 'static,
-        Made: Future<Output = Result<X, BoxError>> + Send + 'static,
+        F: Fn() -> Making + Send + Sync + 'static,
+        Making: Future<Output = Result<X, BoxError>> + Send + 'static,
         X: Fixture,
     {
         Self::Ready(Factory::new(create))

@@ -1,17 +1,110 @@
-//! The conformance suite: what every Ratchet store must pass.
+//! The conformance suite: what every Ratchet store, and every coordinator, must pass.
+//!
+//! The traits of [`ratchet_core::store`] document their contract as clauses, `[claim.order]`. Each
+//! case here proves one or more of them, and each clause has at least one case; a test of this
+//! crate compares the two lists. Most cases open the database several times, as the nodes of a
+//! cluster do, and the `differential` group compares random histories with
+//! [`MemoryStore`](ratchet_core::MemoryStore), the executable specification.
+//!
+//! # Running it on a store
+//! Add a test without a harness to the store's `Cargo.toml`:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! ratchet-conformance = { git = "…" }
+//!
+//! [[test]]
+//! name = "conformance"
+//! harness = false
+//! ```
+//!
+//! and write a [`Fixture`], which makes one empty database per case, and a `main`:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use ratchet_conformance::{BoxError, Fixture, Provision, Suite};
+//! use ratchet_core::SharedStore;
+//! # struct Database; impl Database {
+//! #     async fn create(_: &str) -> Result<Self, BoxError> { Ok(Self) }
+//! #     async fn connect(&self) -> Result<ratchet_core::MemoryStore, BoxError> { Ok(Default::default()) }
+//! #     async fn drop(&self) {}
+//! # }
+//!
+//! struct EmptyDatabase(Database);
+//!
+//! #[async_trait]
+//! impl Fixture for EmptyDatabase {
+//!     async fn open(&self) -> Result<SharedStore, BoxError> {
+//!         Ok(Arc::new(self.0.connect().await?))
+//!     }
+//!
+//!     async fn teardown(&self) {
+//!         self.0.drop().await;
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     Suite::new("mystore", &[]).run(async {
+//!         let Ok(url) = std::env::var("MYSTORE_TEST_URL") else {
+//!             return Provision::unavailable("MYSTORE_TEST_URL is not set");
+//!         };
+//!         Provision::ready(move || {
+//!             let url = url.clone();
+//!             async move { Ok(EmptyDatabase(Database::create(&url).await?)) }
+//!         })
+//!     })
+//! }
+//! ```
+//!
+//! Every case is then a test of its own, for `cargo test` and for nextest:
+//!
+//! ```text
+//! cargo test --test conformance claim::
+//! cargo nextest run -E 'binary(conformance)'
+//! ```
+//!
+//! # Powers
+//! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
+//! database's clock; without it everything that depends on time goes untested, so a store should
+//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows. Cases that need
+//! a power which the suite was not told of are listed as ignored, with the reason; a fixture whose
+//! powers are not exactly those the suite was told of fails every case.
+//!
+//! # Results
+//! A failure names the store and the clauses: `mystore breaks [claim.exclusive]`. Each case leaves a
+//! file under `target/ratchet-conformance/`, from which [`report::table`] makes the table of clauses
+//! by store.
+//!
+//! # Environment
+//! | variable | |
+//! |---|---|
+//! | `RATCHET_REQUIRE` | `1`, or names of stores: being unavailable is a failure, not a reason to ignore |
+//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 500 |
+//! | `RATCHET_SEED` | the one random history to run, as a failure told it |
+//! | `RATCHET_CASE_SECONDS` | how long a case may take; 300 |
+//! | `RATCHET_REPORT_DIR` | where the results go |
+//!
+//! # Stability
+//! The functions and traits here are stable; the cases are not. A new version may have new cases,
+//! which find what was always wrong.
 
 mod build;
 mod case;
 mod cases;
+mod coordinator;
 mod cx;
 mod fixture;
-pub mod memory;
+mod memory;
 mod node;
 pub mod report;
 mod runner;
 mod suite;
 
 pub use case::Case;
+pub use coordinator::{CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Transport};
 pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, TestClock, Vandal};
 pub use memory::MemoryFixture;

@@ -175,7 +175,11 @@ pub(crate) struct Recorder(PathBuf);
 
 impl Recorder {
     pub(crate) fn new(store: &str) -> Self {
-        Self(default_dir().join(store))
+        Self::in_dir(&default_dir(), store)
+    }
+
+    pub(crate) fn in_dir(dir: &Path, store: &str) -> Self {
+        Self(dir.join(store))
     }
 
     /// Forgets the results of earlier runs.

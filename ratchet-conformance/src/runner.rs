@@ -1,16 +1,17 @@
 //! Runs one case: its deadline, its panics, its cleaning up, and the list that a test runner sees.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{self, AssertUnwindSafe};
+use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::{Builder, Runtime};
@@ -19,8 +20,12 @@ use crate::fixture::BoxError;
 use crate::report::{CaseResult, Recorder, Verdict};
 use crate::{Case, Power, Provision};
 
-/// How long a case may take before it counts as hanging.
-const DEADLINE: Duration = Duration::from_secs(300);
+/// How long a case may take before it counts as hanging; `RATCHET_CASE_SECONDS` says otherwise.
+fn deadline() -> Duration {
+    let seconds = std::env::var("RATCHET_CASE_SECONDS");
+    let seconds = seconds.ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(300))
+}
 
 /// What a case is given.
 #[async_trait]
@@ -49,57 +54,70 @@ pub(crate) async fn check<C: Context>(case: &Case<C>, setup: &Setup<C>) -> Resul
     let context = setup()
         .await
         .map_err(|error| Failure(format!("the fixture cannot be made: {error}")))?;
-    let body = tokio::time::timeout(DEADLINE, (case.body)(&context));
+    let deadline = deadline();
+    let body = tokio::time::timeout(deadline, (case.body)(&context));
     let ended = caught(body).await;
     context.clean_up().await;
     match ended {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Failure(format!("still not done after {DEADLINE:?}"))),
+        Ok(Err(_)) => Err(Failure(format!("still not done after {deadline:?}"))),
         Err(message) => Err(Failure(message)),
     }
 }
 
 thread_local! {
-    /// Where and why this thread last panicked.
+    /// Whether this thread is running a part of a case.
+    static IN_CASE: Cell<bool> = const { Cell::new(false) };
+    /// Where and why a case last panicked on this thread.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// The message of a panic that was caught elsewhere and is passed on.
 struct PassedOn(String);
 
-/// Awaits a future and turns its panic into the message, with the place if the hook noted it.
+/// Awaits a future and turns its panic into the message, with the place.
 async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
-    AssertUnwindSafe(future)
-        .catch_unwind()
-        .await
-        .map_err(|payload| message(&*payload))
+    note_panics();
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let before = IN_CASE.replace(true);
+        // A future that has panicked is not polled again, so nothing sees it half changed.
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
+        let polled = panic::catch_unwind(poll);
+        IN_CASE.set(before);
+        match polled {
+            Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(payload) => Poll::Ready(Err(message(&*payload))),
+        }
+    })
+    .await
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
-    // The panic was caught on the thread it happened on, within the same poll.
     let noted = LAST_PANIC.take();
-    if let Some(PassedOn(message)) = payload.downcast_ref() {
-        return message.clone();
+    match payload.downcast_ref() {
+        Some(PassedOn(message)) => message.clone(),
+        None => noted.unwrap_or_else(|| "a panic without a message".to_owned()),
     }
-    let text = || {
-        let text = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned());
-        text.or_else(|| payload.downcast_ref::<String>().cloned())
-    };
-    noted
-        .or_else(text)
-        .unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-/// Notes panics in place of printing them, so that they show once: as the failure of their case.
+/// Keeps the panics of cases from being printed where they happen, so that they show once: as the
+/// failure of their case.
 fn note_panics() {
-    panic::set_hook(Box::new(|info| {
-        let place = info.location().map(ToString::to_string);
-        let text = info.payload_as_str().unwrap_or("a panic without a message");
-        let note = format!("{text}\n  at {}", place.unwrap_or_default());
-        LAST_PANIC.set(Some(note));
-    }));
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IN_CASE.get() {
+                return usual(info);
+            }
+            let place = info.location().map(ToString::to_string);
+            let text = info.payload_as_str().unwrap_or("a panic without a message");
+            let note = format!("{text}\n  at {}", place.unwrap_or_default());
+            LAST_PANIC.set(Some(note));
+        }));
+    });
 }
 
 /// Spawns the futures that `make` gives for 0..`count` and lets them all go at the same moment;
@@ -118,15 +136,17 @@ where
         })
     };
     let racers: Vec<_> = (0..count).map(spawn).collect();
-    let mut answers = Vec::with_capacity(count);
+    let mut ended = Vec::with_capacity(count);
+    // All of them, also when one has failed, so that none outlives its database.
     for racer in racers {
-        match racer.await {
-            Ok(Ok(answer)) => answers.push(answer),
-            Ok(Err(message)) => panic::resume_unwind(Box::new(PassedOn(message))),
-            Err(error) => panic::resume_unwind(error.into_panic()),
-        }
+        ended.push(racer.await);
     }
-    answers
+    let answer = |ended| match ended {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(message)) => panic::resume_unwind(Box::new(PassedOn(message))),
+        Err(error) => panic::resume_unwind(Box::new(PassedOn(format!("a racer {error}")))),
+    };
+    ended.into_iter().map(answer).collect()
 }
 
 /// A runtime with real parallelism, so that races are races.
@@ -140,17 +160,38 @@ pub(crate) fn runtime() -> Runtime {
 
 /// What a suite is about.
 pub(crate) struct Subject {
-    pub(crate) name: String,
-    pub(crate) powers: Vec<Power>,
+    name: String,
+    powers: Vec<Power>,
+    /// Whether being unavailable is a failure.
+    required: bool,
+}
+
+impl Subject {
+    pub(crate) fn new(name: String, powers: Vec<Power>) -> Self {
+        let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
+        Self {
+            required: requires(&required, &name),
+            name,
+            powers,
+        }
+    }
+}
+
+/// Whether a value of `RATCHET_REQUIRE` says that this store must be available: `1`, `true`, or a
+/// list of names with this one in it.
+fn requires(value: &str, name: &str) -> bool {
+    value
+        .split(',')
+        .map(str::trim)
+        .any(|word| word == "1" || word == "true" || word == name)
 }
 
 /// Lists or runs the cases as the command line says.
 pub(crate) fn run<C: Context>(
     subject: Subject,
     cases: impl Iterator<Item = &'static Case<C>>,
-    provision: Provision<Arc<Setup<C>>>,
+    provision: &Provision<Arc<Setup<C>>>,
 ) -> ExitCode {
-    note_panics();
     let arguments = Arguments::from_args();
     let recorder = Recorder::new(&subject.name);
     // A listing, or a run of everything, begins a new report; nextest lists before it runs.
@@ -160,9 +201,40 @@ pub(crate) fn run<C: Context>(
     }
     let subject = Arc::new(subject);
     let trials = cases
-        .map(|case| trial(&subject, case, &provision, &recorder, fresh))
+        .map(|case| match not_applicable(&subject, case, provision) {
+            Some(reason) => {
+                if fresh {
+                    let verdict = Verdict::NotApplicable;
+                    recorder.record(&result(&subject, case, verdict, Some(reason.clone())));
+                }
+                ignored(case, reason)
+            }
+            None => trial(&subject, case, provision, &recorder),
+        })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Why the case cannot run here, if it cannot and need not.
+fn not_applicable<C, T>(
+    subject: &Subject,
+    case: &Case<C>,
+    provision: &Provision<T>,
+) -> Option<String> {
+    match (case.lacks(&subject.powers), provision) {
+        (Some(power), _) => Some(format!("needs {power:?}")),
+        (None, Provision::Unavailable(reason)) => (!subject.required).then(|| reason.clone()),
+        (None, Provision::Ready(_)) => None,
+    }
+}
+
+/// A case that is listed as ignored, with the reason in front of its name.
+fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
+    let kind = reason.clone();
+    let run = move || Ok(Completion::ignored_with(reason));
+    Trial::ignorable_test(case.full_name(), run)
+        .with_kind(kind)
+        .with_ignored_flag(true)
 }
 
 fn trial<C: Context>(
@@ -170,38 +242,10 @@ fn trial<C: Context>(
     case: &'static Case<C>,
     provision: &Provision<Arc<Setup<C>>>,
     recorder: &Recorder,
-    fresh: bool,
 ) -> Trial {
-    let name = case.full_name();
-    let result = {
-        let store = subject.name.clone();
-        move |verdict, detail| CaseResult {
-            store,
-            case: case.full_name(),
-            clauses: case.clauses.iter().map(ToString::to_string).collect(),
-            verdict,
-            detail,
-        }
-    };
-    let not_applicable = match (case.lacks(&subject.powers), provision) {
-        (Some(power), _) => Some(format!("needs {power:?}")),
-        (None, Provision::Unavailable(reason)) if !is_required(&subject.name) => {
-            Some(reason.clone())
-        }
-        (None, _) => None,
-    };
-    if let Some(reason) = not_applicable {
-        if fresh {
-            recorder.record(&result(Verdict::NotApplicable, Some(reason.clone())));
-        }
-        let kind = reason.clone();
-        return Trial::ignorable_test(name, move || Ok(Completion::ignored_with(reason)))
-            .with_kind(kind)
-            .with_ignored_flag(true);
-    }
     let (subject, provision) = (Arc::clone(subject), provision.clone());
     let recorder = recorder.clone();
-    Trial::test(name, move || {
+    Trial::test(case.full_name(), move || {
         let outcome = match provision {
             Provision::Ready(setup) => runtime().block_on(check(case, &*setup)),
             Provision::Unavailable(reason) => {
@@ -212,7 +256,7 @@ fn trial<C: Context>(
             Ok(()) => (Verdict::Pass, None),
             Err(failure) => (Verdict::Fail, Some(failure.to_string())),
         };
-        recorder.record(&result(verdict, detail));
+        recorder.record(&result(&subject, case, verdict, detail));
         outcome.map_err(|failure| {
             let clauses = case.clauses.join(", ");
             Failed::from(format!("{} breaks [{clauses}]\n{failure}", subject.name))
@@ -220,12 +264,115 @@ fn trial<C: Context>(
     })
 }
 
-/// Whether `RATCHET_REQUIRE` says that this store must be available: `1`, `true`, or a list of names
-/// with this one in it.
-fn is_required(name: &str) -> bool {
-    let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
-    required
-        .split(',')
-        .map(str::trim)
-        .any(|word| word == "1" || word == "true" || word == name)
+fn result<C>(
+    subject: &Subject,
+    case: &Case<C>,
+    verdict: Verdict,
+    detail: Option<String>,
+) -> CaseResult {
+    CaseResult {
+        store: subject.name.clone(),
+        case: case.full_name(),
+        clauses: case.clauses.iter().map(ToString::to_string).collect(),
+        verdict,
+        detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+    use crate::{Cx, Suite};
+
+    const UNAVAILABLE: &str = "MYSTORE_TEST_URL is not set";
+
+    fn subject(required: bool) -> Arc<Subject> {
+        Arc::new(Subject {
+            name: "mystore".to_owned(),
+            powers: vec![Power::Clock],
+            required,
+        })
+    }
+
+    fn case(needs: &[Power]) -> &'static Case<Cx> {
+        Suite::cases().find(|case| case.needs == needs).unwrap()
+    }
+
+    #[test]
+    fn a_case_without_its_power_is_listed_as_ignored_with_the_reason() {
+        let ready = Provision::Ready(());
+        assert_eq!(
+            not_applicable(&subject(true), case(&[Power::Clock]), &ready),
+            None
+        );
+        let vandal = case(&[Power::Vandal]);
+        let reason = not_applicable(&subject(true), vandal, &ready).unwrap();
+        let listed = ignored(vandal, reason);
+        assert_eq!(
+            (listed.kind(), listed.name()),
+            ("needs Vandal", &*vandal.full_name())
+        );
+        assert!(listed.has_ignored_flag());
+    }
+
+    #[test]
+    fn an_absent_database_ignores_every_case_unless_it_is_required() {
+        let absent = Provision::<()>::unavailable(UNAVAILABLE);
+        let reason = not_applicable(&subject(false), case(&[]), &absent);
+        assert_eq!(reason.as_deref(), Some(UNAVAILABLE));
+        assert_eq!(not_applicable(&subject(true), case(&[]), &absent), None);
+    }
+
+    #[test]
+    fn an_absent_but_required_database_fails_every_case() {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::in_dir(dir.path(), "mystore");
+        let case = case(&[]);
+        let trial = trial(
+            &subject(true),
+            case,
+            &Provision::unavailable(UNAVAILABLE),
+            &recorder,
+        );
+        let conclusion = libtest_mimic::run(&Arguments::default(), vec![trial]);
+        assert_eq!(conclusion.num_failed, 1);
+        let report = Report::read_dir(dir.path()).unwrap();
+        assert_eq!(report.results[0].verdict, Verdict::Fail);
+        assert!(
+            report.results[0]
+                .detail
+                .as_ref()
+                .unwrap()
+                .contains(UNAVAILABLE)
+        );
+    }
+
+    #[test]
+    fn stores_are_required_all_or_by_name() {
+        for (value, required) in [
+            ("", false),
+            ("0", false),
+            ("other", false),
+            ("1", true),
+            ("true", true),
+            ("mystore", true),
+            ("other, mystore", true),
+        ] {
+            assert_eq!(requires(value, "mystore"), required, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_place_also_from_a_racer() {
+        let told = runtime().block_on(caught(async {
+            race(3, |racer| async move {
+                assert_ne!(racer, 1, "this one is wrong");
+            })
+            .await
+        }));
+        let message = told.unwrap_err();
+        assert!(message.contains("this one is wrong"), "{message}");
+        assert!(message.contains("runner.rs:"), "{message}");
+    }
 }

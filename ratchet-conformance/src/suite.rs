@@ -32,11 +32,8 @@ impl Suite {
             Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
-        let subject = Subject {
-            name: self.name,
-            powers: self.powers,
-        };
-        runner::run(subject, Self::cases(), provision)
+        let subject = Subject::new(self.name, self.powers);
+        runner::run(subject, Self::cases(), &provision)
     }
 
     /// Every case.

@@ -269,3 +269,84 @@ impl Store for SqliteStore {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    async fn in_memory() -> SqliteStore {
+        SqliteStore::connect("sqlite::memory:").await.unwrap()
+    }
+
+    fn jobs() -> Vec<NewJob> {
+        vec![NewJob::new("kind", &1)]
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_call_only_and_leaves_nothing() {
+        let store = in_memory().await;
+        let lost = jobs();
+        let id = lost[0].id();
+        let error = store
+            .write::<()>("broken", Lane::Normal, move |work| {
+                enqueue::enqueue(work, &lost)?;
+                panic!("a bug");
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Other);
+        assert_eq!(store.get(&[id]).await.unwrap(), [None]);
+        store.enqueue(&jobs()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_leaves_the_rest_of_its_group_alone() {
+        let store = in_memory().await;
+        // The first call holds the thread until the others are queued.
+        let (go, gate) = mpsc::channel::<()>();
+        let held = store.write("held", Lane::Normal, move |_| {
+            let _ = gate.recv();
+            Ok(())
+        });
+        let broken = store.write::<()>("broken", Lane::Normal, |_| panic!("a bug"));
+        let good = jobs();
+        let good = store.enqueue(&good);
+        let opened = async {
+            tokio::task::yield_now().await;
+            drop(go);
+        };
+        let (held, broken, good, ()) = tokio::join!(held, broken, good, opened);
+        assert!(held.is_ok());
+        assert!(broken.is_err());
+        let stored = store.get(&[good.unwrap()[0].id()]).await.unwrap();
+        assert!(stored[0].is_some());
+    }
+
+    #[tokio::test]
+    async fn heartbeats_overtake_jobs() {
+        let store = in_memory().await;
+        let (go, gate) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let held = store.write("held", Lane::Normal, move |_| {
+            let _ = gate.recv();
+            Ok(())
+        });
+        let say = |word: &'static str| {
+            let tell = tell.clone();
+            move |_: &mut Work<'_>| {
+                let _ = tell.send(word);
+                Ok(())
+            }
+        };
+        let job = store.write("job", Lane::Normal, say("job"));
+        let heartbeat = store.write("heartbeat", Lane::Urgent, say("heartbeat"));
+        let opened = async {
+            tokio::task::yield_now().await;
+            drop(go);
+        };
+        let _ = tokio::join!(held, job, heartbeat, opened);
+        assert_eq!([told.recv(), told.recv()], [Ok("heartbeat"), Ok("job")]);
+    }
+}

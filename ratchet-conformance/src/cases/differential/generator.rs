@@ -67,8 +67,8 @@ impl Generator {
             57..63 => self.reclaim(),
             63..72 => self.act(),
             72..74 => Step::Get(self.some_ids()),
-            74..78 => self.list(),
-            78..80 => self.purge(),
+            74..77 => self.list(),
+            77..80 => self.purge(),
             80..86 => self.node(),
             86..89 => self.queue(),
             89..93 => self.lock(),
@@ -292,7 +292,7 @@ impl Generator {
     /// Without an effective limit: which of the equally old go first is left open.
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
-        let older_than = self.millis(0..10_000);
+        let older_than = self.millis(0..4_000);
         Step::Purge(PurgeRequest::new(self.pick(&ends), older_than, 1_000))
     }
 

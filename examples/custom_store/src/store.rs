@@ -1,0 +1,129 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::cluster::ClusterCoordinator;
+use ratchet_core::model::{
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Heartbeat, HeartbeatReply, JobFilter,
+    JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep, PageRequest, PurgeRequest,
+    QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement, SweptNodes,
+};
+use ratchet_core::store::{
+    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, StoreInfo,
+};
+use ratchet_core::time::Timestamp;
+use ratchet_core::{
+    ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result,
+    SharedStore, Store,
+};
+
+use crate::Meter;
+
+/// Any store, with its calls counted.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use custom_store_example::{Meter, MeteredStore};
+/// use ratchet_core::{MemoryStore, NewJob, Store};
+///
+/// let meter = Arc::new(Meter::new(Duration::from_millis(50)));
+/// let store = MeteredStore::new(Arc::new(MemoryStore::new()), Arc::clone(&meter));
+/// store.jobs().enqueue(&[NewJob::new("greet", "world")]).await?;
+/// assert_eq!(meter.counts()["enqueue"].calls, 1);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MeteredStore {
+    inner: SharedStore,
+    meter: Arc<Meter>,
+}
+
+impl MeteredStore {
+    /// Counts the calls of `inner` on `meter`.
+    #[must_use]
+    pub fn new(inner: SharedStore, meter: Arc<Meter>) -> Self {
+        Self { inner, meter }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for MeteredStore {
+    fn info(&self) -> StoreInfo {
+        self.inner.info()
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        self
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        self
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        self.inner.coordinator()
+    }
+}
+
+/// Implements methods of a role trait by counting the same method of the inner store.
+macro_rules! metered {
+    ($trait:ident by $role:ident {
+        $(async fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)+
+    }) => {
+        #[deny(clippy::missing_trait_methods)]
+        #[async_trait]
+        impl $trait for MeteredStore {
+            $(async fn $method(&self $(, $argument: $type)*) -> Result<$answer> {
+                let call = self.inner.$role().$method($($argument),*);
+                self.meter.count(stringify!($method), call).await
+            })+
+        }
+    };
+}
+
+metered! { JobStore by jobs {
+    async fn enqueue(&self, jobs: &[NewJob]) -> Vec<Enqueued>;
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Vec<ClaimedJob>;
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Vec<Claim>;
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Vec<Option<JobInput>>;
+    async fn settle(&self, settlements: &[Settlement]) -> Vec<Fenced>;
+    async fn report(&self, reports: &[Report]) -> Vec<Reported>;
+    async fn reclaim(&self, request: &ReclaimRequest) -> Vec<Reclaimed>;
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
+    async fn get(&self, ids: &[JobId]) -> Vec<Option<JobRecord>>;
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> JobPage;
+    async fn history(&self, job: JobId) -> Vec<Attempt>;
+    async fn purge(&self, request: &PurgeRequest) -> u64;
+} }
+
+metered! { QueueStore by queues {
+    async fn pause_queue(&self, queue: &Name) -> Changed;
+    async fn resume_queue(&self, queue: &Name) -> Changed;
+    async fn queues(&self) -> Vec<QueueInfo>;
+} }
+
+metered! { NodeStore by nodes {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> HeartbeatReply;
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Changed;
+    async fn nodes(&self) -> Vec<NodeRecord>;
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> SweptNodes;
+    async fn database_time(&self) -> Timestamp;
+} }
+
+metered! { LockStore by locks {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Acquired;
+    async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Fenced;
+    async fn inspect(&self, name: &Name) -> Option<LockInfo>;
+} }

@@ -1,0 +1,316 @@
+//! What is wrong with jobs.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::*;
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{
+    Aging, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, Result, time,
+};
+
+use crate::sabotage::{Sabotage, Sabotaged};
+
+impl Sabotaged {
+    async fn everything(&self) -> Result<Vec<JobRecord>> {
+        let page = PageRequest::first(10_000).order(JobOrder::OldestFirst);
+        Ok(self.inner.list(&JobFilter::all(), &page).await?.jobs)
+    }
+
+    async fn find(&self, job: JobId) -> Result<Option<JobRecord>> {
+        Ok(self.inner.get(&[job]).await?.remove(0))
+    }
+
+    /// The token that the job has at present, whatever the caller's says.
+    async fn present(&self, token: ClaimToken) -> Result<ClaimToken> {
+        let job = self.find(token.job).await?;
+        let seq = job.map_or(token.seq, |job| job.claim_seq);
+        Ok(ClaimToken::new(token.job, seq))
+    }
+
+    async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
+        let now = time::to_millis(self.inner.database_time().await?);
+        let spec = job.spec();
+        let fresh = || format!("fresh {}", JobId::new());
+        let job = match self.how {
+            Sabotage::TruncatesTimesToSeconds => {
+                let due = job.due().resolve(now) / 1_000 * 1_000;
+                job.clone().run_at(time::from_millis(due))
+            }
+            Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
+            Sabotage::NeverFreesUniqueKeys => {
+                if let Some(key) = &spec.unique_key {
+                    let first = *self.memory().keys.entry(key.clone()).or_insert(job.id());
+                    if first != job.id() {
+                        return Ok(Enqueued::Duplicate(first));
+                    }
+                }
+                job.clone()
+            }
+            Sabotage::ChecksKeysBeforeItInserts => {
+                let Some(key) = &spec.idempotency_key else {
+                    return Ok(self.inner.enqueue(std::slice::from_ref(job)).await?[0]);
+                };
+                let first = self.memory().keys.get(key).copied();
+                if let Some(first) = first {
+                    return Ok(Enqueued::Duplicate(first));
+                }
+                tokio::task::yield_now().await;
+                self.memory().keys.insert(key.clone(), job.id());
+                job.clone().idempotency_key(&fresh())
+            }
+            _ => job.clone(),
+        };
+        let answer = self.inner.enqueue(std::slice::from_ref(&job)).await?[0];
+        let Enqueued::Duplicate(first) = answer else {
+            return Ok(answer);
+        };
+        let first = self.find(first).await?;
+        let again = match (self.how, first) {
+            (Sabotage::ForgetsIdempotencyKeysOnPurge, None) => job.idempotency_key(&fresh()),
+            (Sabotage::FreesUniqueKeysOnClaim, Some(first))
+                if first.state == JobState::Running && first.spec.unique_key.is_some() =>
+            {
+                job.unique_key(&fresh())
+            }
+            _ => return Ok(answer),
+        };
+        Ok(self.inner.enqueue(&[again]).await?[0])
+    }
+
+    async fn required_capabilities(&self) -> Result<Vec<Name>> {
+        let jobs = self.everything().await?;
+        Ok(jobs
+            .into_iter()
+            .filter_map(|job| job.spec.route.capability)
+            .collect())
+    }
+
+    /// Hands back what was claimed too much.
+    async fn give_back(&self, jobs: &[ClaimedJob]) -> Result<()> {
+        let release = |job: &ClaimedJob| Settlement::new(job.claim.token, Outcome::Released);
+        let released: Vec<Settlement> = jobs.iter().map(release).collect();
+        self.inner.settle(&released).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl JobStore for Sabotaged {
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        if self.is(Sabotage::None) {
+            return self.inner.enqueue(jobs).await;
+        }
+        if !self.is(Sabotage::StoresPartOfABatch) {
+            NewJob::validate_all(jobs)?;
+        }
+        let mut answers = Vec::new();
+        for job in jobs {
+            answers.push(self.enqueue_one(job).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        let mut asked = request.clone();
+        match self.how {
+            Sabotage::ExceedsTheLimit => asked.limit += 1,
+            Sabotage::IgnoresAging => asked.aging = Aging::OFF,
+            Sabotage::IgnoresCapabilities => {
+                asked.capabilities = self.required_capabilities().await?;
+            }
+            Sabotage::ClaimsFirstInFirstOut => asked.limit = 10_000,
+            Sabotage::ForgetsToFillTheBatch => {
+                // Takes the first of everybody's jobs and then looks which of them match.
+                asked = ClaimRequest::new(request.node, request.limit)
+                    .capabilities(self.required_capabilities().await?);
+            }
+            _ => {}
+        }
+        let mut claimed = self.inner.claim_next_batch(&asked).await?;
+        match self.how {
+            Sabotage::ClaimsFirstInFirstOut => {
+                claimed.sort_by_key(|job| job.claim.token.job);
+                let rest = claimed.split_off(request.limit.min(claimed.len()));
+                self.give_back(&rest).await?;
+            }
+            Sabotage::ForgetsToFillTheBatch => {
+                let (own, others): (Vec<ClaimedJob>, Vec<ClaimedJob>) = claimed
+                    .into_iter()
+                    .partition(|job| job.claim.route.matches(request));
+                self.give_back(&others).await?;
+                claimed = own;
+            }
+            Sabotage::ReturnsBatchesOutOfOrder => claimed.reverse(),
+            Sabotage::LosesCheckpoints => {
+                claimed
+                    .iter_mut()
+                    .for_each(|job| job.input.checkpoint = None);
+            }
+            Sabotage::ClaimsTwice => {
+                let mut memory = self.memory();
+                let earlier = std::mem::replace(&mut memory.claimed, claimed.clone());
+                if claimed.len() < request.limit {
+                    claimed.extend(earlier);
+                }
+            }
+            _ => {}
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
+        self.inner.claim_next_batch_optimized(request).await
+    }
+
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        self.inner.load_inputs(tokens).await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        Settlement::validate_all(settlements)?;
+        let mut answers = Vec::new();
+        for settlement in settlements {
+            let mut settlement = settlement.clone();
+            let token = settlement.token;
+            match (self.how, &settlement.outcome) {
+                (Sabotage::IgnoresTokensOnSettle, _) => {
+                    settlement.token = self.present(token).await?;
+                }
+                (Sabotage::StopsAtTheFirstStaleSettlement, _)
+                    if answers.contains(&Fenced::Stale) =>
+                {
+                    answers.push(Fenced::Stale);
+                    continue;
+                }
+                (Sabotage::AnswersRepeatsAsStale, _) => {
+                    if self.memory().settled.contains(&token) {
+                        answers.push(Fenced::Stale);
+                        continue;
+                    }
+                    self.memory().settled.push(token);
+                }
+                (Sabotage::CountsSnoozesAsAttempts, Outcome::Snoozed { delay }) => {
+                    let (delay, error) = (*delay, String::new());
+                    settlement = Settlement::new(token, Outcome::Retry { delay, error });
+                }
+                (Sabotage::CountsReleasesAsAttempts, Outcome::Released) => {
+                    let (delay, error) = (Duration::ZERO, String::new());
+                    settlement = Settlement::new(token, Outcome::Retry { delay, error });
+                }
+                (Sabotage::KeepsResultsOfCancelledRuns, Outcome::Succeeded { result }) => {
+                    self.memory()
+                        .results
+                        .extend(result.clone().map(|json| (token.job, json)));
+                }
+                _ => {}
+            }
+            answers.extend(self.inner.settle(&[settlement]).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        let mut reports = reports.to_vec();
+        if self.is(Sabotage::IgnoresTokensOnReport) {
+            for report in &mut reports {
+                report.token = self.present(report.token).await?;
+            }
+        }
+        self.inner.report(&reports).await
+    }
+
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        let mut asked = request.clone();
+        match self.how {
+            Sabotage::ReclaimsLate => asked.dead_after *= 2,
+            Sabotage::IgnoresTheCrashBudget => asked.max_crashes = u32::MAX,
+            _ => {}
+        }
+        let mut lost = self.inner.reclaim(&asked).await?;
+        if self.is(Sabotage::ReclaimsFromLiveNodes) {
+            let now = self.inner.database_time().await?;
+            for job in self.everything().await? {
+                let old = |at| time::add(at, request.start_timeout) < now;
+                if job.claimed_at.is_some_and(old) {
+                    let token = ClaimToken::new(job.id, job.claim_seq);
+                    self.inner
+                        .settle(&[Settlement::new(token, Outcome::Released)])
+                        .await?;
+                    lost.push(Reclaimed::new(token, ReclaimReason::OwnerLost, 1, false));
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        if let JobSelector::Ids(ids) = jobs
+            && let [id] = ids[..]
+            && let Some(job) = self.find(id).await?
+        {
+            if self.is(Sabotage::IgnoresCancels) && job.state == JobState::Running {
+                let outcome = ActionOutcome::CancelRequested;
+                return Ok(vec![Acted { job: id, outcome }]);
+            }
+            if self.is(Sabotage::RequeuesWithoutTheKey) && action == JobAction::Requeue {
+                let outcome = ActionOutcome::Became(JobState::Pending);
+                return Ok(vec![Acted { job: id, outcome }]);
+            }
+        }
+        self.inner.act(jobs, action).await
+    }
+
+    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let mut jobs = self.inner.get(ids).await?;
+        if self.is(Sabotage::KeepsResultsOfCancelledRuns) {
+            for job in jobs.iter_mut().flatten() {
+                job.result = self.memory().results.get(&job.id).cloned();
+            }
+        }
+        Ok(jobs)
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        let mut asked = *page;
+        if self.is(Sabotage::SkipsOneJobPerPage) && page.after.is_some() {
+            asked.limit += 1;
+            let mut read = self.inner.list(filter, &asked).await?;
+            if !read.jobs.is_empty() {
+                read.jobs.remove(0);
+            }
+            return Ok(read);
+        }
+        if self.is(Sabotage::PagesByOffset) {
+            let number = {
+                let mut memory = self.memory();
+                memory.pages = if page.after.is_some() {
+                    memory.pages + 1
+                } else {
+                    0
+                };
+                memory.pages
+            };
+            let all = PageRequest::first(10_000).order(page.order);
+            let mut read = self.inner.list(filter, &all).await?;
+            let from = (number * page.limit).min(read.jobs.len());
+            return Ok(JobPage::cut(read.jobs.split_off(from), page.limit));
+        }
+        self.inner.list(filter, &asked).await
+    }
+
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        let mut history = self.inner.history(job).await?;
+        if self.is(Sabotage::KeepsOnlyTheLastAttempt) && !history.is_empty() {
+            history.drain(..history.len() - 1);
+        }
+        Ok(history)
+    }
+
+    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
+        let mut asked = *request;
+        if self.is(Sabotage::PurgesTooYoung) {
+            asked.older_than /= 2;
+        }
+        self.inner.purge(&asked).await
+    }
+}

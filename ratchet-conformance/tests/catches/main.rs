@@ -1,0 +1,253 @@
+//! The suite tests itself: each sabotaged store must be caught by a named case, which the honest
+//! store passes.
+
+mod jobs;
+mod roles;
+mod sabotage;
+
+use ratchet_conformance::{Factory, Failure, Power, Suite};
+
+use sabotage::{Sabotage, SabotagedFixture};
+
+/// Every sabotage with the case that catches it.
+const CATCHES: &[(Sabotage, &str)] = &[
+    (
+        Sabotage::StoresPartOfABatch,
+        "enqueue::one_bad_job_keeps_the_whole_batch_out",
+    ),
+    (
+        Sabotage::TruncatesTimesToSeconds,
+        "time::every_time_is_kept_to_the_millisecond",
+    ),
+    (
+        Sabotage::IgnoresDueTimes,
+        "claim::a_job_is_claimed_from_the_millisecond_it_is_due",
+    ),
+    (
+        Sabotage::ForgetsIdempotencyKeysOnPurge,
+        "keys::an_idempotency_key_stays_used_when_the_job_was_purged",
+    ),
+    (
+        Sabotage::NeverFreesUniqueKeys,
+        "keys::a_unique_key_is_free_in_every_terminal_state",
+    ),
+    (
+        Sabotage::FreesUniqueKeysOnClaim,
+        "keys::a_unique_key_is_taken_while_its_job_is_unfinished",
+    ),
+    (
+        Sabotage::ChecksKeysBeforeItInserts,
+        "keys::of_many_racers_with_an_idempotency_key_one_creates",
+    ),
+    (
+        Sabotage::ClaimsTwice,
+        "claim::a_claimed_job_is_not_claimed_by_another_node",
+    ),
+    (
+        Sabotage::ClaimsTwice,
+        "concurrency::many_claimers_get_every_job_exactly_once",
+    ),
+    (
+        Sabotage::ExceedsTheLimit,
+        "claim::a_claim_gives_as_many_as_asked_while_there_are_so_many",
+    ),
+    (
+        Sabotage::ForgetsToFillTheBatch,
+        "claim::many_jobs_for_others_in_front_do_not_empty_the_batch",
+    ),
+    (
+        Sabotage::ClaimsFirstInFirstOut,
+        "order::a_higher_priority_goes_first",
+    ),
+    (
+        Sabotage::ReturnsBatchesOutOfOrder,
+        "order::random_backlogs_are_claimed_in_the_order_of_the_rule",
+    ),
+    (
+        Sabotage::IgnoresAging,
+        "order::a_job_gains_one_level_with_every_whole_interval",
+    ),
+    (
+        Sabotage::IgnoresCapabilities,
+        "capability::a_job_with_a_requirement_runs_only_where_it_is_met",
+    ),
+    (
+        Sabotage::LosesCheckpoints,
+        "report::a_checkpoint_outlives_its_claim",
+    ),
+    (
+        Sabotage::IgnoresTokensOnSettle,
+        "token::an_older_claim_of_the_same_node_is_stale",
+    ),
+    (
+        Sabotage::IgnoresTokensOnReport,
+        "token::the_token_of_a_reclaimed_job_is_stale",
+    ),
+    (
+        Sabotage::AnswersRepeatsAsStale,
+        "token::an_end_told_twice_is_applied_once",
+    ),
+    (
+        Sabotage::StopsAtTheFirstStaleSettlement,
+        "settle::one_call_ends_claims_in_every_way",
+    ),
+    (
+        Sabotage::CountsSnoozesAsAttempts,
+        "settle::a_snooze_costs_no_attempt",
+    ),
+    (
+        Sabotage::CountsReleasesAsAttempts,
+        "retry::hand_backs_and_snoozes_never_count",
+    ),
+    (
+        Sabotage::KeepsResultsOfCancelledRuns,
+        "settle::a_requested_cancel_wins_over_every_outcome",
+    ),
+    (
+        Sabotage::KeepsOnlyTheLastAttempt,
+        "settle::every_end_adds_one_entry_to_the_history",
+    ),
+    (
+        Sabotage::ReclaimsLate,
+        "reclaim::a_silent_nodes_claim_is_taken_after_its_patience",
+    ),
+    (
+        Sabotage::ReclaimsFromLiveNodes,
+        "reclaim::a_long_job_on_a_live_node_is_never_taken",
+    ),
+    (
+        Sabotage::IgnoresTheCrashBudget,
+        "reclaim::a_crash_beyond_the_budget_is_left_to_be_settled",
+    ),
+    (
+        Sabotage::IgnoresCancels,
+        "cancel::a_running_job_keeps_its_claim_and_its_node_is_told",
+    ),
+    (
+        Sabotage::RequeuesWithoutTheKey,
+        "retry::a_requeue_is_refused_while_another_has_the_key",
+    ),
+    (
+        Sabotage::SkipsOneJobPerPage,
+        "page::a_walk_visits_every_job_once_in_both_orders",
+    ),
+    (
+        Sabotage::PagesByOffset,
+        "page::a_walk_misses_nothing_while_jobs_are_added",
+    ),
+    (
+        Sabotage::PurgesTooYoung,
+        "purge::a_job_is_purged_when_it_is_older_than_asked_and_not_before",
+    ),
+    (
+        Sabotage::IgnoresPausedQueues,
+        "queue::no_handle_claims_from_a_paused_queue",
+    ),
+    (
+        Sabotage::KeepsCancelsFromHeartbeats,
+        "node::a_node_is_told_of_its_own_claims_only",
+    ),
+    (
+        Sabotage::LetsLabelsBeShared,
+        "node::a_new_node_displaces_the_others_with_its_label",
+    ),
+    (
+        Sabotage::RevivesDeadNodes,
+        "node::a_status_follows_the_rule",
+    ),
+    (
+        Sabotage::ReadsTheProcessClock,
+        "time::the_time_read_agrees_with_the_times_written",
+    ),
+    (
+        Sabotage::ReusesFences,
+        "lock::fences_grow_over_releases_and_expiries",
+    ),
+    (
+        Sabotage::LetsLocksNeverExpire,
+        "lock::a_lock_is_free_when_its_time_has_passed_and_not_before",
+    ),
+    (
+        Sabotage::LetsLocksExpireEarly,
+        "lock::a_lock_is_free_when_its_time_has_passed_and_not_before",
+    ),
+    (
+        Sabotage::ChecksLocksBeforeItTakesThem,
+        "lock::of_many_racers_one_acquires",
+    ),
+    (
+        Sabotage::LetsAnyoneRelease,
+        "lock::only_its_owner_with_its_fence_releases_it",
+    ),
+];
+
+/// Sabotages that random histories find without anybody having thought of them.
+const FOUND_BY_HISTORIES: &[Sabotage] = &[
+    Sabotage::IgnoresDueTimes,
+    Sabotage::NeverFreesUniqueKeys,
+    Sabotage::FreesUniqueKeysOnClaim,
+    Sabotage::ClaimsTwice,
+    Sabotage::ClaimsFirstInFirstOut,
+    Sabotage::IgnoresAging,
+    Sabotage::IgnoresTokensOnSettle,
+    Sabotage::IgnoresTokensOnReport,
+    Sabotage::AnswersRepeatsAsStale,
+    Sabotage::CountsSnoozesAsAttempts,
+    Sabotage::ReclaimsLate,
+    Sabotage::IgnoresTheCrashBudget,
+    Sabotage::SkipsOneJobPerPage,
+    Sabotage::PurgesTooYoung,
+    Sabotage::IgnoresPausedQueues,
+    Sabotage::LetsLabelsBeShared,
+    Sabotage::ReusesFences,
+];
+
+async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
+    let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
+    let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
+    Suite::check(found, &[Power::Clock], factory).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sabotage_is_caught_by_its_case() {
+    let mut missed = Vec::new();
+    for (sabotage, case) in CATCHES {
+        if check(*sabotage, case).await.is_ok() {
+            missed.push((sabotage, case));
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_honest_store_passes_the_same_cases() {
+    for (_, case) in CATCHES {
+        if let Err(failure) = check(Sabotage::None, case).await {
+            panic!("{case}: {failure}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_histories_find_sabotages_by_themselves() {
+    let mut missed = Vec::new();
+    for sabotage in FOUND_BY_HISTORIES {
+        let case = "differential::histories_ending_in_zero_match_the_model";
+        match check(*sabotage, case).await {
+            Ok(()) => missed.push(sabotage),
+            Err(failure) => {
+                let told = failure.to_string();
+                assert!(told.contains("RATCHET_SEED="), "{told}");
+            }
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn every_sabotage_is_tried() {
+    for sabotage in Sabotage::ALL {
+        let tried = CATCHES.iter().any(|(other, _)| other == sabotage);
+        assert!(tried, "{sabotage:?} is nobody's to catch");
+    }
+}

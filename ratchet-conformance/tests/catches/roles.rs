@@ -1,0 +1,134 @@
+//! What is wrong with queues, nodes and locks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Fenced, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, QueueInfo, SweptNodes,
+};
+use ratchet_core::store::{Acquired, Changed, LockInfo, LockStore, NodeStore, QueueStore};
+use ratchet_core::time::{self, Timestamp};
+use ratchet_core::{Fence, Name, NodeId, Result};
+
+use crate::sabotage::{Sabotage, Sabotaged};
+
+#[async_trait]
+impl QueueStore for Sabotaged {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        if self.is(Sabotage::IgnoresPausedQueues) {
+            return Ok(Changed::Changed);
+        }
+        self.inner.pause_queue(queue).await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        self.inner.resume_queue(queue).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.inner.queues().await
+    }
+}
+
+#[async_trait]
+impl NodeStore for Sabotaged {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        let mut heartbeat = heartbeat.clone();
+        if self.is(Sabotage::LetsLabelsBeShared) {
+            heartbeat.label = Name::new("label", heartbeat.node.to_string()).expect("a UUID is a name");
+        }
+        let mut reply = self.inner.heartbeat(&heartbeat).await?;
+        if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
+            reply.cancel_requested.clear();
+        }
+        if self.is(Sabotage::RevivesDeadNodes) {
+            reply.status = heartbeat.status;
+        }
+        Ok(reply)
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.inner.set_node_status(node, status).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.inner.nodes().await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
+        self.inner.sweep_nodes(sweep).await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        if self.is(Sabotage::ReadsTheProcessClock) {
+            return Ok(time::wall_clock());
+        }
+        self.inner.database_time().await
+    }
+}
+
+impl Sabotaged {
+    /// The fence to use inside for the one that was given out.
+    fn inner_fence(&self, name: &Name, fence: Fence) -> Fence {
+        let given = self.memory().fences.get(name).copied();
+        given
+            .filter(|_| self.is(Sabotage::ReusesFences))
+            .unwrap_or(fence)
+    }
+}
+
+#[async_trait]
+impl LockStore for Sabotaged {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = match self.how {
+            Sabotage::LetsLocksNeverExpire => ttl * 1_000,
+            Sabotage::LetsLocksExpireEarly => (ttl / 2).max(Duration::from_millis(1)),
+            _ => ttl,
+        };
+        if self.is(Sabotage::ChecksLocksBeforeItTakesThem) {
+            let found = self.inner.inspect(name).await?;
+            if found.is_none_or(|lock| lock.holder.is_none()) {
+                tokio::task::yield_now().await;
+                if let Some(lock) = self.inner.inspect(name).await?
+                    && let Some(holder) = lock.holder
+                {
+                    self.inner.release(name, &holder.owner, lock.fence).await?;
+                }
+            }
+        }
+        let acquired = self.inner.acquire(name, owner, ttl).await?;
+        if let Acquired::Acquired { fence } = acquired
+            && self.is(Sabotage::ReusesFences)
+        {
+            self.memory().fences.insert(name.clone(), fence);
+            return Ok(Acquired::Acquired { fence: Fence(1) });
+        }
+        Ok(acquired)
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let fence = self.inner_fence(name, fence);
+        self.inner.renew(name, owner, fence, ttl).await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        if self.is(Sabotage::LetsAnyoneRelease)
+            && let Some(lock) = self.inner.inspect(name).await?
+            && let Some(holder) = lock.holder
+        {
+            return self.inner.release(name, &holder.owner, lock.fence).await;
+        }
+        let fence = self.inner_fence(name, fence);
+        self.inner.release(name, owner, fence).await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        self.inner.inspect(name).await
+    }
+}

@@ -1,0 +1,150 @@
+//! A store with one thing wrong.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
+use ratchet_core::model::ClaimedJob;
+use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
+
+macro_rules! sabotages {
+    ($($name:ident),+ $(,)?) => {
+        /// What is wrong with the store.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Sabotage {
+            /// Nothing.
+            None,
+            $($name),+
+        }
+
+        impl Sabotage {
+            /// Every sabotage.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),+];
+        }
+    };
+}
+
+sabotages! {
+    StoresPartOfABatch,
+    TruncatesTimesToSeconds,
+    IgnoresDueTimes,
+    ForgetsIdempotencyKeysOnPurge,
+    NeverFreesUniqueKeys,
+    FreesUniqueKeysOnClaim,
+    ChecksKeysBeforeItInserts,
+    ClaimsTwice,
+    ExceedsTheLimit,
+    ForgetsToFillTheBatch,
+    ClaimsFirstInFirstOut,
+    ReturnsBatchesOutOfOrder,
+    IgnoresAging,
+    IgnoresCapabilities,
+    LosesCheckpoints,
+    IgnoresTokensOnSettle,
+    IgnoresTokensOnReport,
+    AnswersRepeatsAsStale,
+    StopsAtTheFirstStaleSettlement,
+    CountsSnoozesAsAttempts,
+    CountsReleasesAsAttempts,
+    KeepsResultsOfCancelledRuns,
+    KeepsOnlyTheLastAttempt,
+    ReclaimsLate,
+    ReclaimsFromLiveNodes,
+    IgnoresTheCrashBudget,
+    IgnoresCancels,
+    RequeuesWithoutTheKey,
+    SkipsOneJobPerPage,
+    PagesByOffset,
+    PurgesTooYoung,
+    IgnoresPausedQueues,
+    KeepsCancelsFromHeartbeats,
+    LetsLabelsBeShared,
+    RevivesDeadNodes,
+    ReadsTheProcessClock,
+    ReusesFences,
+    LetsLocksNeverExpire,
+    LetsLocksExpireEarly,
+    ChecksLocksBeforeItTakesThem,
+    LetsAnyoneRelease,
+}
+
+/// What a saboteur has to remember; shared by the handles of one database.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) keys: HashMap<Name, JobId>,
+    pub(crate) claimed: Vec<ClaimedJob>,
+    pub(crate) settled: Vec<ClaimToken>,
+    pub(crate) results: HashMap<JobId, Json>,
+    pub(crate) fences: HashMap<Name, Fence>,
+    pub(crate) pages: usize,
+}
+
+/// A memory store with one thing wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Sabotaged {
+    pub(crate) inner: MemoryStore,
+    pub(crate) how: Sabotage,
+    memory: Arc<Mutex<Memory>>,
+}
+
+impl Sabotaged {
+    pub(crate) fn is(&self, how: Sabotage) -> bool {
+        self.how == how
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("no saboteur panics")
+    }
+}
+
+impl Store for Sabotaged {
+    fn info(&self) -> StoreInfo {
+        self.inner.info()
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        self
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        self
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self
+    }
+}
+
+pub(crate) struct SabotagedFixture {
+    memory: MemoryFixture,
+    store: Sabotaged,
+}
+
+impl SabotagedFixture {
+    pub(crate) fn new(how: Sabotage) -> Self {
+        let memory = MemoryFixture::new();
+        let store = Sabotaged {
+            inner: memory.store(),
+            how,
+            memory: Arc::default(),
+        };
+        Self { memory, store }
+    }
+}
+
+#[async_trait]
+impl Fixture for SabotagedFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        Ok(Arc::new(self.store.clone()))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(self.memory.clock())
+    }
+}

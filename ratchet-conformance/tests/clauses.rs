@@ -1,0 +1,84 @@
+//! The documented contract and the cases promise the same: no clause without a case, no case
+//! without a clause, and no trait that is too large to implement.
+
+use std::collections::BTreeSet;
+
+use ratchet_conformance::{CoordinatorSuite, Suite};
+
+/// Every source that documents clauses.
+const SOURCES: [&str; 6] = [
+    include_str!("../../ratchet-core/src/store/mod.rs"),
+    include_str!("../../ratchet-core/src/store/jobs.rs"),
+    include_str!("../../ratchet-core/src/store/queues.rs"),
+    include_str!("../../ratchet-core/src/store/nodes.rs"),
+    include_str!("../../ratchet-core/src/store/locks.rs"),
+    include_str!("../../ratchet-core/src/cluster/mod.rs"),
+];
+
+/// The ids of the clauses, which stand in the documentation as `**[claim.order]**`.
+fn documented() -> Vec<&'static str> {
+    let clauses = |source: &'static str| {
+        source
+            .split("**[")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("]**").map(|(id, _)| id))
+    };
+    SOURCES.into_iter().flat_map(clauses).collect()
+}
+
+fn proved() -> BTreeSet<&'static str> {
+    let stores = Suite::cases().flat_map(|case| case.clauses);
+    let coordinators = CoordinatorSuite::cases().flat_map(|case| case.clauses);
+    stores.chain(coordinators).copied().collect()
+}
+
+#[test]
+fn every_clause_is_documented_once() {
+    let all = documented();
+    let once: BTreeSet<_> = all.iter().collect();
+    assert!(!all.is_empty());
+    assert_eq!(all.len(), once.len(), "a clause id stands twice");
+}
+
+#[test]
+fn every_clause_has_a_case() {
+    let proved = proved();
+    let unproved: Vec<_> = documented()
+        .into_iter()
+        .filter(|id| !proved.contains(id))
+        .collect();
+    assert_eq!(unproved, [""; 0], "documented, but no case proves it");
+}
+
+#[test]
+fn every_case_proves_a_documented_clause() {
+    let documented: BTreeSet<_> = documented().into_iter().collect();
+    let unknown: Vec<_> = proved().difference(&documented).copied().collect();
+    assert_eq!(unknown, [""; 0], "no trait documents it");
+}
+
+#[test]
+fn case_names_are_unique_sentences() {
+    let mut names = BTreeSet::new();
+    for case in Suite::cases() {
+        assert!(names.insert(case.full_name()), "{case:?} is declared twice");
+        assert!(
+            case.name.contains('_') && !case.name.starts_with("test_"),
+            "{case:?}"
+        );
+    }
+}
+
+#[test]
+fn the_traits_stay_small() {
+    for source in SOURCES {
+        for body in source.split("\npub trait ").skip(1) {
+            let body = body.split("\n}").next().unwrap_or_default();
+            let methods = body
+                .lines()
+                .filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn "));
+            let count = methods.count();
+            assert!((1..=13).contains(&count), "{count} methods in {body:.40}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The suite on the coordinator that carries nothing, which is allowed.
+
+use std::process::ExitCode;
+
+use ratchet_conformance::{CoordinatorFactory, CoordinatorSuite, Provision};
+use ratchet_core::cluster::NoopCoordinator;
+
+fn main() -> ExitCode {
+    let factory = CoordinatorFactory::new(|| async { Ok(NoopCoordinator) });
+    CoordinatorSuite::new("noop", &[]).run(async { Provision::Ready(factory) })
+}

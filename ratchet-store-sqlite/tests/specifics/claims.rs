@@ -1,0 +1,238 @@
+//! Claims by several handles, of damaged rows, and their query plans.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use ratchet_core::model::{AttemptOutcome, ClaimRequest, Enqueued, Outcome, Settlement};
+use ratchet_core::store::JobStore;
+use ratchet_core::{JobId, JobState, NewJob, NodeId, Priority};
+use rusqlite::{Connection, params};
+
+use crate::{Place, claim_all, enqueue, job};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_handles_claim_each_job_once() {
+    const JOBS: usize = 3_000;
+    let place = Place::new();
+    let store = place.open().await;
+    let jobs: Vec<NewJob> = (0..JOBS).map(|_| job()).collect();
+    store.enqueue(&jobs).await.unwrap();
+    let claimers: Vec<_> = (0..6)
+        .map(|_| {
+            let path = place.path();
+            tokio::spawn(async move {
+                let builder = ratchet_store_sqlite::SqliteStore::builder(path);
+                let store = builder.connect().await.unwrap();
+                let request = ClaimRequest::new(NodeId::new(), 17);
+                let mut mine = Vec::new();
+                loop {
+                    let claimed = store.claim_next_batch(&request).await.unwrap();
+                    if claimed.is_empty() {
+                        return mine;
+                    }
+                    mine.extend(claimed.iter().map(|job| job.claim.token.job));
+                }
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for claimer in claimers {
+        all.extend(claimer.await.unwrap());
+    }
+    assert_eq!(all.len(), JOBS);
+    assert_eq!(all.into_iter().collect::<HashSet<JobId>>().len(), JOBS);
+}
+
+#[tokio::test]
+async fn a_route_another_handle_added_is_claimed() {
+    let place = Place::new();
+    let (one, two) = (place.open().await, place.open().await);
+    for round in 0..3 {
+        let kind = format!("kind {round}");
+        enqueue(&one, NewJob::new(&kind, &1)).await;
+        let claimed = two.claim_next_batch(&claim_all()).await.unwrap();
+        assert_eq!(claimed[0].claim.route.kind, kind.as_str());
+    }
+}
+
+#[tokio::test]
+async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
+    let damages = [
+        "UPDATE ratchet_job_data SET retry = '{' WHERE id = ?1",
+        "UPDATE ratchet_job_data SET retry = CAST(x'ff' AS TEXT) WHERE id = ?1",
+        "UPDATE ratchet_job_data SET timeout = -1 WHERE id = ?1",
+        "UPDATE ratchet_job_data SET traceparent = CAST(x'ff' AS TEXT) WHERE id = ?1",
+        "UPDATE ratchet_jobs SET attempts = -1 WHERE data = ?1",
+        "UPDATE ratchet_jobs SET crash_count = 9876543210 WHERE data = ?1",
+        "DELETE FROM ratchet_job_data WHERE id = ?1",
+    ];
+    for damage in damages {
+        let place = Place::new();
+        let store = place.open().await;
+        let key = || job().unique_key("key");
+        let ids = [
+            enqueue(&store, job()).await,
+            enqueue(&store, key()).await,
+            enqueue(&store, job()).await,
+        ];
+        // The second job's cold row is the second one.
+        place.sql().execute(damage, [2]).unwrap();
+        let request = ClaimRequest::new(NodeId::new(), 2);
+        let claimed = store.claim_next_batch(&request).await.unwrap();
+        let order: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
+        assert_eq!(order, [ids[0], ids[2]], "{damage}");
+
+        let record = store.get(&[ids[1]]).await.unwrap().remove(0).unwrap();
+        assert_eq!(record.state, JobState::Failed, "{damage}");
+        let error = record.last_error.unwrap();
+        assert!(error.contains("cannot be read"), "{damage}: {error}");
+        let history = store.history(ids[1]).await.unwrap();
+        assert_eq!(history.len(), 1);
+        assert_eq!(history[0].outcome, AttemptOutcome::Failed);
+        if !damage.starts_with("DELETE") {
+            let again = store.enqueue(&[key()]).await.unwrap();
+            assert!(matches!(again[0], Enqueued::Created(_)), "{damage}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_is_no_text_is_given_as_something_no_handler_decodes() {
+    let place = Place::new();
+    let store = place.open().await;
+    enqueue(&store, job()).await;
+    place
+        .sql()
+        .execute_batch("UPDATE ratchet_job_data SET payload = CAST(x'ff' AS TEXT)")
+        .unwrap();
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert!(claimed[0].input.payload.decode::<i32>().is_err());
+    let inputs = store.load_inputs(&[claimed[0].claim.token]).await.unwrap();
+    assert_eq!(inputs, [Some(claimed[0].input.clone())]);
+    let settlement = Settlement::new(claimed[0].claim.token, Outcome::Released);
+    store.settle(&[settlement]).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_schema_keeps_numbers_out_that_no_enum_has() {
+    let place = Place::new();
+    let store = place.open().await;
+    enqueue(&store, job()).await;
+    for damage in [
+        "UPDATE ratchet_jobs SET priority = 9",
+        "UPDATE ratchet_jobs SET state = 7",
+        "UPDATE ratchet_jobs SET node = x'00'",
+        "UPDATE ratchet_jobs SET run_at = 'soon'",
+        "UPDATE ratchet_nodes SET status = 'up'; UPDATE ratchet_jobs SET id = x''",
+    ] {
+        assert!(place.sql().execute_batch(damage).is_err(), "{damage}");
+    }
+}
+
+fn plan(database: &Connection, sql: &str) -> String {
+    let mut statement = database
+        .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+        .unwrap();
+    let steps = statement
+        .raw_query()
+        .mapped(|row| row.get::<_, String>(3))
+        .map(Result::unwrap);
+    steps.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
+    let place = Place::new();
+    let store = place.open().await;
+    for _ in 0..10 {
+        let jobs: Vec<NewJob> = (0..10_000)
+            .map(|index| job().priority(Priority::ALL[index % 5]))
+            .collect();
+        store.enqueue(&jobs).await.unwrap();
+    }
+    let database = place.sql();
+    for analyzed in [false, true] {
+        if analyzed {
+            database.execute_batch("ANALYZE").unwrap();
+        }
+        let due = plan(&database, include_str!("../../src/sql/claim_due.sql"));
+        assert!(
+            due.contains("USING COVERING INDEX ratchet_jobs_claim"),
+            "{due}"
+        );
+        assert!(
+            due.contains("route=? AND priority=? AND (run_at,id)>(?,?)"),
+            "{due}"
+        );
+        assert!(!due.contains("TEMP B-TREE"), "{due}");
+        let streams = plan(&database, include_str!("../../src/sql/claim_streams.sql"));
+        assert!(
+            streams.contains("USING COVERING INDEX ratchet_jobs_claim"),
+            "{streams}"
+        );
+        assert!(!streams.contains("TEMP B-TREE"), "{streams}");
+    }
+}
+
+/// Statements that may go through all jobs, because people ask for them and loops do not.
+const SCANS: [&str; 1] = ["count_jobs.sql"];
+
+#[tokio::test]
+async fn no_statement_of_a_loop_goes_through_all_jobs() {
+    let place = Place::new();
+    drop(place.open().await);
+    let database = place.sql();
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql");
+    let mut checked = 0;
+    for file in std::fs::read_dir(sources).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let sql = std::fs::read_to_string(&path).unwrap();
+        assert!(sql.starts_with("-- "), "{name} does not say what it does");
+        if name == "create_migrations.sql" || SCANS.contains(&name.as_str()) {
+            continue;
+        }
+        let plan = plan(&database, &sql);
+        for table in [
+            "ratchet_jobs",
+            "ratchet_job_data",
+            "ratchet_attempts",
+            "job",
+        ] {
+            let scan = plan.lines().find(|line| *line == format!("SCAN {table}"));
+            assert_eq!(scan, None, "{name}:\n{plan}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 50);
+}
+
+#[tokio::test]
+async fn the_clock_is_read_when_the_call_runs() {
+    let place = Place::new();
+    let store = place.open().await;
+    let other = place.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { enqueue(&store, job()).await }
+    });
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    let released: i64 = other
+        .query_row(
+            "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    other.execute_batch("COMMIT").unwrap();
+    let id = waiting.await.unwrap();
+    let created: i64 = other
+        .query_row(
+            "SELECT created_at FROM ratchet_jobs WHERE id = ?1",
+            params![id.as_bytes()],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(created >= released, "{created} {released}");
+}

@@ -1,0 +1,124 @@
+//! Group commit: calls of many callers in one transaction.
+
+use std::time::Duration;
+
+use ratchet_core::store::{JobStore, NodeStore, QueueStore};
+use ratchet_core::{NewJob, Priority};
+use ratchet_store_sqlite::SqliteStore;
+use tokio::task::JoinHandle;
+
+use crate::{Place, claim_all, enqueue, exists, job, refuse_critical_jobs};
+
+fn call(store: &SqliteStore, jobs: Vec<NewJob>) -> JoinHandle<bool> {
+    let store = store.clone();
+    tokio::spawn(async move { store.enqueue(&jobs).await.is_ok() })
+}
+
+/// Lets the calls made so far reach the writer's queue.
+async fn settle_down() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+#[tokio::test]
+async fn a_failing_call_takes_nobody_with_it_wherever_it_stands() {
+    for failing in 0..4 {
+        let place = Place::new();
+        let store = place.open().await;
+        let other = place.sql();
+        refuse_critical_jobs(&other);
+        // All calls wait for the lock, so they form one group.
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut calls = Vec::new();
+        let mut ids = Vec::new();
+        for index in 0..4 {
+            let queue = format!("queue {index}");
+            let mut jobs = vec![job().queue(&queue)];
+            if index == failing {
+                jobs.push(job().priority(Priority::Critical));
+            }
+            ids.push(jobs[0].id());
+            calls.push(call(&store, jobs));
+            settle_down().await;
+        }
+        other.execute_batch("COMMIT").unwrap();
+        for (index, call) in calls.into_iter().enumerate() {
+            let good = index != failing;
+            assert_eq!(call.await.unwrap(), good, "call {index}, failing {failing}");
+            assert_eq!(exists(&store, ids[index]).await, good);
+        }
+        // The rollback took back a route that the store had just learnt.
+        let again = enqueue(&store, job().queue(&format!("queue {failing}"))).await;
+        let record = store.get(&[again]).await.unwrap().remove(0).unwrap();
+        assert_eq!(record.spec.route.queue, format!("queue {failing}").as_str());
+        let from_elsewhere = place.open().await;
+        assert_eq!(from_elsewhere.queues().await.unwrap().len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_is_not_begun() {
+    let place = Place::new();
+    let store = place.open().await;
+    let other = place.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let first = call(&store, vec![job()]);
+    settle_down().await;
+    let abandoned = job();
+    let id = abandoned.id();
+    let second = call(&store, vec![abandoned]);
+    settle_down().await;
+    second.abort();
+    settle_down().await;
+    other.execute_batch("COMMIT").unwrap();
+    assert!(first.await.unwrap());
+    assert!(!exists(&store, id).await);
+}
+
+#[tokio::test]
+async fn dropped_futures_leave_the_store_usable() {
+    let place = Place::new();
+    let store = place.open().await;
+    enqueue(&store, job()).await;
+    for micros in 0..200 {
+        let wait = Duration::from_micros(micros * 5);
+        let jobs = [job()];
+        let _ = tokio::time::timeout(wait, store.enqueue(&jobs)).await;
+        let request = claim_all();
+        let _ = tokio::time::timeout(wait, store.claim_next_batch(&request)).await;
+        let _ = tokio::time::timeout(wait, store.database_time()).await;
+    }
+    let id = enqueue(&store, job()).await;
+    assert!(exists(&store, id).await);
+    let consistent: String = place
+        .sql()
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(consistent, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_callers_share_few_commits() {
+    let place = Place::new();
+    let store = place.open().await;
+    let other = place.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let calls: Vec<_> = (0..200).map(|_| call(&store, vec![job()])).collect();
+    settle_down().await;
+    let before = commits(&place);
+    other.execute_batch("COMMIT").unwrap();
+    for call in calls {
+        assert!(call.await.unwrap());
+    }
+    let taken = commits(&place) - before;
+    assert!(taken <= 20, "{taken} commits for 200 calls");
+}
+
+/// The commits in the write-ahead log: its frames whose second number, the size of the database
+/// after a commit, is not 0.
+fn commits(place: &Place) -> usize {
+    const HEADER: usize = 32;
+    const FRAME: usize = 24 + 4_096;
+    let log = std::fs::read(place.path().with_extension("db-wal")).unwrap();
+    let frames = log[HEADER..].chunks_exact(FRAME);
+    frames.filter(|frame| frame[4..8] != [0; 4]).count()
+}

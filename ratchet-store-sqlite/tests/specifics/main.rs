@@ -1,0 +1,86 @@
+//! What only SQLite has: files, locks, group commit, transactions of the application.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+
+mod claims;
+mod files;
+mod groups;
+mod schema;
+mod transactions;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ratchet_core::model::ClaimRequest;
+use ratchet_core::store::JobStore;
+use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
+use ratchet_store_sqlite::SqliteStore;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+/// A directory with a database of its own.
+#[derive(Debug)]
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.path().join("jobs.db")
+    }
+
+    /// Another handle on the database, as another process would have.
+    pub(crate) async fn open(&self) -> SqliteStore {
+        SqliteStore::builder(self.path()).connect().await.unwrap()
+    }
+
+    /// A handle that gives up soon on a locked file.
+    pub(crate) async fn open_impatient(&self) -> SqliteStore {
+        let builder = SqliteStore::builder(self.path()).busy_timeout(Duration::from_millis(200));
+        builder.connect().await.unwrap()
+    }
+
+    /// The database, as another program sees it.
+    pub(crate) fn sql(&self) -> Connection {
+        let connection = Connection::open(self.path()).unwrap();
+        connection.busy_timeout(Duration::from_secs(5)).unwrap();
+        connection
+    }
+
+    /// The error of opening the database.
+    pub(crate) async fn refusal(&self) -> StoreError {
+        let builder = SqliteStore::builder(self.path()).busy_timeout(Duration::from_millis(200));
+        builder.connect().await.unwrap_err()
+    }
+}
+
+pub(crate) fn job() -> NewJob {
+    NewJob::new("kind", &1)
+}
+
+pub(crate) fn claim_all() -> ClaimRequest {
+    ClaimRequest::new(NodeId::new(), 100)
+}
+
+pub(crate) async fn enqueue(store: &SqliteStore, job: NewJob) -> JobId {
+    store.enqueue(&[job]).await.unwrap()[0].id()
+}
+
+pub(crate) async fn exists(store: &SqliteStore, id: JobId) -> bool {
+    store.get(&[id]).await.unwrap()[0].is_some()
+}
+
+/// Makes every insert of a critical job fail in the database.
+pub(crate) fn refuse_critical_jobs(database: &Connection) {
+    database
+        .execute_batch(
+            "CREATE TRIGGER refuse BEFORE INSERT ON ratchet_jobs WHEN new.priority = 4
+             BEGIN SELECT raise(ABORT, 'refused'); END",
+        )
+        .unwrap();
+}
+
+pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
+    assert_eq!(error.kind(), kind, "{error}");
+}

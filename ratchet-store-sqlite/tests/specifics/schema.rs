@@ -1,0 +1,144 @@
+//! Migrations on files, and schemas that are not what they should be.
+
+use ratchet_core::StoreErrorKind;
+use ratchet_store_sqlite::SqliteStore;
+use rusqlite::Connection;
+
+use crate::{Place, assert_kind, enqueue, exists, job};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_starters_migrate_once() {
+    let place = Place::new();
+    let starters: Vec<_> = (0..8)
+        .map(|_| {
+            let path = place.path();
+            tokio::spawn(async move { SqliteStore::builder(path).connect().await })
+        })
+        .collect();
+    for starter in starters {
+        let store = starter.await.unwrap().unwrap();
+        enqueue(&store, job()).await;
+    }
+    assert_eq!(applied(&place.sql()), 1);
+}
+
+fn applied(database: &Connection) -> i64 {
+    database
+        .query_row("SELECT count(*) FROM ratchet_migrations", [], |row| {
+            row.get(0)
+        })
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_second_start_keeps_everything() {
+    let place = Place::new();
+    let first = place.open().await;
+    let id = enqueue(&first, job()).await;
+    first.close().await;
+    assert!(exists(&place.open().await, id).await);
+    assert_eq!(applied(&place.sql()), 1);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_with_both_versions() {
+    let place = Place::new();
+    drop(place.open().await);
+    place
+        .sql()
+        .execute(
+            "INSERT INTO ratchet_migrations VALUES (99, 'later', '', 0)",
+            [],
+        )
+        .unwrap();
+    let error = place.refusal().await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("99"), "{error}");
+    assert!(error.to_string().contains("version 1"), "{error}");
+}
+
+#[tokio::test]
+async fn tables_without_a_record_of_migrations_are_refused() {
+    let place = Place::new();
+    place
+        .sql()
+        .execute_batch("CREATE TABLE ratchet_jobs (mine)")
+        .unwrap();
+    assert_kind(&place.refusal().await, StoreErrorKind::SchemaMismatch);
+    let tables: i64 = place
+        .sql()
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, 1, "nothing was added");
+}
+
+#[tokio::test]
+async fn an_empty_record_of_migrations_is_refused() {
+    let place = Place::new();
+    drop(place.open().await);
+    place
+        .sql()
+        .execute("DELETE FROM ratchet_migrations", [])
+        .unwrap();
+    assert_kind(&place.refusal().await, StoreErrorKind::SchemaMismatch);
+}
+
+#[tokio::test]
+async fn a_missing_table_or_index_is_refused_by_name() {
+    for drop_one in [
+        "DROP TABLE ratchet_locks",
+        "DROP INDEX ratchet_jobs_finished",
+    ] {
+        let place = Place::new();
+        drop(place.open().await);
+        place.sql().execute_batch(drop_one).unwrap();
+        let error = place.refusal().await;
+        assert_kind(&error, StoreErrorKind::SchemaMismatch);
+        let name = drop_one.rsplit(' ').next().unwrap();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_applications_own_tables_and_version_stay() {
+    let place = Place::new();
+    place
+        .sql()
+        .execute_batch(
+            "PRAGMA user_version = 7;
+             PRAGMA application_id = 9;
+             CREATE TABLE jobs (mine);
+             INSERT INTO jobs VALUES ('kept');",
+        )
+        .unwrap();
+    let store = place.open().await;
+    enqueue(&store, job()).await;
+    let kept: (i64, i64, String) = place
+        .sql()
+        .query_row(
+            "SELECT user_version, application_id, (SELECT mine FROM jobs)
+             FROM pragma_user_version, pragma_application_id",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
+        .unwrap();
+    assert_eq!(kept, (7, 9, "kept".to_owned()));
+}
+
+#[tokio::test]
+async fn the_printed_migrations_make_the_schema() {
+    let place = Place::new();
+    drop(place.open().await);
+    let by_hand = Connection::open_in_memory().unwrap();
+    for migration in SqliteStore::migrations() {
+        by_hand.execute_batch(migration.sql).unwrap();
+    }
+    let objects = |database: &Connection| -> Vec<String> {
+        let sql = "SELECT name FROM sqlite_schema
+                   WHERE name LIKE 'ratchet%' AND name <> 'ratchet_migrations' ORDER BY name";
+        let mut statement = database.prepare(sql).unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        names.map(Result::unwrap).collect()
+    };
+    assert_eq!(objects(&by_hand), objects(&place.sql()));
+}

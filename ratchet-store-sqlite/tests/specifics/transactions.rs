@@ -1,0 +1,95 @@
+//! `enqueue_in`: jobs in a transaction of the application.
+
+use ratchet_core::model::Enqueued;
+use ratchet_core::store::JobStore;
+use ratchet_core::{NewJob, Priority, StoreErrorKind};
+use rusqlite::TransactionBehavior;
+
+use crate::{Place, assert_kind, claim_all, enqueue, exists, job, refuse_critical_jobs};
+
+#[tokio::test]
+async fn a_commit_stores_the_jobs_with_the_applications_rows() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut database = place.sql();
+    database.execute_batch("CREATE TABLE orders (n)").unwrap();
+    let tx = database
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .unwrap();
+    tx.execute("INSERT INTO orders VALUES (1)", []).unwrap();
+    let enqueued = store.enqueue_in(&tx, &[job(), job()]).unwrap();
+    assert!(!exists(&store, enqueued[0].id()).await);
+    tx.commit().unwrap();
+    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_rollback_leaves_no_row_no_key_and_no_route() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut database = place.sql();
+    let keyed = || job().queue("new").unique_key("u").idempotency_key("i");
+    let tx = database.transaction().unwrap();
+    store.enqueue_in(&tx, &[keyed()]).unwrap();
+    tx.rollback().unwrap();
+    let rows: i64 = database
+        .query_row(
+            "SELECT (SELECT count(*) FROM ratchet_jobs) + (SELECT count(*) FROM ratchet_job_data)
+                  + (SELECT count(*) FROM ratchet_unique_keys)
+                  + (SELECT count(*) FROM ratchet_idempotency_keys)
+                  + (SELECT count(*) FROM ratchet_routes)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(rows, 0);
+    let again = keyed();
+    let id = again.id();
+    assert_eq!(
+        store.enqueue(&[again]).await.unwrap(),
+        [Enqueued::Created(id)]
+    );
+}
+
+#[tokio::test]
+async fn an_error_takes_back_the_call_and_leaves_the_transaction_usable() {
+    let place = Place::new();
+    let store = place.open().await;
+    let mut database = place.sql();
+    refuse_critical_jobs(&database);
+    let tx = database.transaction().unwrap();
+    let kept = store.enqueue_in(&tx, &[job()]).unwrap()[0].id();
+    let lost = job();
+    let lost_id = lost.id();
+    let refused = job().priority(Priority::Critical);
+    assert!(store.enqueue_in(&tx, &[lost, refused]).is_err());
+    tx.commit().unwrap();
+    assert!(exists(&store, kept).await);
+    assert!(!exists(&store, lost_id).await);
+}
+
+#[tokio::test]
+async fn keys_are_seen_across_the_transaction_and_the_store() {
+    let place = Place::new();
+    let store = place.open().await;
+    let first = enqueue(&store, job().unique_key("u")).await;
+    let mut database = place.sql();
+    let tx = database.transaction().unwrap();
+    let enqueued = store.enqueue_in(&tx, &[job().unique_key("u")]).unwrap();
+    assert_eq!(enqueued, [Enqueued::Duplicate(first)]);
+}
+
+#[tokio::test]
+async fn another_database_and_bad_input_are_refused() {
+    let (place, other) = (Place::new(), Place::new());
+    let store = place.open().await;
+    drop(other.open().await);
+    let mut elsewhere = other.sql();
+    let tx = elsewhere.transaction().unwrap();
+    let error = store.enqueue_in(&tx, &[job()]).unwrap_err();
+    assert_kind(&error, StoreErrorKind::Misconfigured);
+    let mut database = place.sql();
+    let tx = database.transaction().unwrap();
+    let error = store.enqueue_in(&tx, &[NewJob::new("", &1)]).unwrap_err();
+    assert_kind(&error, StoreErrorKind::Invalid);
+}
