@@ -47,7 +47,7 @@ impl<C> fmt::Debug for Case<C> {
 }
 
 /// Declares the cases of one group and registers them, in one place: the static `CASES` it defines
-/// is made of exactly these functions, so none can be forgotten.
+/// is made of exactly these functions, so none can be forgotten. (rustfmt does not look inside.)
 macro_rules! cases {
     (
         $group:literal on $context:ty;

@@ -1,7 +1,7 @@
 //! Where the database is and how it is used.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ratchet_core::memory::ManualClock;
@@ -203,6 +203,8 @@ fn location(path: PathBuf) -> Result<Location> {
         b"" => Err(misconfigured("the path", "is empty")),
         b":memory:" => Ok(Location::Memory),
         _ if bytes.contains(&0) => Err(misconfigured("the path", "has a NUL")),
+        // SQLite would take it for a URI, with settings of its own.
+        _ if bytes.starts_with(b"file:") => Ok(Location::File(Path::new(".").join(path))),
         _ => Ok(Location::File(path)),
     }
 }
@@ -256,6 +258,7 @@ mod tests {
             ("sqlite://a%20b%25%C3%A9.db", "a b%é.db"),
             ("sqlite://a?synchronous=normal", "a"),
             ("a%20?b", "a%20?b"),
+            ("file:a?mode=memory", "./file:a?mode=memory"),
         ];
         for (target, path) in table {
             let expected = Location::File(path.into());

@@ -80,7 +80,6 @@ pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
 }
 
 fn open(config: &Config) -> Result<Connection> {
-    // Without OPEN_URI: a file whose name begins with `file:` is a file like any other.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ratchet_core::model::{AttemptOutcome, NodeRecord, ReclaimReason, ReclaimRequest, Reclaimed};
-use ratchet_core::time::{duration_millis, from_millis};
-use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
+use ratchet_core::model::{
+    AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimReason, ReclaimRequest, Reclaimed,
+};
+use ratchet_core::{ClaimToken, JobId, NodeId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Result;
@@ -24,7 +25,7 @@ pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool>
 pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
     find_lost(work, request, request.limit)?
         .into_iter()
-        .map(|(claim, reason)| take_back(work, &claim, reason, request.max_crashes))
+        .map(|(claim, reason)| take_back(work, request, &claim, reason))
         .collect()
 }
 
@@ -88,38 +89,23 @@ fn lost(
     running: &Running,
     request: &ReclaimRequest,
 ) -> Result<Option<ReclaimReason>> {
-    let claimed_at = running.claimed_at.unwrap_or(work.now);
-    let passed =
-        |since: i64, wait: Duration| since.saturating_add(duration_millis(wait)) < work.now;
-    let owner_lost = match running.node {
-        None => true,
-        Some(id) => match nodes.get(&id) {
-            None => passed(claimed_at, request.dead_after),
-            Some(node) => {
-                !node.status.is_live() || node.is_silent(request.dead_after, from_millis(work.now))
-            }
-        },
+    let owner = match running.node {
+        None => Owner::Nobody,
+        Some(id) => nodes.get(&id).map_or(Owner::Unknown, Owner::Known),
     };
-    if owner_lost {
-        return Ok(Some(ReclaimReason::OwnerLost));
-    }
-    let Some(last_report) = running.last_report else {
-        let waited_out = passed(claimed_at, request.start_timeout);
-        return Ok(waited_out.then_some(ReclaimReason::NotStarted));
+    let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
+        (None, None)
+    } else {
+        timeouts(work.conn, running.data)?
     };
-    if running.flags & HAS_TIMEOUTS == 0 {
-        return Ok(None);
-    }
-    let (timeout, stall_timeout) = timeouts(work.conn, running.data)?;
-    if stall_timeout.is_some_and(|stall| passed(last_report, stall)) {
-        return Ok(Some(ReclaimReason::Stalled));
-    }
-    Ok(timeout.and_then(|timeout| {
-        let patience = timeout
-            .saturating_add(request.overdue_after)
-            .saturating_add(request.start_timeout);
-        passed(claimed_at, patience).then_some(ReclaimReason::Overdue)
-    }))
+    let claim = HeldClaim {
+        owner,
+        claimed_at: running.claimed_at.unwrap_or(work.now),
+        last_report: running.last_report,
+        timeout,
+        stall_timeout,
+    };
+    Ok(request.lost(&claim, work.now))
 }
 
 fn timeouts(conn: &Connection, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
@@ -138,33 +124,27 @@ fn timeouts(conn: &Connection, data: i64) -> Result<(Option<Duration>, Option<Du
 
 fn take_back(
     work: &Work<'_>,
+    request: &ReclaimRequest,
     claim: &Running,
     reason: ReclaimReason,
-    max_crashes: u32,
 ) -> Result<Reclaimed> {
     let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned());
-    let given_up = claim.crash_count > max_crashes;
-    let crashes = claim.crash_count + u32::from(reason.is_crash() && !given_up);
-    let exhausted = reason.is_crash() && crashes > max_crashes;
-    if exhausted {
+    let effect = request.effect(reason, claim.crash_count, claim.cancel_requested);
+    let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());
+    if effect.is_exhausted() {
         work.conn
             .prepare_cached(statements::DISOWN_JOB)?
-            .execute(params![claim.id.as_bytes(), claim.seq, crashes])?;
-        return Ok(Reclaimed::new(token, reason, crashes, exhausted));
+            .execute(params![claim.id.as_bytes(), claim.seq, effect.crash_count])?;
+        return Ok(reclaimed);
     }
-    let state = if claim.cancel_requested {
-        JobState::Cancelled
-    } else {
-        JobState::Pending
-    };
-    let terminal = state.is_terminal();
+    let terminal = effect.state.is_terminal();
     work.conn
         .prepare_cached(statements::RECLAIM_JOB)?
         .execute(params![
             claim.id.as_bytes(),
             claim.seq,
-            state.code(),
-            crashes,
+            effect.state.code(),
+            effect.crash_count,
             terminal.then_some(work.now),
         ])?;
     let ended = Ended {
@@ -177,5 +157,5 @@ fn take_back(
         terminal,
     };
     end_claim(work, &ended, AttemptOutcome::Lost, None, None)?;
-    Ok(Reclaimed::new(token, reason, crashes, exhausted))
+    Ok(reclaimed)
 }

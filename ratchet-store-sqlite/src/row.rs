@@ -14,9 +14,9 @@ use rusqlite::types::ValueRef;
 
 use crate::error::Result;
 
-/// [`ratchet_jobs.flags`]: the job has a unique key.
+/// A bit of `ratchet_jobs.flags`: the job has a unique key.
 pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
-/// [`ratchet_jobs.flags`]: the job has a timeout or a stall timeout.
+/// A bit of `ratchet_jobs.flags`: the job has a timeout or a stall timeout.
 pub(crate) const HAS_TIMEOUTS: i64 = 2;
 
 /// What a job without a stored policy has. It is what the core's default was when the first version

@@ -230,3 +230,21 @@ fn execute(session: &Session, sql: &str) -> Result<()> {
     session.conn.prepare_cached(sql)?.execute([])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Call;
+
+    #[test]
+    fn callers_hear_of_a_thread_that_is_gone() {
+        let queue = Queue::new();
+        let (call, mut answer) = Call::new(time::monotonic(), |_| Ok(()));
+        queue.push(Lane::Normal, Box::new(call));
+        drop(CloseOnExit(&queue));
+        assert_eq!(
+            answer.try_recv().map_err(|error| error.to_string()).err(),
+            Some("channel closed".to_owned())
+        );
+    }
+}

@@ -55,7 +55,7 @@ impl Sabotaged {
                 if let Some(first) = first {
                     return Ok(Enqueued::Duplicate(first));
                 }
-                tokio::task::yield_now().await;
+                self.let_another_look(key).await;
                 self.memory().keys.insert(key.clone(), job.id());
                 job.clone().idempotency_key(&fresh())
             }

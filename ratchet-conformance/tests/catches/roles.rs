@@ -35,7 +35,8 @@ impl NodeStore for Sabotaged {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         let mut heartbeat = heartbeat.clone();
         if self.is(Sabotage::LetsLabelsBeShared) {
-            heartbeat.label = Name::new("label", heartbeat.node.to_string()).expect("a UUID is a name");
+            heartbeat.label =
+                Name::new("label", heartbeat.node.to_string()).expect("a UUID is a name");
         }
         let mut reply = self.inner.heartbeat(&heartbeat).await?;
         if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
@@ -88,7 +89,7 @@ impl LockStore for Sabotaged {
         if self.is(Sabotage::ChecksLocksBeforeItTakesThem) {
             let found = self.inner.inspect(name).await?;
             if found.is_none_or(|lock| lock.holder.is_none()) {
-                tokio::task::yield_now().await;
+                self.let_another_look(name).await;
                 if let Some(lock) = self.inner.inspect(name).await?
                     && let Some(holder) = lock.holder
                 {

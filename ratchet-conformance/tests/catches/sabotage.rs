@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
 use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
+use tokio::sync::Notify;
 
 macro_rules! sabotages {
     ($($name:ident),+ $(,)?) => {
@@ -79,6 +81,8 @@ pub(crate) struct Memory {
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
     pub(crate) pages: usize,
+    /// How many have looked at something before leaping.
+    looked: HashMap<Name, usize>,
 }
 
 /// A memory store with one thing wrong.
@@ -87,6 +91,7 @@ pub(crate) struct Sabotaged {
     pub(crate) inner: MemoryStore,
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
+    second: Arc<Notify>,
 }
 
 impl Sabotaged {
@@ -96,6 +101,26 @@ impl Sabotaged {
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().expect("no saboteur panics")
+    }
+
+    /// The first caller to look waits for a second to look as well before it goes on: the moment
+    /// that a careless store leaves open, held open until somebody is in it.
+    pub(crate) async fn let_another_look(&self, name: &Name) {
+        let looked = {
+            let mut memory = self.memory();
+            let looked = memory.looked.entry(name.clone()).or_default();
+            *looked += 1;
+            *looked
+        };
+        match looked {
+            // The limit is for a caller that stays alone.
+            1 => {
+                let second = self.second.notified();
+                let _ = tokio::time::timeout(Duration::from_secs(10), second).await;
+            }
+            2 => self.second.notify_one(),
+            _ => {}
+        }
     }
 }
 
@@ -133,6 +158,7 @@ impl SabotagedFixture {
             inner: memory.store(),
             how,
             memory: Arc::default(),
+            second: Arc::default(),
         };
         Self { memory, store }
     }

@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ratchet_core::model::{AttemptOutcome, ClaimRequest, Enqueued, Outcome, Settlement};
+use ratchet_core::model::{
+    AttemptOutcome, ClaimRequest, Enqueued, Outcome, PurgeRequest, Settlement,
+};
 use ratchet_core::store::JobStore;
-use ratchet_core::{JobId, JobState, NewJob, NodeId, Priority};
+use ratchet_core::{JobId, JobState, Json, NewJob, NodeId, Priority};
 use rusqlite::{Connection, params};
 
 use crate::{Place, claim_all, enqueue, job};
@@ -205,6 +207,30 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
         checked += 1;
     }
     assert!(checked > 50);
+}
+
+#[tokio::test]
+async fn a_purge_leaves_nothing_but_the_idempotency_key() {
+    let place = Place::new();
+    let store = place.open().await;
+    enqueue(&store, job().unique_key("u").idempotency_key("i")).await;
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
+    let result = Some(Json::encode("result", &1).unwrap());
+    let end = Settlement::new(token, Outcome::Succeeded { result });
+    store.settle(&[end]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let request = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
+    assert_eq!(store.purge(&request).await.unwrap(), 1);
+    let count = |table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM ratchet_{table}");
+        place.sql().query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    for table in ["jobs", "job_data", "job_notes", "attempts", "unique_keys"] {
+        assert_eq!(count(table), 0, "{table}");
+    }
+    assert_eq!(count("idempotency_keys"), 1);
 }
 
 #[tokio::test]

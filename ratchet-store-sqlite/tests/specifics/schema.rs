@@ -64,7 +64,9 @@ async fn tables_without_a_record_of_migrations_are_refused() {
         .sql()
         .execute_batch("CREATE TABLE ratchet_jobs (mine)")
         .unwrap();
-    assert_kind(&place.refusal().await, StoreErrorKind::SchemaMismatch);
+    let error = place.refusal().await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("not Ratchet's"), "{error}");
     let tables: i64 = place
         .sql()
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
