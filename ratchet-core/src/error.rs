@@ -190,10 +190,12 @@ pub fn storable_error(text: &str) -> String {
     while let Some(at) = rest.find("://") {
         let (head, tail) = rest.split_at(at + 3);
         out.push_str(head);
-        let authority = tail
-            .find(|c: char| c == '/' || c.is_whitespace() || c == '"' || c == '\'')
+        // To the last `@` of the word, since passwords may hold anything: rather too much than a
+        // part of one.
+        let word = tail
+            .find(|c: char| c.is_whitespace() || c == '"' || c == '\'')
             .unwrap_or(tail.len());
-        rest = match tail[..authority].rfind('@') {
+        rest = match tail[..word].rfind('@') {
             Some(user) => {
                 out.push_str("***");
                 &tail[user..]
@@ -230,8 +232,8 @@ mod tests {
     #[test]
     fn stored_errors_lose_credentials_and_excess() {
         assert_eq!(
-            storable_error("no route to postgres://bob:pw@db:5432/x and http://h/p@q"),
-            "no route to postgres://***@db:5432/x and http://h/p@q"
+            storable_error("no route to db://bob:p/w@db:5432/x, not http://h/p or 'a://b@c'"),
+            "no route to db://***@db:5432/x, not http://h/p or 'a://***@c'"
         );
         assert_eq!(storable_error("a\0b"), "a\u{fffd}b");
         assert_eq!(storable_error(&"ä".repeat(3_000)).chars().count(), 2_000);

@@ -1,5 +1,7 @@
 //! Sizes that hold on every backend, checked before anything is written.
 
+use std::time::Duration;
+
 use crate::error::InvalidInput;
 
 /// The most bytes of JSON a payload may have: 256 KiB.
@@ -8,6 +10,8 @@ pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 /// The most bytes a progress message may have.
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
+/// The longest delay of a job, at its enqueue or between attempts: 1,000 years of 365 days.
+pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);
 /// The most jobs one call may enqueue, claim, settle, report, list or act on.
 pub const MAX_BATCH: usize = 10_000;
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
+use crate::limits::MAX_DELAY;
+use crate::time::whole_millis;
 
 /// How long to wait between attempts, before jitter.
 ///
@@ -124,11 +126,31 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
     }
 
+    /// The same with every duration rounded up to the millisecond, as it is stored.
+    #[must_use]
+    pub fn rounded(self) -> Self {
+        let backoff = match self.backoff {
+            Backoff::None => Backoff::None,
+            Backoff::Fixed { delay } => Backoff::Fixed {
+                delay: whole_millis(delay),
+            },
+            Backoff::Linear { base, cap } => Backoff::Linear {
+                base: whole_millis(base),
+                cap: whole_millis(cap),
+            },
+            Backoff::Exponential { base, cap } => Backoff::Exponential {
+                base: whole_millis(base),
+                cap: whole_millis(cap),
+            },
+        };
+        Self { backoff, ..self }
+    }
+
     /// Refuses what cannot work.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the
-    /// base, or the jitter is above 100 %.
+    /// base, a delay is above [`MAX_DELAY`], or the jitter is above 100 %.
     pub fn validate(&self) -> Result<(), InvalidInput> {
         let problem = match self.backoff {
             _ if self.max_attempts == 0 => "allows no attempt".to_owned(),
@@ -144,6 +166,13 @@ impl RetryPolicy {
                 if base.is_zero() =>
             {
                 "has a delay of zero; say Backoff::None to retry at once".to_owned()
+            }
+            Backoff::Fixed { delay: longest }
+            | Backoff::Linear { cap: longest, .. }
+            | Backoff::Exponential { cap: longest, .. }
+                if longest > MAX_DELAY =>
+            {
+                format!("has a delay of {longest:?}; at most 1,000 years are allowed")
             }
             Backoff::Linear { base, cap } | Backoff::Exponential { base, cap } if cap < base => {
                 format!("has a cap of {cap:?} below its base of {base:?}")
@@ -223,6 +252,7 @@ mod tests {
                 .is_err()
         );
         assert!(RetryPolicy::default().with_jitter(101).validate().is_err());
+        assert!(RetryPolicy::fixed(1, Duration::MAX).validate().is_err());
         assert!(RetryPolicy::default().validate().is_ok());
     }
 

@@ -1,5 +1,8 @@
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::{SharedStore, Store};
@@ -39,13 +42,32 @@ impl Calls {
     where
         F: Future<Output = Result<T>>,
     {
+        self.call_within(self.deadline, operation, call).await
+    }
+
+    /// Makes one call with a deadline of its own, if that is shorter. A store that panics has
+    /// failed like any other; nothing of the engine is lost with it.
+    pub(crate) async fn call_within<'a, T, F>(
+        &'a self,
+        deadline: Duration,
+        operation: &'static str,
+        call: impl FnOnce(&'a dyn Store) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
         self.made.fetch_add(1, Ordering::Relaxed);
-        tokio::time::timeout(self.deadline, call(&*self.store))
-            .await
-            .unwrap_or_else(|_| {
-                let after = format!("no answer within {:?}", self.deadline);
-                Err(StoreError::new(StoreErrorKind::Timeout, operation).with_source(after))
-            })
+        let deadline = deadline.min(self.deadline);
+        let failed = |kind, why: String| Err(StoreError::new(kind, operation).with_source(why));
+        let answer = AssertUnwindSafe(async { call(&*self.store).await }).catch_unwind();
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => failed(StoreErrorKind::Other, "the store panicked".to_owned()),
+            Err(_) => failed(
+                StoreErrorKind::Timeout,
+                format!("no answer within {deadline:?}"),
+            ),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod call;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ struct Inner {
 impl Client {
     /// How long a call of a client without a node may take.
     const DEADLINE: Duration = Duration::from_secs(10);
+    /// How long a wakeup may hold its sender up.
+    const NOTIFY: Duration = Duration::from_millis(100);
     /// How often an enqueue is tried before a transient failure is returned.
     const ENQUEUE_TRIES: u32 = 3;
 
@@ -134,26 +137,30 @@ impl Client {
                 other => break other?,
             }
         };
-        let mut woken: Option<&Name> = None;
-        for (job, answer) in jobs.iter().zip(&answers) {
-            let queue = &job.spec().route.queue;
-            let immediate = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
-            if immediate && matches!(answer, Enqueued::Created(_)) && woken != Some(queue) {
-                self.wake(queue).await;
-                woken = Some(queue);
-            }
+        let immediate = |job: &NewJob| matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
+        let queues: BTreeSet<&Name> = jobs
+            .iter()
+            .zip(&answers)
+            .filter(|(job, answer)| immediate(job) && matches!(answer, Enqueued::Created(_)))
+            .map(|(job, _)| &job.spec().route.queue)
+            .collect();
+        for queue in queues {
+            self.wake(Wakeup::queue(queue.clone())).await;
         }
         Ok(answers)
     }
 
-    /// Hints that this queue has work.
-    async fn wake(&self, queue: &Name) {
-        let mut wakeup = Wakeup::queue(queue.clone());
+    /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
+    /// caller wait.
+    async fn wake(&self, mut wakeup: Wakeup) {
         if let Some((node, poll)) = &self.0.node {
             poll.notify_one();
             wakeup = wakeup.from_node(*node);
         }
-        self.0.coordinator.notify(wakeup).await;
+        let notify = self.0.coordinator.notify(wakeup);
+        if tokio::time::timeout(Self::NOTIFY, notify).await.is_err() {
+            tracing::debug!("a wakeup was given up: the coordinator hangs");
+        }
     }
 
     /// Reads a job.
@@ -234,7 +241,9 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
-        self.poll_now();
+        if matches!(action, JobAction::Requeue | JobAction::Resume) {
+            self.wake(Wakeup::any()).await;
+        }
         Ok(acted)
     }
 
@@ -268,7 +277,7 @@ impl Client {
             .calls
             .call("resume_queue", |store| store.queues().resume_queue(&queue));
         let resumed = resumed.await?;
-        self.wake(&queue).await;
+        self.wake(Wakeup::queue(queue)).await;
         Ok(resumed)
     }
 
@@ -305,11 +314,5 @@ impl Client {
                 store.nodes().set_node_status(node, NodeStatus::Draining)
             })
             .await
-    }
-
-    fn poll_now(&self) {
-        if let Some((_, poll)) = &self.0.node {
-            poll.notify_one();
-        }
     }
 }

@@ -37,6 +37,15 @@ impl Wakeup {
         }
     }
 
+    /// A hint about any queue.
+    #[must_use]
+    pub const fn any() -> Self {
+        Self {
+            queue: None,
+            source: None,
+        }
+    }
+
     /// Says who sends it.
     #[must_use]
     pub const fn from_node(mut self, node: NodeId) -> Self {
@@ -89,15 +98,22 @@ impl WakeupStream {
             match receiver.recv().await {
                 Ok(wakeup) => return wakeup,
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    return Wakeup {
-                        queue: None,
-                        source: None,
-                    };
+                    return Wakeup::any();
                 }
                 Err(broadcast::error::RecvError::Closed) => self.0 = None,
             }
         }
         std::future::pending().await
+    }
+}
+
+impl WakeupStream {
+    /// Forgets the wakeups that have come, for a subscriber that is about to look anyway.
+    pub fn clear(&mut self) {
+        use broadcast::error::TryRecvError::Lagged;
+        if let Some(receiver) = &mut self.0 {
+            while matches!(receiver.try_recv(), Ok(_) | Err(Lagged(_))) {}
+        }
     }
 }
 

@@ -94,6 +94,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Sets how long a prefetched claim may wait for a slot before it is handed back. Default 5 s;
+    /// at most half of the start timeout.
+    pub fn prefetch_ttl(mut self, ttl: Duration) -> Self {
+        self.config.prefetch_ttl = ttl;
+        self
+    }
+
     /// Reads payloads when bodies are about to begin, not with the claim: for large payloads.
     pub fn lazy_payloads(mut self, lazy: bool) -> Self {
         self.config.lazy_payloads = lazy;
@@ -188,6 +195,12 @@ impl NodeBuilder {
     pub fn build(self) -> Result<Node, BuildError> {
         let mut problems = self.problems;
         problems.extend(self.config.problems());
+        if self.registry.kinds().is_empty() {
+            problems.push("no job is registered; to enqueue only, use a client".to_owned());
+        }
+        if self.queues == Selection::Only(Vec::new()) {
+            problems.push("the list of queues is empty".to_owned());
+        }
         for (kind, state) in self.registry.missing_state(&self.state) {
             problems.push(format!("job {kind} needs state of type {state}"));
         }

@@ -66,9 +66,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The reports of a body that is running must come well within `start_timeout`.
-    pub(super) fn first_report_after(&self) -> Duration {
-        self.start_timeout / 4
+    /// The longest duration a setting may have: ten years, far from every overflow.
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+    /// How long a heartbeat may take: one that hangs must leave time for another before the node
+    /// is taken for dead.
+    pub(super) fn heartbeat_deadline(&self) -> Duration {
+        self.heartbeat_interval.min(self.store_deadline)
+    }
+
+    /// From how many lost claims on a job is run while no other suspect runs on the node, so that
+    /// a job that kills its process uses up its own crash budget only.
+    pub(super) fn isolate_from(&self) -> u32 {
+        self.max_crashes.saturating_sub(1).max(1)
     }
 
     pub(super) fn reclaim_request(&self) -> ReclaimRequest {
@@ -88,7 +98,7 @@ impl Config {
         };
         refuse(self.concurrency == 0, "concurrency is 0".to_owned());
         refuse(
-            self.concurrency + self.prefetch > crate::limits::MAX_BATCH,
+            self.concurrency.saturating_add(self.prefetch) > crate::limits::MAX_BATCH,
             format!(
                 "concurrency {} + prefetch {} is more than {}",
                 self.concurrency,
@@ -107,6 +117,20 @@ impl Config {
             ("store_deadline", self.store_deadline),
         ] {
             refuse(value.is_zero(), format!("{name} is zero"));
+            refuse(
+                value > Self::LONGEST,
+                format!("{name} {value:?} is longer than ten years"),
+            );
+        }
+        for (name, value) in [
+            ("poll_interval.max", self.poll_max),
+            ("drain_grace", self.drain_grace),
+            ("retention", self.retention.unwrap_or_default()),
+        ] {
+            refuse(
+                value > Self::LONGEST,
+                format!("{name} {value:?} is longer than ten years"),
+            );
         }
         refuse(
             self.poll_min > self.poll_max,
@@ -116,14 +140,14 @@ impl Config {
             ),
         );
         refuse(
-            self.dead_after < self.heartbeat_interval * 3,
+            self.dead_after < self.heartbeat_interval.saturating_mul(3),
             format!(
                 "dead_after {:?} is shorter than three heartbeat intervals of {:?}",
                 self.dead_after, self.heartbeat_interval
             ),
         );
         refuse(
-            self.start_timeout < self.prefetch_ttl * 2,
+            self.start_timeout < self.prefetch_ttl.saturating_mul(2),
             format!(
                 "start_timeout {:?} is shorter than twice prefetch_ttl {:?}",
                 self.start_timeout, self.prefetch_ttl

@@ -15,8 +15,10 @@ use super::ready::Ready;
 use super::reporter::JobReports;
 use super::run::Run;
 use super::running::RunningJob;
+use crate::client::Backoff;
+use crate::error::Result;
 use crate::handler::{CancelReason, ContextParts, JobContext, Verdict, soft_timeout};
-use crate::model::{Claim, JobInput, Outcome, Settlement};
+use crate::model::{Claim, JobInput, Outcome, Reported, Settlement};
 use crate::time;
 
 /// How many inputs are read in one call when payloads are read lazily.
@@ -24,15 +26,39 @@ const READ_AHEAD: usize = 32;
 
 /// Runs one job after another for as long as the node runs.
 pub(super) async fn slot(run: Arc<Run>) {
+    let isolate_from = run.shared.config.isolate_from();
     loop {
         let ready = run.ready.pop().await;
-        execute(&run, ready).await;
+        if run.draining.is_cancelled() {
+            run.hand_back(vec![ready]);
+        } else if ready.claim.crash_count < isolate_from {
+            execute(&run, ready).await;
+        } else {
+            isolate(&run, ready).await;
+        }
+    }
+}
+
+/// Runs a job that may have killed a node, and after it those that waited for that, one at a time.
+async fn isolate(run: &Arc<Run>, ready: Ready) {
+    let mut next = run.suspects.admit(ready);
+    if next.is_none() {
+        run.let_go(1);
+    }
+    while let Some(suspect) = next {
+        execute(run, suspect).await;
+        next = run.suspects.next();
+        run.hold(usize::from(next.is_some()));
     }
 }
 
 /// Runs one claimed job to its end.
 async fn execute(run: &Arc<Run>, ready: Ready) {
     let claim = ready.claim;
+    // The node was taken for dead while the claim waited.
+    if ready.node != run.node() {
+        return run.let_go(1);
+    }
     let input = match ready.input {
         Some(input) => input,
         None => match read_inputs(run, &claim).await {
@@ -40,26 +66,31 @@ async fn execute(run: &Arc<Run>, ready: Ready) {
             None => return,
         },
     };
+    if claim.crash_count > 0 && !announce(run, &claim).await {
+        return;
+    }
     let begun = time::monotonic();
     let job = Arc::new(RunningJob::new(Arc::clone(&claim), begun));
     run.running.insert(Arc::clone(&job));
+    if claim.stall_timeout.is_some() {
+        run.reporter.hurry();
+    }
     let ended = AssertUnwindSafe(supervise(run, &job, &input))
         .catch_unwind()
         .await;
     run.running.remove(claim.token);
+    let ended = ended.unwrap_or_else(|panic| Stopped::Ended(Ended::Panicked(panic)));
+    if let Stopped::Lost = ended {
+        return run.let_go(1);
+    }
     run.reporter.flush(&job).await;
     let ran_for = time::monotonic().saturating_duration_since(begun);
     let settle = |outcome| Settlement::new(claim.token, outcome).ran_for(ran_for);
-    match ended.unwrap_or_else(|panic| Stopped::Ended(Ended::Panicked(panic))) {
-        Stopped::Ended(ended) => {
-            run.settle(settle(outcome(&claim, ended, run.shared.random())));
-        }
-        Stopped::Unreadable(error) => {
-            run.settle(settle(Outcome::Failed { error }).without_attempt());
-        }
-        Stopped::Interrupted => run.settle(settle(Outcome::Released)),
-        Stopped::Lost => run.let_go(1),
-    }
+    run.settle(match ended {
+        Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
+        Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
+        Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
+    });
 }
 
 /// Why a job no longer runs here.
@@ -109,6 +140,7 @@ async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> S
         },
         () = run.abort.cancelled() => Stopped::Interrupted,
         () = job.cancel.at_least(CancelReason::ClaimLost) => Stopped::Lost,
+        () = stalled(job) => Stopped::Lost,
         timeout = hard_timeout(job, claim) => Stopped::Ended(Ended::TimedOut(timeout)),
     }
 }
@@ -130,31 +162,73 @@ async fn hard_timeout(job: &RunningJob, claim: &Claim) -> Duration {
     timeout
 }
 
+/// Waits until the body has been silent for its stall timeout: then the cluster takes the job
+/// back, and what the body still does for it would not count.
+async fn stalled(job: &RunningJob) {
+    let Some(stall) = job.claim.stall_timeout else {
+        return std::future::pending().await;
+    };
+    loop {
+        let patience = job.said_at() + stall;
+        if time::monotonic() > patience {
+            tracing::warn!(id = %job.claim.token.job, "a body stalled and was dropped");
+            return;
+        }
+        tokio::time::sleep_until(patience + Duration::from_millis(1)).await;
+    }
+}
+
+/// Makes known that the body of a job that was lost before begins; false if the claim is lost, or
+/// was handed back because the node drains.
+async fn announce(run: &Run, claim: &Claim) -> bool {
+    let known = patiently(run, || run.reporter.announce(claim.token)).await;
+    match known {
+        Some(Reported::Applied { .. }) => return true,
+        Some(Reported::Stale) => run.let_go(1),
+        None => run.settle(Settlement::new(claim.token, Outcome::Released)),
+    }
+    false
+}
+
 /// Reads the input of a claim, and with the same call those of the claims behind it. None if the
-/// claim is lost, or could not be read and was handed back.
+/// claim is lost, or was handed back because the node drains.
 async fn read_inputs(run: &Run, claim: &Claim) -> Option<JobInput> {
     let mut tokens = vec![claim.token];
     tokens.extend(run.ready.unread(READ_AHEAD - 1));
-    let read = run
-        .shared
-        .calls
-        .call("load_inputs", |store| store.jobs().load_inputs(&tokens));
-    match read.await {
-        Ok(inputs) => {
-            let mut inputs = inputs.into_iter();
-            let own = inputs.next().flatten();
-            let others = tokens[1..].iter().copied().zip(inputs);
-            run.ready
-                .fill(others.filter_map(|(token, input)| Some((token, input?))));
-            if own.is_none() {
-                run.let_go(1);
-            }
-            own
+    let read = || {
+        let calls = &run.shared.calls;
+        calls.call("load_inputs", |store| store.jobs().load_inputs(&tokens))
+    };
+    let Some(inputs) = patiently(run, read).await else {
+        run.settle(Settlement::new(claim.token, Outcome::Released));
+        return None;
+    };
+    let mut inputs = inputs.into_iter();
+    let own = inputs.next().flatten();
+    let others = tokens[1..].iter().copied().zip(inputs);
+    run.ready
+        .fill(others.filter_map(|(token, input)| Some((token, input?))));
+    if own.is_none() {
+        run.let_go(1);
+    }
+    own
+}
+
+/// Makes a call until it works; none if the node drains before.
+async fn patiently<T, F>(run: &Run, call: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut backoff = Backoff::default();
+    loop {
+        match call().await {
+            Ok(answer) => return Some(answer),
+            Err(error) => tracing::warn!(%error, "a job cannot begin yet, trying again"),
         }
-        Err(error) => {
-            tracing::warn!(%error, "reading payloads failed, handing the job back");
-            run.settle(Settlement::new(claim.token, Outcome::Released));
-            None
+        tokio::select! {
+            biased;
+            () = run.draining.cancelled() => return None,
+            () = tokio::time::sleep(backoff.next(run.shared.random())) => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use super::run::Run;
 use crate::client::Backoff;
 use crate::error::Result;
 use crate::handler::CancelReason;
-use crate::model::{Heartbeat, HeartbeatReply, NodeLoad, NodeStatus};
+use crate::model::{Heartbeat, HeartbeatReply, NodeLoad, NodeStatus, Outcome, Settlement};
 use crate::time::{self, Timestamp};
 
 /// The difference between the node's clock and the database's that is worth a warning.
@@ -39,8 +39,13 @@ pub(super) async fn run(run: Arc<Run>) {
 
 /// Beats once and does what the reply asks for.
 pub(super) async fn tick(run: &Run) -> Result<()> {
+    let _beating = run.beating.lock().await;
     let reply = beat(run, run.status()).await?;
     warn_of_skew(reply.database_time);
+    for claim in run.ready.take_these(&reply.cancel_requested) {
+        let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
+        run.settle(cancelled.without_attempt());
+    }
     for token in reply.cancel_requested {
         run.running.cancel(token, CancelReason::Requested);
     }
@@ -63,13 +68,16 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval).load(load);
     run.shared
         .calls
-        .call("heartbeat", |store| store.nodes().heartbeat(&heartbeat))
+        .call_within(config.heartbeat_deadline(), "heartbeat", |store| {
+            store.nodes().heartbeat(&heartbeat)
+        })
         .await
 }
 
 async fn taken_for_dead(run: &Run) -> Result<()> {
     let lost = run.ready.take_all();
     run.let_go(lost.len());
+    drop(run.suspects.take_all());
     run.running.cancel_all(CancelReason::ClaimLost);
     let nodes = run
         .shared

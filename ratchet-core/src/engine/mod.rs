@@ -29,6 +29,7 @@ mod running;
 mod settler;
 mod shared;
 mod supervisor;
+mod suspects;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use node::{Node, RunError};

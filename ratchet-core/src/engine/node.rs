@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -13,6 +14,9 @@ use crate::client::{Backoff, Client};
 use crate::error::{Result, StoreError};
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
+
+/// How long to wait for loops and bodies to end once they were told to.
+const LEAVE_BEHIND: Duration = Duration::from_secs(1);
 
 /// A member of the cluster: runs jobs and takes part in looking after them. Clones are the same
 /// node.
@@ -107,13 +111,10 @@ impl Node {
             _ = &mut shutdown => return Ok(()),
             joined = join(&run) => joined.map_err(RunError::Store)?,
         }
-        let mut tasks = start(&run);
+        let tasks = start(&run);
         tokio::select! {
             biased;
-            () = run.displaced.cancelled() => {
-                tasks.shutdown().await;
-                return Err(RunError::Displaced { label: run.label.clone() });
-            }
+            () = run.displaced.cancelled() => {}
             () = run.draining.cancelled() => {}
             _ = &mut shutdown => {}
         }
@@ -122,7 +123,12 @@ impl Node {
             () = run.displaced.cancelled() => {}
             () = drain::drain(&run) => {}
         }
-        tasks.shutdown().await;
+        end(tasks).await;
+        if run.displaced.is_cancelled() {
+            return Err(RunError::Displaced {
+                label: run.label.clone(),
+            });
+        }
         Ok(())
     }
 
@@ -140,18 +146,17 @@ impl Node {
 
 /// Registers the node, waiting for the database if it is away.
 async fn join(run: &Run) -> Result<()> {
-    let mut backoff = Backoff::default();
-    loop {
-        match heartbeat::beat(run, NodeStatus::Joining).await {
-            Ok(_) => break,
-            Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "cannot join yet, trying again");
-                tokio::time::sleep(backoff.next(run.shared.random())).await;
+    for status in [NodeStatus::Joining, NodeStatus::Active] {
+        let mut backoff = Backoff::default();
+        while let Err(error) = heartbeat::beat(run, status).await {
+            if !error.is_transient() {
+                return Err(error);
             }
-            Err(error) => return Err(error),
+            tracing::warn!(%error, "cannot join yet, trying again");
+            tokio::time::sleep(backoff.next(run.shared.random())).await;
         }
+        run.set_status(status);
     }
-    run.set_status(NodeStatus::Active);
     tracing::info!(node = %run.node(), label = %run.label, "node joined");
     Ok(())
 }
@@ -170,6 +175,20 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     }
     supervisor::keep(&mut tasks, run, "poller", poller::run);
     tasks
+}
+
+/// Ends the loops and the slots. A body that blocks its thread cannot be ended; it is left behind,
+/// and what it still does for its job does not count.
+async fn end(mut tasks: JoinSet<()>) {
+    tasks.abort_all();
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(LEAVE_BEHIND, ended).await.is_err() {
+        tracing::error!(
+            bodies = tasks.len(),
+            "left bodies behind that block their threads"
+        );
+        tasks.detach_all();
+    }
 }
 
 /// Makes sure that a node runs once at a time.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::handler::{JobError, Verdict};
 use crate::json::Json;
-use crate::limits::MAX_RESULT_BYTES;
+use crate::limits::{MAX_DELAY, MAX_RESULT_BYTES};
 use crate::model::{Claim, Outcome};
 
 /// How a body ended.
@@ -26,7 +26,10 @@ pub(super) fn outcome(claim: &Claim, ended: Ended, random: f64) -> Outcome {
             return Outcome::Failed { error };
         }
         let delay = delay.unwrap_or_else(|| claim.retry.delay(attempt, random));
-        Outcome::Retry { delay, error }
+        Outcome::Retry {
+            delay: delay.min(MAX_DELAY),
+            error,
+        }
     };
     match ended {
         Ended::Returned(Ok(result)) => {
@@ -43,7 +46,9 @@ pub(super) fn outcome(claim: &Claim, ended: Ended, random: f64) -> Outcome {
         Ended::Returned(Err(error)) => match error.verdict() {
             Verdict::Retry => failed(error.into_message(), None),
             Verdict::RetryAfter(delay) => failed(error.into_message(), Some(delay)),
-            Verdict::Snooze(delay) => Outcome::Snoozed { delay },
+            Verdict::Snooze(delay) => Outcome::Snoozed {
+                delay: delay.min(MAX_DELAY),
+            },
             Verdict::Discard => Outcome::Failed {
                 error: error.into_message(),
             },

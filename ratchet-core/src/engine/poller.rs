@@ -33,13 +33,16 @@ pub(super) async fn run(run: Arc<Run>) {
     let mut wakeups = run.shared.coordinator.subscribe();
     while !run.draining.is_cancelled() {
         let Some(limit) = poller.room(&run) else {
+            // At times also without news: how fast jobs end changes what counts as room.
             tokio::select! {
                 biased;
                 () = run.draining.cancelled() => return,
                 () = run.room.notified() => {}
+                () = tokio::time::sleep(run.shared.config.poll_max) => {}
             }
             continue;
         };
+        wakeups.clear();
         let wait = poller.tick(&run, limit).await;
         if !wait.is_zero() {
             idle(&run, wait, poller.failing, &mut wakeups).await;
@@ -76,16 +79,13 @@ impl Poller {
     /// How many jobs to ask for; none while there is too little room to be worth a call.
     fn room(&mut self, run: &Run) -> Option<usize> {
         let config = &run.shared.config;
-        let settled = run.shared.counters.settled.load(Ordering::Relaxed);
-        self.rate.measure(settled, time::monotonic());
+        let finished = run.shared.counters.finished.load(Ordering::Relaxed);
+        self.rate.measure(finished, time::monotonic());
         let capacity = config.concurrency + self.rate.prefetch(config.prefetch);
-        // A node that prefetches refills when half is used up, so that batches stay large.
-        let refill_at = if capacity > config.concurrency {
-            capacity / 2
-        } else {
-            capacity - 1
-        };
-        run.refill_at.store(refill_at, Ordering::Release);
+        // A node that prefetches refills when half is used up, so that batches stay large; but
+        // never does a slot wait for that.
+        let refill_at = (capacity / 2).max(config.concurrency - 1);
+        run.refill_at.store(refill_at, Ordering::SeqCst);
         let held = run.held();
         (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
     }
@@ -134,6 +134,7 @@ async fn claim(run: &Run, request: &ClaimRequest) -> Result<Vec<Ready>> {
     let operation = "claim";
     let ready = |claim, input| Ready {
         claim: Arc::new(claim),
+        node: request.node,
         input,
         received: time::monotonic(),
     };

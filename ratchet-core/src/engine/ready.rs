@@ -6,12 +6,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::id::ClaimToken;
+use crate::id::{ClaimToken, NodeId};
 use crate::model::{Claim, JobInput};
 
 /// A claim whose body has not begun.
 pub(super) struct Ready {
     pub(super) claim: Arc<Claim>,
+    /// Whose claim it is: this node, unless it got another id meanwhile.
+    pub(super) node: NodeId,
     /// None: still to be read.
     pub(super) input: Option<JobInput>,
     pub(super) received: Instant,
@@ -83,6 +85,20 @@ impl ReadyQueue {
         let out = items.drain(..count).collect();
         self.len.store(items.len(), Ordering::Release);
         out
+    }
+
+    /// Takes these, as far as they still wait.
+    pub(super) fn take_these(&self, tokens: &[ClaimToken]) -> Vec<Ready> {
+        if tokens.is_empty() {
+            return Vec::new();
+        }
+        let mut items = self.items();
+        let (taken, kept): (VecDeque<Ready>, VecDeque<Ready>) = items
+            .drain(..)
+            .partition(|item| tokens.contains(&item.claim.token));
+        *items = kept;
+        self.len.store(items.len(), Ordering::Release);
+        Vec::from(taken)
     }
 
     /// The tokens of the first claims whose input is still to be read.

@@ -1,13 +1,16 @@
 //! The reclaimer: marks silent nodes dead and takes back what they held.
 //!
-//! Every node does this; passes that overlap reclaim each claim once. A job whose crash budget is
+//! Every node does this; passes that overlap reclaim each claim once. A pass begins with a
+//! heartbeat: a node that was asleep must not find itself among the dead. A job whose crash budget is
 //! used up is settled here as failed, through the same fenced write as every other end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::heartbeat;
 use super::run::Run;
 use crate::error::Result;
+use crate::handler::CancelReason;
 use crate::model::{NodeSweep, Outcome, Reclaimed, Settlement};
 
 /// How long after its last heartbeat an ended node is forgotten.
@@ -27,6 +30,7 @@ pub(super) async fn run(run: Arc<Run>) {
 
 /// One pass: over the nodes, then over the claims, until there are no more.
 pub(super) async fn tick(run: &Run) -> Result<()> {
+    heartbeat::tick(run).await?;
     let (calls, config) = (&run.shared.calls, &run.shared.config);
     let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER);
     let swept = calls
@@ -40,6 +44,9 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
         let reclaimed = calls
             .call("reclaim", |store| store.jobs().reclaim(&request))
             .await?;
+        for lost in &reclaimed {
+            run.running.cancel(lost.token, CancelReason::ClaimLost);
+        }
         fail_exhausted(run, &reclaimed).await?;
         if !reclaimed.is_empty() {
             tracing::warn!(

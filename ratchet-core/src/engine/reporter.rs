@@ -15,11 +15,17 @@ use super::running::RunningJob;
 use crate::client::Calls;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::handler::{CancelReason, ReportSink};
+use crate::id::ClaimToken;
 use crate::model::{Claim, Report, ReportKind, Reported};
 use crate::time;
 
 /// How often reports are sent; each body's latest only.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// After how long a body that said nothing is reported to have begun. Together with the longest
+/// wait for a slot it is below the shortest start timeout any node of the cluster may have.
+const BEGUN_AFTER: Duration = Duration::from_secs(2);
+/// How long the last report of a body may hold its settlement up.
+const LAST_REPORT: Duration = Duration::from_secs(1);
 
 /// Sends reports.
 pub(super) struct Reporter {
@@ -35,19 +41,34 @@ impl Reporter {
         }
     }
 
-    /// Sends what an ended body still has to tell. A failure loses it: the job ends anyway.
+    /// Asks for the reports to be sent now.
+    pub(super) fn hurry(&self) {
+        self.urgent.notify_one();
+    }
+
+    /// Sends what an ended body still has to tell; that it lived is told by its end. A failure
+    /// loses it: the job ends anyway.
     pub(super) async fn flush(&self, job: &RunningJob) {
-        if let Some(kind) = job.take_report() {
-            let report = Report::new(job.claim.token, kind);
-            if let Err(error) = self.send(&[report]).await {
+        let Some(kind) = job.take_report(time::monotonic()) else {
+            return;
+        };
+        if kind != ReportKind::Alive {
+            let report = [Report::new(job.claim.token, kind)];
+            if let Err(error) = self.send_within(LAST_REPORT, &report).await {
                 tracing::debug!(%error, "the last report of a job was lost");
             }
         }
     }
 
-    async fn send(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+    /// Says that a body is about to begin, and waits until the store knows.
+    pub(super) async fn announce(&self, token: ClaimToken) -> Result<Reported> {
+        let report = [Report::new(token, ReportKind::Alive)];
+        one(self.send_within(Duration::MAX, &report).await?)
+    }
+
+    async fn send_within(&self, deadline: Duration, reports: &[Report]) -> Result<Vec<Reported>> {
         self.calls
-            .call("report", |store| store.jobs().report(reports))
+            .call_within(deadline, "report", |store| store.jobs().report(reports))
             .await
     }
 }
@@ -69,21 +90,25 @@ impl JobReports {
 
 #[async_trait]
 impl ReportSink for JobReports {
-    fn queue(&self, claim: &Claim, kind: ReportKind) {
-        self.job.queue(kind);
-        if claim.stall_timeout.is_some() {
-            self.reporter.urgent.notify_one();
+    fn queue(&self, _claim: &Claim, kind: ReportKind) {
+        if self.job.queue(kind, time::monotonic()) {
+            self.reporter.hurry();
         }
     }
 
     async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
-        let report = Report::new(claim.token, kind);
-        let answers = self.reporter.send(&[report]).await?;
-        self.job.reported.store(true, Ordering::Release);
-        answers.first().copied().ok_or_else(|| {
-            StoreError::new(StoreErrorKind::Other, "report").with_source("the store gave no answer")
-        })
+        let report = [Report::new(claim.token, kind)];
+        let answers = self.reporter.send_within(Duration::MAX, &report).await?;
+        self.job.said(time::monotonic());
+        one(answers)
     }
+}
+
+/// The answer to the one report that was sent.
+fn one(answers: Vec<Reported>) -> Result<Reported> {
+    answers.into_iter().next().ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Other, "report").with_source("the store gave no answer")
+    })
 }
 
 /// Reports for as long as the node runs.
@@ -102,14 +127,14 @@ pub(super) async fn run(run: Arc<Run>) {
 
 /// Sends what there is to tell; a failure keeps it for the next time.
 pub(super) async fn tick(run: &Run) -> Result<()> {
-    let (now, patience) = (time::monotonic(), run.shared.config.first_report_after());
+    let now = time::monotonic();
     let (mut jobs, mut reports) = (Vec::new(), Vec::new());
     for job in run.running.all() {
-        let long = now.saturating_duration_since(job.begun) > patience;
+        let long = now.saturating_duration_since(job.begun) > BEGUN_AFTER;
         if long && !job.reported.load(Ordering::Acquire) {
-            job.queue(ReportKind::Alive);
+            job.keep(ReportKind::Alive);
         }
-        if let Some(kind) = job.take_report() {
+        if let Some(kind) = job.take_report(now) {
             reports.push(Report::new(job.claim.token, kind));
             jobs.push(job);
         }
@@ -117,7 +142,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     if reports.is_empty() {
         return Ok(());
     }
-    match run.reporter.send(&reports).await {
+    match run.reporter.send_within(Duration::MAX, &reports).await {
         Ok(answers) => {
             for (job, answer) in jobs.iter().zip(answers) {
                 match answer {

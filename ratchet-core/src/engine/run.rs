@@ -9,6 +9,7 @@ use super::reporter::Reporter;
 use super::running::RunningSet;
 use super::settler::SettleBuffer;
 use super::shared::Shared;
+use super::suspects::Suspects;
 use crate::id::NodeId;
 use crate::model::{NodeStatus, Outcome, Settlement};
 use crate::name::Name;
@@ -19,6 +20,7 @@ pub(super) struct Run {
     pub(super) label: Name,
     identity: Mutex<(NodeId, NodeStatus)>,
     pub(super) ready: ReadyQueue,
+    pub(super) suspects: Suspects,
     pub(super) running: RunningSet,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
@@ -29,6 +31,9 @@ pub(super) struct Run {
     pub(super) room: Notify,
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
+    /// Held during a heartbeat and what it leads to: two at a time could both change who the node
+    /// is.
+    pub(super) beating: tokio::sync::Mutex<()>,
     /// No more claiming.
     pub(super) draining: CancellationToken,
     /// Bodies are dropped.
@@ -47,12 +52,14 @@ impl Run {
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
             ready: ReadyQueue::new(),
+            suspects: Suspects::default(),
             running: RunningSet::default(),
             settlements: SettleBuffer::default(),
             held: AtomicUsize::new(0),
             refill_at: AtomicUsize::new(0),
             room: Notify::new(),
             settled: Notify::new(),
+            beating: tokio::sync::Mutex::new(()),
             draining: CancellationToken::new(),
             abort: CancellationToken::new(),
             displaced: CancellationToken::new(),
@@ -90,20 +97,28 @@ impl Run {
     }
 
     pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Acquire)
+        self.held.load(Ordering::SeqCst)
     }
 
     pub(super) fn hold(&self, claims: usize) {
-        self.held.fetch_add(claims, Ordering::AcqRel);
+        self.held.fetch_add(claims, Ordering::SeqCst);
     }
 
     /// Forgets claims that were settled, handed back or lost.
     pub(super) fn let_go(&self, claims: usize) {
-        let held = self.held.fetch_sub(claims, Ordering::AcqRel) - claims;
+        let held = self.held.fetch_sub(claims, Ordering::SeqCst) - claims;
         self.settled.notify_one();
-        if held <= self.refill_at.load(Ordering::Acquire) {
+        if held <= self.refill_at.load(Ordering::SeqCst) {
             self.room.notify_one();
         }
+    }
+
+    /// Hands back every claim whose body has not begun.
+    pub(super) fn hand_back_all(&self) {
+        self.hand_back(self.ready.take_all());
+        let waiting = self.suspects.take_all();
+        self.hold(waiting.len());
+        self.hand_back(waiting);
     }
 
     /// Hands claims back whose bodies have not begun.

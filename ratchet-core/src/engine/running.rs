@@ -15,8 +15,17 @@ pub(super) struct RunningJob {
     pub(super) cancel: CancelHandle,
     /// Whether the store knows that the body has begun.
     pub(super) reported: AtomicBool,
+    words: Mutex<Words>,
+}
+
+/// What a body says.
+struct Words {
     /// What is to be told next.
-    pub(super) pending: Mutex<Option<ReportKind>>,
+    pending: Option<ReportKind>,
+    /// When it last gave a sign of life.
+    said_at: Instant,
+    /// When the store was last told.
+    told_at: Instant,
 }
 
 impl RunningJob {
@@ -28,22 +37,47 @@ impl RunningJob {
             begun,
             cancel: CancelHandle::default(),
             reported: AtomicBool::new(false),
-            pending: Mutex::new(pending),
+            words: Mutex::new(Words {
+                pending,
+                said_at: begun,
+                told_at: begun,
+            }),
         }
     }
 
-    /// Keeps a report for the next time; a sign of life does not replace one that says more.
-    pub(super) fn queue(&self, report: ReportKind) {
-        let mut pending = self.pending();
-        if pending.is_none() || report != ReportKind::Alive {
-            *pending = Some(report);
+    /// Keeps a report for the next time; a sign of life does not replace one that says more. Says
+    /// whether the store should hear it soon, lest it take the job for stalled.
+    pub(super) fn queue(&self, report: ReportKind, now: Instant) -> bool {
+        let mut words = self.words();
+        words.said_at = now;
+        if words.pending.is_none() || report != ReportKind::Alive {
+            words.pending = Some(report);
         }
+        let untold = now.saturating_duration_since(words.told_at);
+        self.claim
+            .stall_timeout
+            .is_some_and(|stall| untold > stall / 4)
+    }
+
+    /// The body gave a sign of life that needs no telling.
+    pub(super) fn said(&self, now: Instant) {
+        let mut words = self.words();
+        words.said_at = now;
+        words.told_at = now;
+        self.reported.store(true, Ordering::Release);
+    }
+
+    /// When the body last gave a sign of life.
+    pub(super) fn said_at(&self) -> Instant {
+        self.words().said_at
     }
 
     /// Takes what is to be told.
-    pub(super) fn take_report(&self) -> Option<ReportKind> {
-        let report = self.pending().take();
+    pub(super) fn take_report(&self, now: Instant) -> Option<ReportKind> {
+        let mut words = self.words();
+        let report = words.pending.take();
         if report.is_some() {
+            words.told_at = now;
             self.reported.store(true, Ordering::Release);
         }
         report
@@ -51,14 +85,14 @@ impl RunningJob {
 
     /// Puts back what could not be told, unless there is news.
     pub(super) fn keep(&self, report: ReportKind) {
-        let mut pending = self.pending();
-        if pending.is_none() || *pending == Some(ReportKind::Alive) {
-            *pending = Some(report);
+        let mut words = self.words();
+        if words.pending.is_none() || words.pending == Some(ReportKind::Alive) {
+            words.pending = Some(report);
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, Option<ReportKind>> {
-        self.pending
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.words
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
     }

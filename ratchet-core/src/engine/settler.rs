@@ -4,18 +4,20 @@
 //! ready to run, since then nothing is about to join them; otherwise when there are enough of them
 //! or [`LINGER`] is over. While one call is under way the next batch gathers. A store that fails is
 //! tried again until it works; meanwhile the claims count as held, so that the poller takes no
-//! more.
+//! more. What a store refuses for good, though it takes others, waits apart.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::run::Run;
 use super::shared::Counters;
 use crate::client::Backoff;
 use crate::error::{Result, StoreErrorKind};
 use crate::model::{Fenced, Outcome, Settlement};
+use crate::time;
 
 /// How long a settlement waits for others while more bodies are about to run.
 const LINGER: Duration = Duration::from_millis(2);
@@ -61,9 +63,14 @@ impl SettleBuffer {
 
 /// Settles for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
+    let mut settler = Settler::default();
     loop {
-        gather(&run).await;
-        tick(&run).await;
+        tokio::select! {
+            biased;
+            () = gather(&run) => {}
+            () = settler.retry_is_due() => {}
+        }
+        settler.tick(&run).await;
     }
 }
 
@@ -84,25 +91,71 @@ async fn gather(run: &Run) {
     }
 }
 
-/// Sends what has gathered, until the store has taken it.
-pub(super) async fn tick(run: &Run) {
-    let mut batch = run.settlements.take();
-    let mut backoff = Backoff::default();
-    while !batch.is_empty() {
-        match send(run, &batch).await {
-            Ok(answers) => {
-                count(run, &answers);
-                run.let_go(batch.len());
-                return;
+/// What a settler remembers from one batch to the next.
+#[derive(Default)]
+pub(super) struct Settler {
+    /// Settlements that the store does not take, though it takes others.
+    refused: Vec<Settlement>,
+    retry_at: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Settler {
+    async fn retry_is_due(&self) {
+        match self.retry_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sends what has gathered, until the store has taken it, and again what it refused before.
+    pub(super) async fn tick(&mut self, run: &Run) {
+        let batch = run.settlements.take();
+        let mut backoff = Backoff::default();
+        while !batch.is_empty() {
+            match send(run, &batch).await {
+                Ok(answers) => {
+                    count(run, &batch, &answers);
+                    break;
+                }
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(%error, jobs = batch.len(), "settling failed, trying again");
+                    tokio::time::sleep(backoff.next(run.shared.random())).await;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the store refused settlements");
+                    self.one_by_one(run, batch).await;
+                    break;
+                }
             }
-            Err(error) if error.kind() == StoreErrorKind::Invalid => {
-                tracing::error!(%error, "the store refused settlements");
-                batch = settle_one_by_one(run, batch).await;
+        }
+        if self.retry_at.is_some_and(|at| at <= time::monotonic()) {
+            let again = std::mem::take(&mut self.refused);
+            self.one_by_one(run, again).await;
+        }
+    }
+
+    /// Settles each by itself, so that one that the store refuses harms only its own job. One that
+    /// is invalid is failed with the reason; the others are tried again later.
+    async fn one_by_one(&mut self, run: &Run, batch: Vec<Settlement>) {
+        for settlement in batch {
+            let one = std::slice::from_ref(&settlement);
+            match send(run, one).await {
+                Ok(answers) => count(run, one, &answers),
+                Err(error) if error.kind() == StoreErrorKind::Invalid => {
+                    let error = format!("the outcome could not be stored: {error}");
+                    let failed = Outcome::Failed { error };
+                    self.refused.push(Settlement::new(settlement.token, failed));
+                }
+                Err(_) => self.refused.push(settlement),
             }
-            Err(error) => {
-                tracing::warn!(%error, jobs = batch.len(), "settling failed, trying again");
-                tokio::time::sleep(backoff.next(run.shared.random())).await;
-            }
+        }
+        if self.refused.is_empty() {
+            self.backoff.reset();
+            self.retry_at = None;
+        } else {
+            let wait = self.backoff.next(run.shared.random());
+            self.retry_at = Some(time::monotonic() + wait);
         }
     }
 }
@@ -114,13 +167,21 @@ async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
         .await
 }
 
-fn count(run: &Run, answers: &[Fenced]) {
+/// Counts what was settled, and lets it go.
+fn count(run: &Run, batch: &[Settlement], answers: &[Fenced]) {
     let stale = answers
         .iter()
         .filter(|answer| **answer == Fenced::Stale)
         .count();
+    let finished = batch
+        .iter()
+        .zip(answers)
+        .filter(|(_, answer)| **answer == Fenced::Applied)
+        .filter(|(settlement, _)| settlement.effect(false).state.is_terminal())
+        .count();
     let counters = &run.shared.counters;
     Counters::add(&counters.settled, answers.len() - stale);
+    Counters::add(&counters.finished, finished);
     Counters::add(&counters.stale, stale);
     if stale > 0 {
         tracing::warn!(
@@ -128,24 +189,5 @@ fn count(run: &Run, answers: &[Fenced]) {
             "jobs were taken away from this node before it settled them"
         );
     }
-}
-
-/// Settles each by itself, so that one that the store refuses harms only its own job: that one is
-/// then failed with the reason. Returns what is still to be sent.
-async fn settle_one_by_one(run: &Run, batch: Vec<Settlement>) -> Vec<Settlement> {
-    let mut left = Vec::new();
-    for settlement in batch {
-        match send(run, std::slice::from_ref(&settlement)).await {
-            Ok(answers) => {
-                count(run, &answers);
-                run.let_go(1);
-            }
-            Err(error) if error.kind() == StoreErrorKind::Invalid => {
-                let error = format!("the outcome could not be stored: {error}");
-                left.push(Settlement::new(settlement.token, Outcome::Failed { error }));
-            }
-            Err(_) => left.push(settlement),
-        }
-    }
-    left
+    run.let_go(batch.len());
 }

@@ -84,6 +84,7 @@ impl Shared {
             claim_calls: read(&self.counters.claim_calls),
             claimed: read(&self.counters.claimed),
             settled: read(&self.counters.settled),
+            finished: read(&self.counters.finished),
             stale: read(&self.counters.stale),
             store_calls: self.calls.made(),
         }
@@ -100,6 +101,8 @@ pub struct NodeStats {
     pub claimed: u64,
     /// Claims that were ended by this node.
     pub settled: u64,
+    /// Jobs that reached their end with one of these claims: succeeded, failed or cancelled.
+    pub finished: u64,
     /// Claims whose end came too late: the job had been taken away.
     pub stale: u64,
     /// Calls of the store, of every kind, those of the node's client included.
@@ -111,6 +114,7 @@ pub(super) struct Counters {
     pub(super) claim_calls: AtomicU64,
     pub(super) claimed: AtomicU64,
     pub(super) settled: AtomicU64,
+    pub(super) finished: AtomicU64,
     pub(super) stale: AtomicU64,
 }
 

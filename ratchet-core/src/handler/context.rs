@@ -192,6 +192,15 @@ impl JobContext {
         self.0.cancel.cancelled().await
     }
 
+    /// Waits until there is a graver reason to stop than `reason`: for a body that goes on after
+    /// [`CancelReason::SoftTimeout`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn cancelled_beyond(&self, reason: CancelReason) -> CancelReason {
+        self.0.cancel.reached(|reached| reached > reason).await
+    }
+
     /// Why the body should stop, if it should.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
@@ -208,15 +217,15 @@ impl fmt::Debug for JobContext {
     }
 }
 
-/// Why a body should stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a body should stop, the gravest last: a graver reason replaces a lesser one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// Somebody cancelled the job; whatever the body returns, the job ends cancelled.
-    Requested = 1,
     /// 80 % of the job's timeout are over; at 100 % the body is dropped.
-    SoftTimeout = 2,
+    SoftTimeout = 1,
+    /// Somebody cancelled the job; whatever the body returns, the job ends cancelled.
+    Requested = 2,
     /// The node shuts down; bodies that do not end now are dropped and their jobs handed back.
     Shutdown = 3,
     /// The job was taken away from this node; nothing the body still does for it counts.
@@ -225,8 +234,8 @@ pub enum CancelReason {
 
 impl CancelReason {
     const ALL: [Self; 4] = [
-        Self::Requested,
         Self::SoftTimeout,
+        Self::Requested,
         Self::Shutdown,
         Self::ClaimLost,
     ];
@@ -263,7 +272,7 @@ impl CancelHandle {
 
     /// Waits for a reason that is at least as grave.
     pub(crate) async fn at_least(&self, gravity: CancelReason) {
-        self.reached(|reason| reason as u8 >= gravity as u8).await;
+        self.reached(|reason| reason >= gravity).await;
     }
 
     async fn reached(&self, enough: impl Fn(CancelReason) -> bool) -> CancelReason {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::{Job, JobContext, JobResult, Requires};
+use super::{Job, JobContext, JobError, JobResult, Requires};
 use crate::error::InvalidInput;
 use crate::json::Json;
 use crate::name::Name;
@@ -29,7 +29,8 @@ impl<J: Job> Handler for Typed<J> {
         let job: J = payload.decode()?;
         Ok(Box::pin(async move {
             let output = job.run(context).await?;
-            let result = Json::encode("result", &output)?;
+            // Another attempt would give the same.
+            let result = Json::encode("result", &output).map_err(JobError::discard)?;
             Ok(Some(result).filter(|json| !json.is_null()))
         }))
     }

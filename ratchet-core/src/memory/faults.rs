@@ -12,7 +12,11 @@ pub enum Fault {
     None,
     /// The call takes this long, then works.
     Delay(Duration),
-    /// The call fails and has changed nothing.
+    /// The call works, and its answer takes this long.
+    DelayedAnswer(Duration),
+    /// The call fails in this way and has changed nothing.
+    Failure(StoreErrorKind),
+    /// The call fails and has changed nothing, as with a lost connection.
     ErrorBeforeCommit,
     /// The call fails although it took effect: what a connection lost during the commit looks like.
     ErrorAfterCommit,
@@ -30,7 +34,7 @@ impl FaultPlan {
     }
 
     /// Runs `work` as the plan says.
-    pub(super) async fn around<T>(
+    pub(super) async fn around<T: Send>(
         &self,
         operation: &'static str,
         work: impl FnOnce() -> Result<T> + Send,
@@ -41,6 +45,14 @@ impl FaultPlan {
             Fault::Delay(delay) => {
                 tokio::time::sleep(delay).await;
                 work()
+            }
+            Fault::DelayedAnswer(delay) => {
+                let answer = work();
+                tokio::time::sleep(delay).await;
+                answer
+            }
+            Fault::Failure(kind) => {
+                Err(StoreError::new(kind, operation).with_source("injected fault"))
             }
             Fault::ErrorBeforeCommit => Err(injected(operation, "before the commit")),
             Fault::ErrorAfterCommit => {

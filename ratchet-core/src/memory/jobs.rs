@@ -10,8 +10,8 @@ use crate::limits::check_batch;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
     Fenced, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob,
-    NextRun, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason, ReclaimRequest, Reclaimed,
-    Report, ReportKind, Reported, Settlement,
+    NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason, ReclaimRequest,
+    Reclaimed, Report, ReportKind, Reported, Settlement,
 };
 use crate::priority::merge;
 use crate::state::{JobAction, JobState, Response};
@@ -203,6 +203,10 @@ impl Tables {
     }
 
     fn claim<T>(&mut self, request: &ClaimRequest, now: i64, read: impl Fn(&Row) -> T) -> Vec<T> {
+        let node = self.nodes.get(&request.node);
+        if node.is_some_and(|node| node.status != NodeStatus::Active) {
+            return Vec::new();
+        }
         let claimable = |route: &crate::Route| {
             !self.paused_queues.contains(&route.queue) && route.matches(request)
         };
@@ -300,7 +304,8 @@ impl Tables {
             self.change(id, |row| {
                 let job = &mut row.job;
                 let token = ClaimToken::new(id, job.claim_seq);
-                let effect = request.effect(reason, job.crash_count, job.cancel_requested);
+                let begun = row.last_report.is_some();
+                let effect = request.effect(reason, job.crash_count, begun, job.cancel_requested);
                 job.crash_count = effect.crash_count;
                 if effect.is_exhausted() {
                     job.node = None;

@@ -75,7 +75,7 @@ impl MemoryStore {
     }
 
     /// Runs one call on the tables at the store's present time, with the faults planned for it.
-    async fn call<T>(
+    async fn call<T: Send>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&mut Tables, i64) -> Result<T> + Send,

@@ -61,6 +61,7 @@ impl Row {
 
     /// Puts the job into a state.
     pub(super) fn enter(&mut self, state: JobState, now: Timestamp) {
+        debug_assert_eq!(self.job.state.transition(state), Ok(state));
         self.job.state = state;
         self.job.finished_at = state.is_terminal().then_some(now);
     }

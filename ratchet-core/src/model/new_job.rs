@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::json::Json;
-use crate::limits::{self, MAX_PAYLOAD_BYTES};
+use crate::limits::{self, MAX_DELAY, MAX_PAYLOAD_BYTES};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -86,7 +86,8 @@ impl JobSpec {
 ///
 /// A setter never fails; what is wrong with a job is told by the enqueue, which then changes
 /// nothing. The id is chosen here, so that an enqueue whose outcome is unknown can be repeated
-/// with the same `NewJob` and still leaves one job.
+/// with the same `NewJob` and still leaves one job. A clone is therefore the *same* job; for
+/// another like it there is [`another`](Self::another).
 ///
 /// ```
 /// use std::time::Duration;
@@ -138,6 +139,15 @@ impl NewJob {
         }
     }
 
+    /// Another job like this one: the same but for its id.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self {
+            id: JobId::new(),
+            ..self.clone()
+        }
+    }
+
     /// Puts it into this queue.
     #[must_use]
     pub fn queue(mut self, queue: &str) -> Self {
@@ -179,7 +189,7 @@ impl NewJob {
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         keep(&mut self.problem, retry.validate());
-        self.spec.retry = retry;
+        self.spec.retry = retry.rounded();
         self
     }
 
@@ -255,7 +265,7 @@ impl NewJob {
                 RunAt::At(at) if time::to_millis(at) > MAX_RUN_AT => {
                     Err(InvalidInput::new("run_at", "is after the year 9999"))
                 }
-                RunAt::In(delay) if time::duration_millis(delay) > MAX_DELAY => {
+                RunAt::In(delay) if delay > MAX_DELAY => {
                     Err(InvalidInput::new("delay", "is more than 1,000 years"))
                 }
                 RunAt::Now | RunAt::In(_) | RunAt::At(_) => Ok(()),
@@ -270,16 +280,31 @@ impl NewJob {
     pub fn validate_all(jobs: &[Self]) -> Result<(), StoreError> {
         limits::check_batch("jobs", jobs.len())
             .and_then(|()| jobs.iter().try_for_each(Self::validate))
+            .and_then(|()| refuse_repeated(jobs))
             .map_err(|problem| {
                 StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
             })
     }
 }
 
+/// Refuses a batch that has a job twice: surely a clone where [`NewJob::another`] was meant.
+fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
+    // Ids grow as jobs are made, so most batches need no set.
+    if jobs.is_sorted_by(|earlier, later| earlier.id < later.id) {
+        return Ok(());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    match jobs.iter().find(|job| !seen.insert(job.id)) {
+        None => Ok(()),
+        Some(job) => Err(InvalidInput::new(
+            "jobs",
+            format!("has the job {} twice", job.id),
+        )),
+    }
+}
+
 /// 9999-12-31T23:59:59.999Z in milliseconds.
 const MAX_RUN_AT: i64 = 253_402_300_799_999;
-/// 1,000 years of 365 days in milliseconds.
-const MAX_DELAY: i64 = 1_000 * 365 * 86_400_000;
 
 /// Refuses a duration of zero.
 pub(crate) fn positive(field: &'static str, duration: Duration) -> Result<(), InvalidInput> {
@@ -338,6 +363,14 @@ mod tests {
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");
+    }
+
+    #[test]
+    fn a_clone_is_the_same_job_and_another_is_not() {
+        let job = NewJob::new("kind", &1);
+        let error = NewJob::validate_all(&[job.clone(), job.clone()]).unwrap_err();
+        assert_eq!(error.invalid_input().unwrap().field(), "jobs");
+        assert!(NewJob::validate_all(&[job.another(), job]).is_ok());
     }
 
     #[test]

@@ -109,17 +109,23 @@ impl ReclaimRequest {
         .then_some(ReclaimReason::Overdue)
     }
 
-    /// What taking a claim back does to its job, which had lost `crash_count` claims before and
-    /// whose cancellation may have been requested.
+    /// What taking a claim back does to its job, which had lost `crash_count` claims before, whose
+    /// body had given a sign of life or not, and whose cancellation may have been requested.
+    ///
+    /// The first loss of a job counts in any case. After that only bodies that had begun count: the
+    /// engine begins no body of a job that was lost before without having reported it, so the
+    /// others cannot have been what killed the node.
     #[must_use]
     pub const fn effect(
         &self,
         reason: ReclaimReason,
         crash_count: u32,
+        begun: bool,
         cancel_requested: bool,
     ) -> ReclaimEffect {
         // A job that is beyond its budget waits to be settled; it does not crash once more.
-        let crashed = reason.is_crash() && crash_count <= self.max_crashes;
+        let given_up = crash_count > self.max_crashes;
+        let crashed = reason.is_crash() && !given_up && (begun || crash_count == 0);
         let crash_count = crash_count + crashed as u32;
         let state = if reason.is_crash() && crash_count > self.max_crashes {
             JobState::Running
@@ -319,7 +325,7 @@ mod tests {
     #[test]
     fn crashes_are_counted_up_to_the_budget_and_once_beyond() {
         let request = ReclaimRequest::new().max_crashes(2);
-        let effect = |count| request.effect(ReclaimReason::OwnerLost, count, false);
+        let effect = |count| request.effect(ReclaimReason::OwnerLost, count, true, false);
         let counts: Vec<(u32, bool)> = (0..5)
             .map(|count| (effect(count).crash_count, effect(count).is_exhausted()))
             .collect();
@@ -327,9 +333,20 @@ mod tests {
             counts,
             [(1, false), (2, false), (3, true), (3, true), (4, true)]
         );
-        let free = request.effect(ReclaimReason::NotStarted, 2, false);
+        let free = request.effect(ReclaimReason::NotStarted, 2, false, false);
         assert_eq!((free.crash_count, free.state), (2, JobState::Pending));
-        let cancelled = request.effect(ReclaimReason::OwnerLost, 0, true);
+        let cancelled = request.effect(ReclaimReason::OwnerLost, 0, true, true);
         assert_eq!(cancelled.state, JobState::Cancelled);
+    }
+
+    #[test]
+    fn a_suspect_that_had_not_begun_is_innocent() {
+        let request = ReclaimRequest::new();
+        let count = |crashes, begun| {
+            let effect = request.effect(ReclaimReason::OwnerLost, crashes, begun, false);
+            effect.crash_count
+        };
+        assert_eq!((count(0, false), count(0, true)), (1, 1));
+        assert_eq!((count(1, false), count(1, true)), (1, 2));
     }
 }

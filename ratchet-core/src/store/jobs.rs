@@ -51,6 +51,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   priority is never changed.
     /// - **[claim.match]** Only jobs whose [`Route::matches`](crate::Route::matches) the request.
     /// - **[claim.paused]** No job of a paused queue.
+    /// - **[claim.live]** A node that has a row gets jobs only while its status is `Active`.
     /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
     ///   one higher than before and a token that carries it.
     /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
@@ -131,9 +132,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.overdue]** A begun claim of a job with a timeout, made longer ago than
     ///   `start_timeout` + timeout + `overdue_after`, is `Overdue`.
     /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts;
-    ///   `crash_count` is one higher if [`is_crash`](crate::model::ReclaimReason::is_crash). If
-    ///   cancellation was requested it is `Cancelled` instead. The old token is stale, and the
-    ///   history says `Lost`.
+    ///   `crash_count` is what [`ReclaimRequest::effect`] says. If cancellation was requested it is
+    ///   `Cancelled` instead. The old token is stale, and the history says `Lost`.
     /// - **[reclaim.exhausted]** A crash beyond `max_crashes` leaves the job `Running` without an
     ///   owner and its token valid, and is returned as `exhausted` by this and every later pass
     ///   until it is settled.

@@ -107,7 +107,7 @@ async fn a_claim_that_is_under_way_when_the_drain_begins_is_handed_back() {
         .store
         .clone()
         .with_faults(|operation| match operation {
-            "claim_next_batch" => Fault::Delay(3 * SECOND),
+            "claim_next_batch" => Fault::DelayedAnswer(3 * SECOND),
             _ => Fault::None,
         });
     let node = Started::new(world.builder_on(slow).build().unwrap());

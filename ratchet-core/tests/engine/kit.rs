@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ratchet_core::model::Attempt;
 use ratchet_core::store::JobStore;
 use ratchet_core::{
     Job, JobContext, JobId, JobRecord, JobResult, MemoryStore, NewJob, Node, NodeBuilder, Ratchet,
@@ -107,6 +108,10 @@ impl World {
             .pop()
             .flatten()
             .unwrap()
+    }
+
+    pub(crate) async fn store_history(&self, id: JobId) -> Vec<Attempt> {
+        self.store.history(id).await.unwrap()
     }
 
     /// Waits until the job has ended.

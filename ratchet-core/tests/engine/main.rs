@@ -8,3 +8,5 @@ mod lifecycle;
 mod outcomes;
 mod polling;
 mod reports;
+mod robust;
+mod suspects;

@@ -1,0 +1,102 @@
+//! Jobs that were lost with their node: the one that kills, and its neighbours.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratchet_core::JobState;
+use tokio::time::sleep;
+
+use crate::kit::{Started, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_kills_its_process_uses_up_its_own_crash_budget_only() {
+    let world = World::new();
+    let killed = Arc::new(AtomicBool::new(false));
+    let killer = world.job("killer", {
+        let killed = Arc::clone(&killed);
+        move |_| {
+            let killed = Arc::clone(&killed);
+            async move {
+                sleep(2 * SECOND).await;
+                killed.store(true, Ordering::SeqCst);
+                sleep(3_600 * SECOND).await;
+                Ok(())
+            }
+        }
+    });
+    let mut innocent = Vec::new();
+    for number in 0..20 {
+        let job = world.job(&number.to_string(), |_| async {
+            sleep(5 * SECOND).await;
+            Ok(())
+        });
+        innocent.push(world.enqueue(job).await);
+    }
+    let killer = world.enqueue(killer).await;
+    while !world.read(killer).await.state.is_terminal() {
+        let node = Started::new(world.builder().label("fragile").build().unwrap());
+        while !killed.swap(false, Ordering::SeqCst) {
+            sleep(Duration::from_millis(100)).await;
+            if world.read(killer).await.state.is_terminal() {
+                break;
+            }
+        }
+        node.kill().await;
+    }
+    assert_eq!(world.read(killer).await.state, JobState::Failed);
+    let _node = Started::new(world.builder().label("fragile").build().unwrap());
+    for id in innocent {
+        assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspects_run_one_at_a_time_and_hold_nobody_else_up() {
+    let world = World::new();
+    let mut slow = Vec::new();
+    for number in 0..4 {
+        let job = world.job(&number.to_string(), |_| async {
+            sleep(60 * SECOND).await;
+            Ok(())
+        });
+        slow.push(world.enqueue(job).await);
+    }
+    let build = || {
+        world
+            .builder()
+            .label("fragile")
+            .concurrency(4)
+            .prefetch(0)
+            .build()
+            .unwrap()
+    };
+    for claims in 1..=2 {
+        let node = Started::new(build());
+        for id in &slow {
+            world.until(*id, |job| job.claim_seq == claims).await;
+        }
+        // Long enough for the bodies to be known to have begun.
+        sleep(5 * SECOND).await;
+        node.kill().await;
+    }
+    let _node = Started::new(build());
+    for id in &slow {
+        world.until(*id, |job| job.claim_seq == 3).await;
+    }
+    let other = world.job("other", |_| async { Ok(()) });
+    let other = world.enqueue(other).await;
+    sleep(5 * SECOND).await;
+    assert_eq!(world.read(other).await.state, JobState::Succeeded);
+    let mut ends = Vec::new();
+    for id in slow {
+        ends.push(world.ended(id).await.finished_at.unwrap());
+    }
+    ends.sort();
+    let apart = ends
+        .windows(2)
+        .all(|pair| (pair[1] - pair[0]).num_seconds() >= 60);
+    assert!(apart, "suspects ran together: {ends:?}");
+}
