@@ -29,7 +29,7 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
         return Ok(true);
     };
     let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
-    Ok(!statement.exists(params![wanted, work.now])?)
+    Ok(!statement.exists(params![wanted, work.now, request.node.as_bytes()])?)
 }
 
 /// Claims due jobs; the inputs are at their place if `depth` asks for them.
@@ -62,7 +62,7 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
         return Ok(Vec::new());
     };
     let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
-    let mut rows = statement.query(params![wanted, work.now])?;
+    let mut rows = statement.query(params![wanted, work.now, request.node.as_bytes()])?;
     let mut streams = Vec::new();
     while let Some(row) = rows.next()? {
         let level = row.get(1)?;

@@ -129,7 +129,8 @@ fn take_back(
     reason: ReclaimReason,
 ) -> Result<Reclaimed> {
     let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned());
-    let effect = request.effect(reason, claim.crash_count, claim.cancel_requested);
+    let begun = claim.last_report.is_some();
+    let effect = request.effect(reason, claim.crash_count, begun, claim.cancel_requested);
     let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());
     if effect.is_exhausted() {
         work.conn

@@ -1,5 +1,5 @@
--- Which of the wanted routes have due jobs, at which priorities, and the first of each.
--- [claim.due] [claim.match] [claim.paused]
+-- Which of the wanted routes have due jobs, at which priorities, and the first of each; none for a
+-- node (?3) whose row does not say that it is active. [claim.due] [claim.match] [claim.paused] [claim.live]
 -- One seek of ratchet_jobs_claim per wanted route and priority; no cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
 SELECT route.id, level.priority, head.run_at, head.id
@@ -13,3 +13,4 @@ CROSS JOIN ratchet_jobs AS head ON head.id = (
     ORDER BY job.run_at, job.id
     LIMIT 1)
 WHERE route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
+  AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)

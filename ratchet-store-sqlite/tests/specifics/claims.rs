@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, ClaimRequest, Enqueued, Outcome, PurgeRequest, Settlement,
+    AttemptOutcome, ClaimRequest, Enqueued, Heartbeat, NodeStatus, Outcome, PurgeRequest,
+    Settlement,
 };
-use ratchet_core::store::JobStore;
-use ratchet_core::{JobId, JobState, Json, NewJob, NodeId, Priority};
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{JobId, JobState, Json, Name, NewJob, NodeId, Priority};
 use rusqlite::{Connection, params};
 
 use crate::{Place, claim_all, enqueue, job};
@@ -55,6 +56,23 @@ async fn a_route_another_handle_added_is_claimed() {
         let claimed = two.claim_next_batch(&claim_all()).await.unwrap();
         assert_eq!(claimed[0].claim.route.kind, kind.as_str());
     }
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_active_gets_nothing_and_takes_no_lock() {
+    let place = Place::new();
+    let store = place.open_impatient().await;
+    enqueue(&store, job()).await;
+    let request = claim_all();
+    let label = Name::new("label", "n").unwrap();
+    let beat = |status| Heartbeat::new(request.node, label.clone(), status, Duration::from_secs(5));
+    store.heartbeat(&beat(NodeStatus::Joining)).await.unwrap();
+    let other = place.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(store.claim_next_batch(&request).await.unwrap(), []);
+    other.execute_batch("COMMIT").unwrap();
+    store.heartbeat(&beat(NodeStatus::Active)).await.unwrap();
+    assert_eq!(store.claim_next_batch(&request).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
