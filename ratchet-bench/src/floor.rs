@@ -131,7 +131,9 @@ fn work(connection: &mut Connection, ledger: &Ledger) -> Result<usize> {
              WHERE state = 0 AND run_at <= CAST(unixepoch('subsec') * 1000 AS INTEGER)
              ORDER BY priority DESC, run_at, id LIMIT ?1",
         )?;
-        let rows = due.query_map([i64::try_from(BATCH)?], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = due.query_map([i64::try_from(BATCH)?], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
         for row in rows {
             claimed.push(row?);
         }

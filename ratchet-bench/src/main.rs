@@ -12,7 +12,6 @@ mod result;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-
 #[derive(Parser)]
 #[command(version, about = "Load generator and benchmark of Ratchet")]
 struct Cli {

@@ -12,7 +12,7 @@ use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
 
 use crate::claim::{self, Depth};
-use crate::lanes::Lane;
+use crate::queue::Urgency;
 use crate::store::SqliteStore;
 use crate::{act, enqueue, read, reclaim, settle};
 
@@ -24,7 +24,7 @@ impl JobStore for SqliteStore {
             return Ok(Vec::new());
         }
         let jobs = jobs.to_vec();
-        self.write("enqueue", Lane::Normal, move |work| {
+        self.write("enqueue", Urgency::Normal, move |work| {
             enqueue::enqueue(work, &jobs)
         })
         .await
@@ -54,7 +54,7 @@ impl JobStore for SqliteStore {
             return Ok(Vec::new());
         }
         let settlements = settlements.to_vec();
-        self.write("settle", Lane::Normal, move |work| {
+        self.write("settle", Urgency::Normal, move |work| {
             settle::settle(work, &settlements)
         })
         .await
@@ -66,7 +66,7 @@ impl JobStore for SqliteStore {
             return Ok(Vec::new());
         }
         let reports = reports.to_vec();
-        self.write("report", Lane::Normal, move |work| {
+        self.write("report", Urgency::Normal, move |work| {
             settle::report(work, &reports)
         })
         .await
@@ -86,7 +86,7 @@ impl JobStore for SqliteStore {
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
         jobs.validate()?;
         let jobs = jobs.clone();
-        self.write("act", Lane::Normal, move |work| {
+        self.write("act", Urgency::Normal, move |work| {
             act::act(work, &jobs, action)
         })
         .await

@@ -10,7 +10,7 @@ use ratchet_core::{Fence, InvalidInput, Name, Result};
 use rusqlite::params;
 
 use crate::error::Result as Inner;
-use crate::lanes::Lane;
+use crate::queue::Urgency;
 use crate::request::Work;
 use crate::row;
 use crate::statements;
@@ -21,7 +21,7 @@ impl LockStore for SqliteStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
         let ttl = validate_ttl(ttl)?;
         let (name, owner) = (name.clone(), owner.clone());
-        self.write("acquire", Lane::Urgent, move |work| {
+        self.write("acquire", Urgency::Urgent, move |work| {
             acquire(work, &name, &owner, ttl)
         })
         .await
@@ -36,7 +36,7 @@ impl LockStore for SqliteStore {
     ) -> Result<Fenced> {
         let ttl = validate_ttl(ttl)?;
         let (name, owner) = (name.clone(), owner.clone());
-        self.write("renew", Lane::Urgent, move |work| {
+        self.write("renew", Urgency::Urgent, move |work| {
             move_expiry(work, &name, &owner, fence, work.now.saturating_add(ttl))
         })
         .await
@@ -44,7 +44,7 @@ impl LockStore for SqliteStore {
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
         let (name, owner) = (name.clone(), owner.clone());
-        self.write("release", Lane::Urgent, move |work| {
+        self.write("release", Urgency::Urgent, move |work| {
             move_expiry(work, &name, &owner, fence, FREE)
         })
         .await

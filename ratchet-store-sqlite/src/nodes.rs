@@ -12,7 +12,7 @@ use ratchet_core::{ClaimToken, NodeId, Result};
 use rusqlite::{Connection, params};
 
 use crate::error::Result as Inner;
-use crate::lanes::Lane;
+use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
@@ -23,14 +23,14 @@ use crate::store::SqliteStore;
 impl NodeStore for SqliteStore {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         let heartbeat = heartbeat.clone();
-        self.write("heartbeat", Lane::Urgent, move |work| {
+        self.write("heartbeat", Urgency::Urgent, move |work| {
             record(work, &heartbeat)
         })
         .await
     }
 
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
-        self.write("set_node_status", Lane::Urgent, move |work| {
+        self.write("set_node_status", Urgency::Urgent, move |work| {
             let mut statement = work.conn.prepare_cached(statements::SET_NODE_STATUS)?;
             Ok(changed(
                 statement.execute(params![node.as_bytes(), status.code()])?,
@@ -45,7 +45,7 @@ impl NodeStore for SqliteStore {
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
         let sweep = *sweep;
-        self.write("sweep_nodes", Lane::Urgent, move |work| {
+        self.write("sweep_nodes", Urgency::Urgent, move |work| {
             sweep_all(work, &sweep)
         })
         .await

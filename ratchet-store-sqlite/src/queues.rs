@@ -8,7 +8,7 @@ use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::{JobState, Name, Result};
 use rusqlite::params;
 
-use crate::lanes::Lane;
+use crate::queue::Urgency;
 use crate::request::Work;
 use crate::row;
 use crate::statements;
@@ -27,7 +27,7 @@ pub(crate) fn changed(rows: usize) -> Changed {
 impl QueueStore for SqliteStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
         let queue = queue.clone();
-        self.write("pause_queue", Lane::Normal, move |work| {
+        self.write("pause_queue", Urgency::Normal, move |work| {
             let mut statement = work.conn.prepare_cached(statements::PAUSE_QUEUE)?;
             Ok(changed(
                 statement.execute(params![queue.as_str(), work.now])?,
@@ -38,7 +38,7 @@ impl QueueStore for SqliteStore {
 
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
         let queue = queue.clone();
-        self.write("resume_queue", Lane::Normal, move |work| {
+        self.write("resume_queue", Urgency::Normal, move |work| {
             let mut statement = work.conn.prepare_cached(statements::RESUME_QUEUE)?;
             Ok(changed(statement.execute([queue.as_str()])?))
         })

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use crate::config::Config;
 use crate::connection::{open_reader, wait_until};
 use crate::error::Result;
-use crate::lanes::{Lane, Lanes};
+use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 use crate::writer::{end_of, spawn};
 
@@ -21,14 +21,14 @@ const READERS: usize = 2;
 /// The handle of the reading threads. Dropped, it lets them finish what is queued and end.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    queue: Arc<Lanes<Box<dyn Request>>>,
+    queue: Arc<RequestQueue<Box<dyn Request>>>,
     ended: watch::Receiver<()>,
 }
 
 impl Readers {
     /// Starts the threads; each answers when it has opened its connection.
     pub(crate) fn start(config: &Config) -> Result<(Self, Vec<oneshot::Receiver<Result<()>>>)> {
-        let queue = Arc::new(Lanes::new());
+        let queue = Arc::new(RequestQueue::new());
         let (running, ended) = watch::channel(());
         let running = Arc::new(running);
         let readers = Self {
@@ -61,7 +61,7 @@ impl Readers {
     }
 
     pub(crate) fn push(&self, request: Box<dyn Request>) {
-        self.queue.push(Lane::Normal, request);
+        self.queue.push(Urgency::Normal, request);
     }
 
     /// Lets the threads finish what is queued and end, and waits for that.
@@ -77,7 +77,7 @@ impl Drop for Readers {
     }
 }
 
-fn serve(mut session: Session, queue: &Lanes<Box<dyn Request>>) {
+fn serve(mut session: Session, queue: &RequestQueue<Box<dyn Request>>) {
     while let Some(mut request) = queue.wait() {
         if request.is_abandoned() {
             continue;

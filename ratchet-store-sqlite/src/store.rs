@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use crate::config::{Builder, Config, Location, require_scheme};
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
-use crate::lanes::Lane;
 use crate::migrate::{MIGRATIONS, Migration};
+use crate::queue::Urgency;
 use crate::readers::Readers;
 use crate::request::{Call, Request, Work};
 use crate::routes::Routes;
@@ -169,11 +169,11 @@ impl SqliteStore {
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
-        lane: Lane,
+        urgency: Urgency,
         work: impl FnOnce(&mut Work<'_>) -> Inner<T> + Send + 'static,
     ) -> Result<T> {
         let (call, answer) = Call::new(self.patience(), work);
-        self.0.writer.push(lane, Box::new(call));
+        self.0.writer.push(urgency, Box::new(call));
         self.answer(operation, answer).await
     }
 
@@ -187,7 +187,7 @@ impl SqliteStore {
     ) -> Result<T> {
         let (call, answer) = Call::new(self.patience(), work);
         let call = call.after_look(look);
-        self.0.writer.push(Lane::Normal, Box::new(call));
+        self.0.writer.push(Urgency::Normal, Box::new(call));
         self.answer(operation, answer).await
     }
 
@@ -201,7 +201,7 @@ impl SqliteStore {
         let request: Box<dyn Request> = Box::new(call);
         match &self.0.readers {
             Some(readers) => readers.push(request),
-            None => self.0.writer.push(Lane::Normal, request),
+            None => self.0.writer.push(Urgency::Normal, request),
         }
         self.answer(operation, answer).await
     }
@@ -290,7 +290,7 @@ mod tests {
         let lost = jobs();
         let id = lost[0].id();
         let error = store
-            .write::<()>("broken", Lane::Normal, move |work| {
+            .write::<()>("broken", Urgency::Normal, move |work| {
                 enqueue::enqueue(work, &lost)?;
                 panic!("a bug");
             })
@@ -306,11 +306,11 @@ mod tests {
         let store = in_memory().await;
         // The first call holds the thread until the others are queued.
         let (go, gate) = mpsc::channel::<()>();
-        let held = store.write("held", Lane::Normal, move |_| {
+        let held = store.write("held", Urgency::Normal, move |_| {
             let _ = gate.recv();
             Ok(())
         });
-        let broken = store.write::<()>("broken", Lane::Normal, |_| panic!("a bug"));
+        let broken = store.write::<()>("broken", Urgency::Normal, |_| panic!("a bug"));
         let good = jobs();
         let good = store.enqueue(&good);
         let opened = async {
@@ -329,7 +329,7 @@ mod tests {
         let store = in_memory().await;
         let (go, gate) = mpsc::channel::<()>();
         let (tell, told) = mpsc::channel();
-        let held = store.write("held", Lane::Normal, move |_| {
+        let held = store.write("held", Urgency::Normal, move |_| {
             let _ = gate.recv();
             Ok(())
         });
@@ -340,8 +340,8 @@ mod tests {
                 Ok(())
             }
         };
-        let job = store.write("job", Lane::Normal, say("job"));
-        let heartbeat = store.write("heartbeat", Lane::Urgent, say("heartbeat"));
+        let job = store.write("job", Urgency::Normal, say("job"));
+        let heartbeat = store.write("heartbeat", Urgency::Urgent, say("heartbeat"));
         let opened = async {
             tokio::task::yield_now().await;
             drop(go);

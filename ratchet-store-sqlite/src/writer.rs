@@ -14,8 +14,8 @@ use tokio::sync::{oneshot, watch};
 use crate::config::Config;
 use crate::connection::{open_writer, wait_until};
 use crate::error::{Failure, Result};
-use crate::lanes::{Lane, Lanes};
 use crate::migrate;
+use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 
 /// The most requests of one transaction.
@@ -23,7 +23,7 @@ const GROUP_REQUESTS: usize = 256;
 /// How long a transaction takes in further requests: the first one waits for the last.
 const GROUP_TIME: Duration = Duration::from_millis(4);
 
-type Queue = Lanes<Box<dyn Request>>;
+type Queue = RequestQueue<Box<dyn Request>>;
 
 /// The handle of the writing thread. Dropped, it lets the thread finish what is queued and end.
 #[derive(Debug)]
@@ -64,8 +64,8 @@ impl Writer {
         Ok((Self { queue, ended }, opening))
     }
 
-    pub(crate) fn push(&self, lane: Lane, request: Box<dyn Request>) {
-        self.queue.push(lane, request);
+    pub(crate) fn push(&self, urgency: Urgency, request: Box<dyn Request>) {
+        self.queue.push(urgency, request);
     }
 
     /// Lets the thread finish what is queued and end, and waits for that.
@@ -240,7 +240,7 @@ mod tests {
     fn callers_hear_of_a_thread_that_is_gone() {
         let queue = Queue::new();
         let (call, mut answer) = Call::new(time::monotonic(), |_| Ok(()));
-        queue.push(Lane::Normal, Box::new(call));
+        queue.push(Urgency::Normal, Box::new(call));
         drop(CloseOnExit(&queue));
         assert_eq!(
             answer.try_recv().map_err(|error| error.to_string()).err(),

@@ -415,4 +415,39 @@ cases! {
         assert_eq!(numbers, expected);
         assert_eq!(node.inputs(&[]).await, []);
     }
+
+    #[proves("claim.live")]
+    async fn only_an_active_node_gets_jobs(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        for status in NodeStatus::ALL {
+            let claimer = node.sibling();
+            claimer.beat_with(&claimer.heartbeat(NodeStatus::Active)).await;
+            claimer.beat_with(&claimer.heartbeat(status)).await;
+            let claimed = claimer.claim(1).await;
+            assert_eq!(
+                claimed.len(),
+                usize::from(status == NodeStatus::Active),
+                "{status:?}"
+            );
+            for job in claimed {
+                claimer.release(job.claim.token).await;
+            }
+        }
+        assert_eq!(node.state(id).await, JobState::Pending);
+    }
+
+    #[proves("claim.live", "claim.optimized")]
+    async fn a_node_that_was_told_to_drain_or_given_up_gets_nothing_more(cx: &Cx) {
+        let node = cx.node().await;
+        node.add_all(&jobs(3)).await;
+        for status in [NodeStatus::Draining, NodeStatus::Dead] {
+            let claimer = node.sibling();
+            claimer.beat().await;
+            node.set_status(claimer.id, status).await;
+            assert_eq!(claimer.claim(1).await, []);
+            assert_eq!(claimer.claim_lean(&claimer.request(1)).await, []);
+        }
+        assert_eq!(node.claim(3).await.len(), 3);
+    }
 }

@@ -140,12 +140,16 @@ cases! {
     }
 
     #[proves("enqueue.repeat")]
-    async fn the_same_job_twice_in_one_batch_is_stored_once(cx: &Cx) {
+    async fn the_same_job_twice_in_one_batch_is_refused(cx: &Cx) {
         let node = cx.node().await;
         let twice = job().unique_key("u").idempotency_key("i");
-        let batch = [twice.clone(), job(), twice];
-        node.add_all(&batch).await;
-        assert_eq!(node.everything().await.len(), 2);
+        let batch = [twice.clone(), job(), twice.clone()];
+        assert_refused(node.jobs().enqueue(&batch).await, "jobs");
+        assert_eq!(node.everything().await.len(), 0);
+        // What was meant: another job like it, here one with the same keys.
+        let batch = [twice.another(), twice];
+        let answers = node.enqueue(&batch).await;
+        assert_eq!(answers[1], Enqueued::Duplicate(answers[0].id()));
     }
 
     #[proves("enqueue.repeat")]

@@ -83,7 +83,7 @@ cases! {
         assert_eq!(node.claim(MAX_BATCH).await.len(), 2_000);
         node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
         assert_eq!(node.reclaim(&reclaim().limit(MAX_BATCH)).await.len(), 2_000);
-        assert_eq!(node.claim(MAX_BATCH).await.len(), 2_000);
+        assert_eq!(node.sibling().claim(MAX_BATCH).await.len(), 2_000);
     }
 
     #[proves("limits.batch", "get.whole")]

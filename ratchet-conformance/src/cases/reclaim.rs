@@ -332,6 +332,23 @@ cases! {
         );
     }
 
+    #[proves("reclaim.requeue")]
+    #[needs(Clock)]
+    async fn a_job_that_crashed_before_is_blamed_only_if_its_body_had_begun(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        for (begins, crashes) in [(false, 1), (false, 1), (true, 2), (false, 2)] {
+            let token = node.take().await;
+            if begins {
+                node.alive(token).await;
+            }
+            cx.advance(HOUR).await;
+            let taken = node.reclaim(&reclaim()).await;
+            assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, crashes)]);
+            assert_eq!(node.get(id).await.crash_count, crashes);
+        }
+    }
+
     #[proves("reclaim.exhausted")]
     #[needs(Clock)]
     async fn a_crash_beyond_the_budget_is_left_to_be_settled(cx: &Cx) {
@@ -340,11 +357,13 @@ cases! {
         let request = reclaim().max_crashes(2);
         for crash in 1..=2 {
             let token = node.take().await;
+            node.alive(token).await;
             cx.advance(HOUR).await;
             let taken = node.reclaim(&request).await;
             assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, crash)]);
         }
         let token = node.take().await;
+        node.alive(token).await;
         cx.advance(HOUR).await;
         let given_up = Reclaimed::new(token, ReclaimReason::OwnerLost, 3, true);
         for _ in 0..3 {

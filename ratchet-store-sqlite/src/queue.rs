@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// How urgent a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub(crate) enum Urgency {
     /// Heartbeats and locks: job traffic must not delay what tells that a node lives.
     Urgent,
     /// Everything else.
@@ -14,7 +14,7 @@ pub(crate) enum Lane {
 
 /// Two queues, the urgent one always looked at first.
 #[derive(Debug)]
-pub(crate) struct Lanes<R> {
+pub(crate) struct RequestQueue<R> {
     state: Mutex<State<R>>,
     ready: Condvar,
 }
@@ -32,7 +32,7 @@ impl<R> State<R> {
     }
 }
 
-impl<R> Lanes<R> {
+impl<R> RequestQueue<R> {
     pub(crate) fn new() -> Self {
         Self {
             state: Mutex::new(State {
@@ -50,21 +50,21 @@ impl<R> Lanes<R> {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Adds a request, or drops it if the lanes are closed.
-    pub(crate) fn push(&self, lane: Lane, request: R) {
+    /// Adds a request, or drops it if the queue are closed.
+    pub(crate) fn push(&self, urgency: Urgency, request: R) {
         let mut state = self.lock();
         if state.closed {
             return;
         }
-        match lane {
-            Lane::Urgent => state.urgent.push_back(request),
-            Lane::Normal => state.normal.push_back(request),
+        match urgency {
+            Urgency::Urgent => state.urgent.push_back(request),
+            Urgency::Normal => state.normal.push_back(request),
         }
         drop(state);
         self.ready.notify_one();
     }
 
-    /// The next request; waits for one. None once the lanes are closed and empty.
+    /// The next request; waits for one. None once the queue are closed and empty.
     pub(crate) fn wait(&self) -> Option<R> {
         let mut state = self.lock();
         loop {
@@ -112,29 +112,29 @@ mod tests {
 
     #[test]
     fn urgent_requests_overtake() {
-        let lanes = Lanes::new();
-        lanes.push(Lane::Normal, 1);
-        lanes.push(Lane::Urgent, 2);
-        lanes.push(Lane::Normal, 3);
-        lanes.push(Lane::Urgent, 4);
-        let order: Vec<i32> = std::iter::from_fn(|| lanes.poll()).collect();
+        let queue = RequestQueue::new();
+        queue.push(Urgency::Normal, 1);
+        queue.push(Urgency::Urgent, 2);
+        queue.push(Urgency::Normal, 3);
+        queue.push(Urgency::Urgent, 4);
+        let order: Vec<i32> = std::iter::from_fn(|| queue.poll()).collect();
         assert_eq!(order, [2, 4, 1, 3]);
     }
 
     #[test]
     fn closing_serves_what_is_queued_and_nothing_else() {
-        let lanes = Lanes::new();
-        lanes.push(Lane::Normal, 1);
-        lanes.close();
-        lanes.push(Lane::Normal, 2);
-        assert_eq!((lanes.wait(), lanes.wait()), (Some(1), None));
+        let queue = RequestQueue::new();
+        queue.push(Urgency::Normal, 1);
+        queue.close();
+        queue.push(Urgency::Normal, 2);
+        assert_eq!((queue.wait(), queue.wait()), (Some(1), None));
     }
 
     #[test]
     fn abandoning_drops_what_is_queued() {
-        let lanes = Lanes::new();
-        lanes.push(Lane::Normal, 1);
-        lanes.abandon();
-        assert_eq!(lanes.wait(), None);
+        let queue = RequestQueue::new();
+        queue.push(Urgency::Normal, 1);
+        queue.abandon();
+        assert_eq!(queue.wait(), None);
     }
 }
