@@ -23,13 +23,20 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 /// # Cancel safety
 /// Dropped, the connection is given up; a migration that had begun has taken full effect or none.
 pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
-    let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
-    match scheme {
+    match scheme(url) {
         "memory" => Ok(Arc::new(MemoryStore::new())),
         "sqlite" => sqlite(url).await,
-        other => Err(ConnectError::UnknownScheme(
-            other.chars().take(32).collect(),
-        )),
+        other => Err(ConnectError::UnknownScheme(other.to_owned())),
+    }
+}
+
+/// What stands before the first colon, if that can be a scheme; a connection string of another form
+/// may hold a password and must not be told to anybody.
+fn scheme(url: &str) -> &str {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    match url.split_once(':') {
+        Some((scheme, _)) if scheme.len() <= 32 && scheme.chars().all(allowed) => scheme,
+        _ => "",
     }
 }
 
@@ -66,4 +73,30 @@ pub enum ConnectError {
     /// The backend could not connect.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn unknown_schemes_are_named_and_nothing_else_of_the_url() {
+        let error = connect("mysql://bob:secret@db/jobs").await.unwrap_err();
+        assert!(error.to_string().contains("`mysql:`"), "{error}");
+        for url in ["Server=db;Password=secret", "", "p:w@secret", "a b:secret"] {
+            let error = connect(url).await.unwrap_err();
+            assert!(matches!(error, ConnectError::UnknownScheme(_)), "{url}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[tokio::test]
+    async fn a_missing_feature_is_named() {
+        let error = connect("sqlite://x.db").await.unwrap_err();
+        assert!(
+            error.to_string().contains("Cargo feature `sqlite`"),
+            "{error}"
+        );
+    }
 }

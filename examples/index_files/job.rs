@@ -74,7 +74,8 @@ impl Job for IndexFile {
                 micros,
             }),
             Err(error) => Err(match error.kind() {
-                ErrorKind::NotFound => JobError::discard("vanished"),
+                // Not worth another look: what is not there needs no entry.
+                ErrorKind::NotFound => JobError::cancel(),
                 ErrorKind::PermissionDenied => JobError::discard(error),
                 _ => error.into(),
             }),

@@ -62,17 +62,17 @@ async fn run(cli: &Cli) -> Result<bool> {
     ensure!(dir.is_dir(), "{} is not a folder", cli.dir.display());
     let node = build(cli).await?;
     let client = node.client();
-    let found = enqueue(client, &dir, &cli.db).await?;
-    if found == 0 {
+    let walked = enqueue(client, &dir, &cli.db).await?;
+    if client.queues().await?.is_empty() {
         println!("No regular files under {}.", cli.dir.display());
-        return Ok(true);
+        return Ok(walked);
     }
     retry_failed(client).await?;
     let bar = progress_bar()?;
     let work = follow(client, &bar);
     node.run_until(work).await?;
     bar.finish_and_clear();
-    summary::print(client).await
+    Ok(summary::print(client).await? && walked)
 }
 
 async fn build(cli: &Cli) -> Result<Node> {
@@ -88,21 +88,23 @@ async fn build(cli: &Cli) -> Result<Node> {
         .heartbeat_interval(Duration::from_millis(300))
         .dead_after(Duration::from_secs(1))
         .reclaim_interval(Duration::from_millis(300))
+        // Whoever kills this does not mean the files that were being read.
+        .max_crashes(1_000_000)
         .build()?;
     Ok(node)
 }
 
-/// Enqueues a job for each file that never had one; says how many files there are.
-async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<usize> {
+/// Enqueues a job for each file that never had one; says whether every folder could be read.
+async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<bool> {
     let mut batch: Vec<NewJob> = Vec::with_capacity(BATCH);
-    let mut count = 0;
+    let mut complete = true;
     for found in files::under(dir, db) {
         match found {
-            Found::File(path) => {
-                count += 1;
-                batch.push(IndexFile::new(path).into_job());
+            Found::File(path) => batch.push(IndexFile::new(path).into_job()),
+            Found::Problem(problem) => {
+                complete = false;
+                eprintln!("index_files: {problem}");
             }
-            Found::Problem(problem) => eprintln!("index_files: {problem}"),
         }
         if batch.len() == BATCH {
             client.enqueue_all(&batch).await?;
@@ -110,7 +112,7 @@ async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<usize> {
         }
     }
     client.enqueue_all(&batch).await?;
-    Ok(count)
+    Ok(complete)
 }
 
 /// Gives files that could not be read last time another chance.

@@ -1,8 +1,8 @@
 use std::io::{ErrorKind, Write};
 
 use anyhow::Result;
-use ratchet::Client;
 use ratchet::model::{JobFilter, JobOrder, PageRequest};
+use ratchet::{Client, Job, JobState, Name};
 
 use crate::job::{Entry, IndexFile};
 
@@ -13,29 +13,32 @@ const SLOWEST: usize = 5;
 pub(crate) async fn print(client: &Client) -> Result<bool> {
     let (mut files, mut bytes, mut lines, mut failed) = (0_u64, 0, 0, 0_u64);
     let mut slowest: Vec<Entry> = Vec::new();
+    let filter = JobFilter::all().kind(Name::new("kind", IndexFile::KIND)?);
     let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
     loop {
-        let read = client.list(&JobFilter::all(), &page).await?;
+        let read = client.list(&filter, &page).await?;
         for job in read.jobs {
-            let Some(result) = job.result else {
-                let path = job
-                    .spec
-                    .payload
-                    .decode::<IndexFile>()
-                    .map(|file| file.path());
-                let path = path.unwrap_or_default();
-                let error = job.last_error.unwrap_or_default();
-                eprintln!("index_files: {}: {error}", path.display());
-                failed += 1;
-                continue;
-            };
-            let entry: Entry = result.decode()?;
-            files += 1;
-            bytes += entry.bytes;
-            lines += entry.lines;
-            slowest.push(entry);
-            slowest.sort_by_key(|entry| std::cmp::Reverse(entry.micros));
-            slowest.truncate(SLOWEST);
+            let path = job.spec.payload.decode::<IndexFile>();
+            let path = path.map(|file| file.path()).unwrap_or_default();
+            let entry: Option<Entry> = job.result.and_then(|result| result.decode().ok());
+            match entry {
+                Some(entry) => {
+                    files += 1;
+                    bytes += entry.bytes;
+                    lines += entry.lines;
+                    slowest.push(entry);
+                    slowest.sort_by_key(|entry| std::cmp::Reverse(entry.micros));
+                    slowest.truncate(SLOWEST);
+                }
+                None if job.state == JobState::Cancelled => {
+                    eprintln!("index_files: {}: vanished", path.display());
+                }
+                None => {
+                    let error = job.last_error.unwrap_or_default();
+                    eprintln!("index_files: {}: {error}", path.display());
+                    failed += 1;
+                }
+            }
         }
         if read.next.is_none() {
             break;

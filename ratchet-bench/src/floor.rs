@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use crate::Options;
@@ -198,17 +198,13 @@ fn latency(mut connection: Connection, options: &Options) -> Result<Outcome> {
     };
     let (clock, mut done) = (Clock::start(), 0);
     while done < total {
-        let insert = inserts.recv_timeout(Duration::from_secs(10));
-        ensure!(
-            insert.is_ok() || done == total,
-            "the producer is gone at {done} of {total}"
-        );
-        if let Ok(insert) = insert {
-            let transaction = begin(&mut connection)?;
-            insert_rows(&transaction, &insert.payloads)?;
-            transaction.commit()?;
-            insert.done.send(())?;
-        }
+        let insert = inserts
+            .recv_timeout(Duration::from_secs(10))
+            .with_context(|| format!("the producer is gone at {done} of {total}"))?;
+        let transaction = begin(&mut connection)?;
+        insert_rows(&transaction, &insert.payloads)?;
+        transaction.commit()?;
+        insert.done.send(())?;
         done += work(&mut connection, &ledger)?;
     }
     producer.join().ok().context("the producer panicked")??;

@@ -113,26 +113,29 @@ impl Nodes {
         Ok(Self { nodes, tasks, stop })
     }
 
-    fn settled(&self) -> usize {
-        let settled: u64 = self.nodes.iter().map(|node| node.stats().settled).sum();
-        usize::try_from(settled).unwrap_or(usize::MAX)
+    fn finished(&self) -> usize {
+        let finished: u64 = self.nodes.iter().map(|node| node.stats().finished).sum();
+        usize::try_from(finished).unwrap_or(usize::MAX)
     }
 
-    /// Waits until so many jobs were settled.
+    /// Waits until so many jobs have ended.
     async fn wait_for(&mut self, jobs: usize) -> Result<()> {
         let bar = progress("drain", jobs);
         let (mut seen, mut since) = (0, Clock::start());
         loop {
-            let settled = self.settled();
-            bar.set_position(settled as u64);
-            if settled >= jobs {
+            let finished = self.finished();
+            bar.set_position(finished as u64);
+            if finished >= jobs {
                 bar.finish_and_clear();
                 return Ok(());
             }
-            if settled > seen {
-                (seen, since) = (settled, Clock::start());
+            if finished > seen {
+                (seen, since) = (finished, Clock::start());
             }
-            ensure!(since.elapsed() < STUCK, "stuck at {settled} of {jobs} jobs");
+            ensure!(
+                since.elapsed() < STUCK,
+                "stuck at {finished} of {jobs} jobs"
+            );
             if let Some(ended) = self.tasks.try_join_next() {
                 ended??;
                 anyhow::bail!("a node ended early");
@@ -142,12 +145,12 @@ impl Nodes {
     }
 
     async fn stop(mut self, outcome: &mut Outcome) -> Result<()> {
-        outcome.claims = self.nodes.iter().map(|node| node.stats().claim_calls).sum();
-        outcome.store_calls = self.nodes.iter().map(|node| node.stats().store_calls).sum();
         self.stop.send_replace(true);
         while let Some(ended) = self.tasks.join_next().await {
             ended??;
         }
+        outcome.claims = self.nodes.iter().map(|node| node.stats().claim_calls).sum();
+        outcome.store_calls = self.nodes.iter().map(|node| node.stats().store_calls).sum();
         Ok(())
     }
 }
