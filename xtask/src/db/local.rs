@@ -171,9 +171,14 @@ fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
 fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Result<Server> {
     let port = free_port()?;
     // fsync is on by default; it is said here because figures and crash tests rest on it.
+    // Statements are counted where a database asks for it, and nothing is spent on it elsewhere.
+    let counting = match counts_statements(programs) {
+        true => "-c shared_preload_libraries=pg_stat_statements -c pg_stat_statements.track=none",
+        false => "",
+    };
     let settings = format!(
         "-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories={} \
-         -c max_connections=200 -c fsync=on",
+         -c max_connections=200 -c fsync=on {counting}",
         directory.display()
     );
     let (data, log) = (
@@ -195,4 +200,14 @@ fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Resu
     let version = version.replace("postgres (PostgreSQL)", "PostgreSQL");
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
     Server::start(url, format!("{version}, started for this"), control)
+}
+
+/// Whether the extension is installed; it is in a package of its own on some systems.
+fn counts_statements(programs: &Path) -> bool {
+    let library = output(Command::new(programs.join("pg_config")).arg("--pkglibdir"));
+    library.is_ok_and(|directory| {
+        Path::new(&directory)
+            .join("pg_stat_statements.so")
+            .is_file()
+    })
 }
