@@ -37,6 +37,15 @@ impl Wakeup {
         }
     }
 
+    /// A hint to look into all queues: what a transport says when it may have lost others.
+    #[must_use]
+    pub const fn any() -> Self {
+        Self {
+            queue: None,
+            source: None,
+        }
+    }
+
     /// Says who sends it.
     #[must_use]
     pub const fn from_node(mut self, node: NodeId) -> Self {
@@ -89,10 +98,7 @@ impl WakeupStream {
             match receiver.recv().await {
                 Ok(wakeup) => return wakeup,
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    return Wakeup {
-                        queue: None,
-                        source: None,
-                    };
+                    return Wakeup::any();
                 }
                 Err(broadcast::error::RecvError::Closed) => self.0 = None,
             }
