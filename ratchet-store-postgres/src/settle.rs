@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ratchet_core::ClaimToken;
 use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
 use ratchet_core::time::duration_millis;
+use ratchet_core::{ClaimToken, JobId};
 use sqlx::Row;
 use uuid::Uuid;
 
+use crate::connection::Lease;
 use crate::error::Result;
 use crate::row;
 use crate::store::PostgresStore;
@@ -56,16 +57,45 @@ impl<'a> Columns<'a> {
 
 impl PostgresStore {
     /// Ends the claims of one call.
+    ///
+    /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
+    /// their order matters: which was the last to settle the job changes with each.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        // In order of id, so that two calls lock in one order; of several with one token the first.
-        let mut ordered: BTreeMap<ClaimToken, &Settlement> = BTreeMap::new();
-        for settlement in settlements {
-            ordered.entry(settlement.token).or_insert(settlement);
+        let mut rounds: Vec<BTreeMap<JobId, usize>> = Vec::new();
+        let mut earlier: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
+        for (place, settlement) in settlements.iter().enumerate() {
+            let round = earlier.entry(settlement.token.job).or_default();
+            if rounds.len() == *round {
+                rounds.push(BTreeMap::new());
+            }
+            rounds[*round].insert(settlement.token.job, place);
+            *round += 1;
         }
+        let mut lease = self.lease().await?;
+        let mut answers = vec![Fenced::Stale; settlements.len()];
+        for round in rounds {
+            // In order of id, so that two calls lock in one order.
+            let one_each: Vec<&Settlement> =
+                round.values().map(|place| &settlements[*place]).collect();
+            let applied = self.settle_round(&mut lease, &one_each).await?;
+            for place in round.into_values() {
+                if applied.contains(&settlements[place].token) {
+                    answers[place] = Fenced::Applied;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn settle_round(
+        &self,
+        lease: &mut Lease<'_>,
+        settlements: &[&Settlement],
+    ) -> Result<HashSet<ClaimToken>> {
         let mut columns = Columns::default();
-        for (token, settlement) in &ordered {
+        for settlement in settlements {
             // No claim has a number that the database cannot hold.
-            if let Ok(seq) = i64::try_from(token.seq) {
+            if let Ok(seq) = i64::try_from(settlement.token.seq) {
                 columns.push(settlement, seq);
             }
         }
@@ -82,15 +112,14 @@ impl PostgresStore {
             .bind(&columns.errors)
             .bind(&columns.results)
             .bind(&columns.ran_for);
-        let mut lease = self.lease().await?;
-        let mut applied = HashSet::with_capacity(ordered.len());
+        let mut applied = HashSet::with_capacity(settlements.len());
         for row in lease.rows(settle).await? {
             applied.insert(ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?));
         }
-        let missing: Vec<Uuid> = ordered
-            .keys()
-            .filter(|token| !applied.contains(token))
-            .map(|token| token.job.as_uuid())
+        let missing: Vec<Uuid> = settlements
+            .iter()
+            .filter(|settlement| !applied.contains(&settlement.token))
+            .map(|settlement| settlement.token.job.as_uuid())
             .collect();
         if !missing.is_empty() {
             let find = self.sql().find_settled.query().bind(missing);
@@ -98,16 +127,7 @@ impl PostgresStore {
                 applied.insert(ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?));
             }
         }
-        Ok(settlements
-            .iter()
-            .map(|settlement| {
-                if applied.contains(&settlement.token) {
-                    Fenced::Applied
-                } else {
-                    Fenced::Stale
-                }
-            })
-            .collect())
+        Ok(applied)
     }
 
     /// Keeps what running bodies tell.
@@ -170,7 +190,7 @@ mod tests {
     use std::time::Duration;
 
     use ratchet_core::model::{AttemptOutcome, Outcome};
-    use ratchet_core::{JobId, JobState, Json};
+    use ratchet_core::{JobState, Json};
 
     use super::*;
 
