@@ -7,6 +7,7 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 /// | scheme | backend | feature |
 /// |---|---|---|
 /// | `sqlite://path/to/file.db` | SQLite, one file, any number of processes on one host | `sqlite` |
+/// | `postgres://user@host/database` | PostgreSQL, one schema, any number of hosts | `postgres` |
 /// | `memory:` | the in-memory store: nothing is durable, for tests | always there |
 ///
 /// ```
@@ -26,6 +27,7 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
     match scheme(url) {
         "memory" => Ok(Arc::new(MemoryStore::new())),
         "sqlite" => sqlite(url).await,
+        "postgres" | "postgresql" => postgres(url).await,
         other => Err(ConnectError::UnknownScheme(other.to_owned())),
     }
 }
@@ -55,12 +57,29 @@ async fn sqlite(_url: &str) -> Result<SharedStore, ConnectError> {
     })
 }
 
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str) -> Result<SharedStore, ConnectError> {
+    let store = ratchet_store_postgres::PostgresStore::connect(url).await?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "postgres"))]
+#[expect(clippy::unused_async, reason = "as with the feature")]
+async fn postgres(_url: &str) -> Result<SharedStore, ConnectError> {
+    Err(ConnectError::MissingFeature {
+        scheme: "postgres",
+        feature: "postgres",
+    })
+}
+
 /// Why [`connect`] gave no store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// No backend has this scheme.
-    #[error("no backend is known for URLs that begin with `{0}:`; known are sqlite and memory")]
+    #[error(
+        "no backend is known for URLs that begin with `{0}:`; known are sqlite, postgres and memory"
+    )]
     UnknownScheme(String),
     /// The backend exists but is not compiled in.
     #[error("`{scheme}:` URLs need ratchet's Cargo feature `{feature}`, which is not enabled")]

@@ -10,3 +10,9 @@ pub use ratchet_core::*;
 pub mod sqlite {
     pub use ratchet_store_sqlite::*;
 }
+
+/// Ratchet on PostgreSQL.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use ratchet_store_postgres::*;
+}

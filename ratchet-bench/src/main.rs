@@ -8,7 +8,10 @@ mod job;
 mod measure;
 mod ours;
 mod result;
+mod server;
 
+use self::result::Outcome;
+use self::server::Fresh;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -36,7 +39,7 @@ struct Options {
     /// Whom to measure
     #[arg(long, value_enum, default_value = "ratchet")]
     peer: Peer,
-    /// The database: memory: or sqlite://FILE (fresh)
+    /// The database: memory:, sqlite://FILE or postgres://…; empty, or with --fresh
     #[arg(long)]
     url: String,
     /// Jobs to enqueue or to drain
@@ -63,22 +66,32 @@ struct Options {
     /// Pending jobs before the claims are measured
     #[arg(long, default_value_t = 1_000)]
     backlog: usize,
+    /// Make a database on the server for this run, and drop it at the end (PostgreSQL)
+    #[arg(long)]
+    fresh: bool,
+    /// Count the statements; needs --fresh, and a server with pg_stat_statements loaded
+    #[arg(long, requires = "fresh")]
+    count: bool,
+    /// Keep a REPEATABLE READ transaction open during the run (PostgreSQL)
+    #[arg(long)]
+    held_snapshot: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peer {
     /// This library, with its defaults
     Ratchet,
-    /// What a person writes by hand with the driver alone (SQLite)
+    /// What a person writes by hand with the driver alone
     Floor,
 }
 
-fn main() -> Result<()> {
+#[tokio::main]
+async fn main() -> Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .init();
-    let (name, options) = match Cli::parse().scenario {
+    let (name, mut options) = match Cli::parse().scenario {
         Scenario::Enqueue(options) => ("enqueue", options),
         Scenario::Drain(options) => ("drain", options),
         Scenario::Latency(options) => ("latency", options),
@@ -98,11 +111,30 @@ fn main() -> Result<()> {
         options.rate > 0 && options.seconds > 0,
         "--rate and --seconds must be at least 1"
     );
+    let fresh = match options.fresh {
+        true => Some(Fresh::create(&options.url, options.count).await?),
+        false => None,
+    };
+    if let Some(fresh) = &fresh {
+        options.url.clone_from(&fresh.url);
+    }
+    let outcome = run(name, &options).await;
+    if let Some(fresh) = fresh {
+        fresh.remove().await?;
+    }
+    println!("{}", serde_json::to_string(&outcome?)?);
+    Ok(())
+}
+
+async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
+    let _held = match options.held_snapshot {
+        true => Some(server::hold_snapshot(&options.url).await?),
+        false => None,
+    };
     let mut outcome = match options.peer {
-        Peer::Ratchet => ours::run(name, &options)?,
-        Peer::Floor => floor::run(name, &options)?,
+        Peer::Ratchet => ours::run(scenario, options).await?,
+        Peer::Floor => floor::run(scenario, options).await?,
     };
     outcome.backend = options.url.split(':').next().unwrap_or_default().to_owned();
-    println!("{}", serde_json::to_string(&outcome)?);
-    Ok(())
+    Ok(outcome)
 }

@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::result::Outcome;
+use crate::server::Counters;
 
 /// Time since a common start.
 #[derive(Clone, Copy)]
@@ -26,6 +28,33 @@ impl Clock {
         u64::try_from(self.elapsed().as_nanos())
             .unwrap_or(u64::MAX)
             .max(1)
+    }
+}
+
+/// The clock of a run, and the counters of its server.
+pub(crate) struct Meter {
+    counters: Option<Counters>,
+    clock: Clock,
+}
+
+impl Meter {
+    pub(crate) async fn start(url: &str) -> Result<Self> {
+        let counters = Counters::start(url).await?;
+        let clock = Clock::start();
+        Ok(Self { counters, clock })
+    }
+
+    /// The run of so many jobs has ended.
+    pub(crate) async fn stop(self, outcome: &mut Outcome, jobs: usize) -> Result<()> {
+        rate(outcome, jobs, self.clock.elapsed());
+        if let Some(counters) = self.counters {
+            let cost = counters.stop().await?;
+            #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+            let per_job = |count: i64| count as f64 / jobs as f64;
+            outcome.wal_bytes_per_job = Some(per_job(cost.wal_bytes));
+            outcome.statements_per_job = cost.statements.map(per_job);
+        }
+        Ok(())
     }
 }
 

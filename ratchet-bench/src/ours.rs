@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::Options;
 use crate::job::{Ledger, Nothing};
-use crate::measure::{Clock, Latencies, progress, rate};
+use crate::measure::{Clock, Latencies, Meter, progress, rate};
 use crate::result::Outcome;
 
 /// Jobs per call when preloading.
@@ -23,7 +23,6 @@ const CLAIMS: usize = 200;
 /// How long a drain may make no progress.
 const STUCK: Duration = Duration::from_secs(60);
 
-#[tokio::main]
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
     let store = ratchet::connect(&options.url).await?;
     let queues = store.queues().queues().await?;
@@ -53,7 +52,7 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(store);
     let bar = progress("enqueue", options.jobs);
     let next = Arc::new(AtomicUsize::new(0));
-    let clock = Clock::start();
+    let meter = Meter::start(&options.url).await?;
     let mut producers = JoinSet::new();
     for _ in 0..options.producers {
         let (client, next, bar) = (client.clone(), Arc::clone(&next), bar.clone());
@@ -74,7 +73,7 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
         ended??;
     }
     let mut outcome = Outcome::default();
-    rate(&mut outcome, options.jobs, clock.elapsed());
+    meter.stop(&mut outcome, options.jobs).await?;
     let stored: u64 = client
         .queues()
         .await?
@@ -86,6 +85,18 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// One store per node, as separate processes would have, but for memory, which has no second door.
+async fn stores(first: SharedStore, options: &Options) -> Result<Vec<SharedStore>> {
+    let mut stores = vec![first];
+    while stores.len() < options.nodes {
+        stores.push(match options.url.as_str() {
+            "memory:" => Arc::clone(&stores[0]),
+            url => ratchet::connect(url).await?,
+        });
+    }
+    Ok(stores)
+}
+
 /// Nodes that share a ledger, running until told to stop.
 struct Nodes {
     nodes: Vec<Node>,
@@ -94,11 +105,11 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn start(store: &SharedStore, options: &Options, ledger: &Arc<Ledger>) -> Result<Self> {
+    fn start(stores: Vec<SharedStore>, options: &Options, ledger: &Arc<Ledger>) -> Result<Self> {
         let (stop, _) = tokio::sync::watch::channel(false);
         let (mut nodes, mut tasks) = (Vec::new(), JoinSet::new());
-        for _ in 0..options.nodes {
-            let node = Ratchet::builder(Arc::clone(store))
+        for store in stores {
+            let node = Ratchet::builder(store)
                 .register::<Nothing>()
                 .state(Arc::clone(ledger))
                 .concurrency(options.concurrency)
@@ -159,11 +170,12 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
     load(&client, options.jobs, |_, job| job).await?;
     let ledger = Ledger::new(options.jobs);
-    let clock = Clock::start();
-    let mut nodes = Nodes::start(&store, options, &ledger)?;
+    let stores = stores(store, options).await?;
+    let meter = Meter::start(&options.url).await?;
+    let mut nodes = Nodes::start(stores, options, &ledger)?;
     nodes.wait_for(options.jobs).await?;
     let mut outcome = Outcome::default();
-    rate(&mut outcome, options.jobs, clock.elapsed());
+    meter.stop(&mut outcome, options.jobs).await?;
     nodes.stop(&mut outcome).await?;
     ledger.judge(&mut outcome, false);
     Ok(outcome)
@@ -172,10 +184,11 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
 async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
-    let mut nodes = Nodes::start(&store, options, &ledger)?;
+    let stores = stores(store, options).await?;
+    let mut nodes = Nodes::start(stores, options, &ledger)?;
     let client = nodes.nodes[0].client().clone();
     let bar = progress("latency", total);
-    let clock = Clock::start();
+    let meter = Meter::start(&options.url).await?;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / options.rate);
     let mut sends = JoinSet::new();
     for n in 0..total {
@@ -194,7 +207,7 @@ async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     bar.finish_and_clear();
     nodes.wait_for(total).await?;
     let mut outcome = Outcome::default();
-    rate(&mut outcome, total, clock.elapsed());
+    meter.stop(&mut outcome, total).await?;
     nodes.stop(&mut outcome).await?;
     ledger.judge(&mut outcome, true);
     Ok(outcome)

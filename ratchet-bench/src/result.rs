@@ -17,4 +17,7 @@ pub(crate) struct Outcome {
     pub(crate) duplicates: usize,
     pub(crate) claims: u64,
     pub(crate) store_calls: u64,
+    /// Of a server that counts them.
+    pub(crate) wal_bytes_per_job: Option<f64>,
+    pub(crate) statements_per_job: Option<f64>,
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::db::{Server, postgres};
 use crate::process;
 
 /// How much to measure.
@@ -23,6 +24,16 @@ pub(crate) struct Args {
     /// How often everything is measured [default: 3, with --quick 1].
     #[arg(long)]
     rounds: Option<u64>,
+    /// The backends to measure [default: all].
+    #[arg(long, value_delimiter = ',')]
+    backend: Vec<String>,
+    /// Measure only scenarios whose line begins with one of these words, such as `drain`.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// The PostgreSQL server to measure on, whose user may create databases [default: one that is
+    /// started for this].
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
 }
 
 /// One who is measured.
@@ -30,11 +41,11 @@ struct Subject {
     heading: &'static str,
     peer: &'static str,
     backend: &'static str,
-    /// Whether it takes part in `latency` and `claim`; the floor is a loop, not an engine.
+    /// Whether it is an engine with all there is to measure; the floor is a loop.
     engine: bool,
 }
 
-const SUBJECTS: [Subject; 3] = [
+const SUBJECTS: [Subject; 5] = [
     Subject {
         heading: "memory",
         peer: "ratchet",
@@ -53,9 +64,21 @@ const SUBJECTS: [Subject; 3] = [
         backend: "sqlite",
         engine: false,
     },
+    Subject {
+        heading: "PostgreSQL",
+        peer: "ratchet",
+        backend: "postgres",
+        engine: true,
+    },
+    Subject {
+        heading: "floor on PostgreSQL",
+        peer: "floor",
+        backend: "postgres",
+        engine: false,
+    },
 ];
-/// The subjects whose ratio the last column shows: SQLite to its floor.
-const RATIO: (usize, usize) = (1, 2);
+/// The pairs whose ratio the last columns show: a backend and its floor.
+const RATIOS: [(usize, usize); 2] = [(1, 2), (3, 4)];
 
 /// One thing that is measured.
 struct Scenario {
@@ -63,6 +86,8 @@ struct Scenario {
     args: Vec<String>,
     /// Whether only engines take part.
     engine: bool,
+    /// Whether only backends that are servers take part.
+    server: bool,
     /// The fields of the result that are shown, and what they are.
     fields: &'static [(&'static str, &'static str)],
 }
@@ -73,6 +98,11 @@ const LATENCY: &[(&str, &str)] = &[
     ("p99_ms", "p99 ms"),
     ("max_ms", "max ms"),
 ];
+const COST: &[(&str, &str)] = &[
+    ("jobs_per_s", "jobs/s"),
+    ("wal_bytes_per_job", "WAL bytes/job"),
+];
+const STATEMENTS: &[(&str, &str)] = &[("statements_per_job", "statements/job")];
 const CLAIM: &[(&str, &str)] = &[("p50_ms", "p50 ms"), ("p99_ms", "p99 ms")];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -88,26 +118,42 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "ratchet-bench",
     ]))?;
     let target = process::target_dir()?;
+    let chosen = |backend: &str| {
+        args.backend.is_empty() || args.backend.iter().any(|chosen| chosen == backend)
+    };
+    let postgres = match &args.postgres {
+        _ if !chosen("postgres") => None,
+        Some(url) => Some(Server::named(url.clone())),
+        None => postgres::own()
+            .inspect_err(|reason| eprintln!("note: PostgreSQL is left out: {reason:#}"))
+            .ok(),
+    };
+    let available = |subject: &Subject| {
+        chosen(subject.backend) && (subject.backend != "postgres" || postgres.is_some())
+    };
 
     // results[scenario][subject] = one JSON object a round
     let mut results = vec![vec![Vec::new(); SUBJECTS.len()]; scenarios.len()];
     for round in 1..=rounds {
         for (scenario, results) in scenarios.iter().zip(&mut results) {
             for (subject, results) in SUBJECTS.iter().zip(results) {
-                if scenario.engine && !subject.engine {
+                if !available(subject) || !scenario.is_for(subject) {
                     continue;
                 }
                 eprintln!(
                     "round {round} of {rounds}: {}, {}",
                     subject.heading, scenario.heading
                 );
-                results.push(measure(&target, subject, scenario)?);
+                results.push(measure(&target, postgres.as_ref(), subject, scenario)?);
             }
         }
     }
 
-    println!("\n{}\n", machine());
-    print!("{}", table(&scenarios, &results));
+    println!("\n{}", machine());
+    if let Some(server) = &postgres {
+        println!("{}; default durability", server.origin);
+    }
+    print!("\n{}", table(&scenarios, &results));
     let wrong = wrong_runs(&scenarios, &results);
     if !wrong.is_empty() {
         bail!("jobs were lost or run twice\n{}", wrong.join("\n"));
@@ -120,61 +166,106 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
         .jobs
         .unwrap_or(if args.quick { 10_000 } else { 100_000 });
     let seconds = if args.quick { 3 } else { 15 };
-    let scenario = |heading: String, engine, fields, line: String| Scenario {
+    let scenario = |heading: String, fields, line: String| Scenario {
         heading,
         args: line.split_whitespace().map(str::to_owned).collect(),
-        engine,
+        engine: false,
+        server: false,
         fields,
     };
     let enqueue = |heading: &str, batch: u64| {
         let line = format!("enqueue --jobs {jobs} --producers 8 --batch {batch}");
-        scenario(heading.to_owned(), false, RATE, line)
+        scenario(heading.to_owned(), COST, line)
     };
-    let claim = |backlog: u64| {
-        let line = format!("claim --backlog {backlog}");
-        scenario(
+    let drain = |heading: &str, more: &str| {
+        let heading = format!("drain {} jobs{heading}", grouped(jobs as f64));
+        let line = format!("drain --jobs {jobs} --concurrency 32 {more}");
+        scenario(heading, RATE, line)
+    };
+    let claim = |backlog: u64| Scenario {
+        engine: true,
+        ..scenario(
             format!("claim of 50, {} waiting", grouped(backlog as f64)),
-            true,
             CLAIM,
-            line,
+            format!("claim --backlog {backlog}"),
         )
     };
-    vec![
+    let counted = |heading: &str, line: &str| Scenario {
+        server: true,
+        ..scenario(
+            heading.to_owned(),
+            STATEMENTS,
+            format!("{line} --jobs 10000 --count"),
+        )
+    };
+    let mut scenarios = vec![
         enqueue("enqueue one by one, 8 producers", 1),
         enqueue("enqueue in hundreds, 8 producers", 100),
-        scenario(
-            format!("drain {} jobs", grouped(jobs as f64)),
-            false,
-            RATE,
-            format!("drain --jobs {jobs} --concurrency 32"),
-        ),
+        Scenario {
+            fields: COST,
+            ..drain("", "")
+        },
+        Scenario {
+            server: true,
+            ..drain(", a snapshot held", "--held-snapshot")
+        },
+        Scenario {
+            engine: true,
+            server: true,
+            ..drain(", 2 nodes", "--nodes 2")
+        },
+        Scenario {
+            engine: true,
+            server: true,
+            ..drain(", 4 nodes", "--nodes 4")
+        },
         scenario(
             "latency at 200 jobs/s".to_owned(),
-            true,
             LATENCY,
             format!("latency --rate 200 --seconds {seconds}"),
         ),
         claim(1_000),
         claim(if args.quick { 100_000 } else { 1_000_000 }),
-    ]
+        counted("enqueue one by one, counted", "enqueue"),
+        counted("enqueue in hundreds, counted", "enqueue --batch 100"),
+        counted("drain, counted", "drain"),
+    ];
+    scenarios.retain(|scenario| args.only.is_empty() || args.only.contains(&scenario.args[0]));
+    scenarios
+}
+
+impl Scenario {
+    fn is_for(&self, subject: &Subject) -> bool {
+        let server = subject.backend == "postgres";
+        (subject.engine || !self.engine) && (server || !self.server)
+    }
 }
 
 /// One run, on a fresh database beside the build, which unlike the system's temporary directory is
 /// on a real disk as a rule.
-fn measure(target: &Path, subject: &Subject, scenario: &Scenario) -> Result<Value> {
+fn measure(
+    target: &Path,
+    postgres: Option<&Server>,
+    subject: &Subject,
+    scenario: &Scenario,
+) -> Result<Value> {
     let dir = target.join("xtask").join("bench");
     if dir.is_dir() {
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
-    let url = match subject.backend {
-        "memory" => "memory:".to_owned(),
-        scheme => format!("{scheme}://{}", dir.join("bench.db").display()),
+    let url = match (subject.backend, postgres) {
+        ("memory", _) => "memory:".to_owned(),
+        ("postgres", Some(server)) => server.url.clone(),
+        (scheme, _) => format!("{scheme}://{}", dir.join("bench.db").display()),
     };
     let mut bench = process::program(target.join("release").join("ratchet-bench"));
     bench
         .args(&scenario.args)
         .args(["--peer", subject.peer, "--url", &url]);
+    if subject.backend == "postgres" {
+        bench.arg("--fresh");
+    }
     let output = process::read(&mut bench)?;
     fs::remove_dir_all(&dir)?;
     let line = output.lines().rev().find(|line| line.starts_with('{'));
@@ -188,10 +279,11 @@ fn table(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> String {
         lines[0].push_str(&format!(" {} |", subject.heading));
         lines[1].push_str("---:|");
     }
-    let (mine, floor) = RATIO;
-    let (top, bottom) = (SUBJECTS[mine].heading, SUBJECTS[floor].heading);
-    lines[0].push_str(&format!(" {top} ÷ {bottom} |"));
-    lines[1].push_str("---:|");
+    for (mine, floor) in RATIOS {
+        let (top, bottom) = (SUBJECTS[mine].heading, SUBJECTS[floor].heading);
+        lines[0].push_str(&format!(" {top} ÷ {bottom} |"));
+        lines[1].push_str("---:|");
+    }
     for (scenario, results) in scenarios.iter().zip(results) {
         for (field, unit) in scenario.fields {
             let medians: Vec<Option<f64>> =
@@ -200,11 +292,13 @@ fn table(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> String {
             for median in &medians {
                 line.push_str(&format!(" {} |", median.map_or("–".to_owned(), grouped)));
             }
-            let ratio = medians[mine]
-                .zip(medians[floor])
-                .filter(|(_, floor)| *floor > 0.0);
-            let ratio = ratio.map(|(mine, floor)| format!("{:.2}", mine / floor));
-            line.push_str(&format!(" {} |", ratio.unwrap_or("–".to_owned())));
+            for (mine, floor) in RATIOS {
+                let ratio = medians[mine]
+                    .zip(medians[floor])
+                    .filter(|(_, floor)| *floor > 0.0);
+                let ratio = ratio.map(|(mine, floor)| format!("{:.2}", mine / floor));
+                line.push_str(&format!(" {} |", ratio.unwrap_or("–".to_owned())));
+            }
             lines.push(line);
         }
     }
@@ -308,15 +402,19 @@ mod tests {
             jobs: Some(10),
             quick: true,
             rounds: None,
+            backend: vec![],
+            only: vec![],
+            postgres: None,
         };
         let scenarios = &scenarios(&args)[..1];
         let result = |rate: f64| vec![json!({"jobs_per_s": rate, "missing": 0})];
-        let results = [vec![vec![], result(600.0), result(1000.0)]];
+        let (none, some) = (Vec::new, result);
+        let results = [vec![none(), some(600.0), some(1000.0), some(90.0), none()]];
         let shown = table(scenarios, &results);
-        let last = shown.lines().last().unwrap();
+        let first = shown.lines().nth(2).unwrap();
         assert_eq!(
-            last,
-            "| enqueue one by one, 8 producers | jobs/s | – | 600 | 1,000 | 0.60 |"
+            first,
+            "| enqueue one by one, 8 producers | jobs/s | – | 600 | 1,000 | 90 | – | 0.60 | – |"
         );
         assert!(wrong_runs(scenarios, &results).is_empty());
     }

@@ -3,6 +3,8 @@
 
 mod bench;
 mod boundaries;
+mod chaos;
+mod db;
 mod features;
 mod matrix;
 mod process;
@@ -21,6 +23,10 @@ enum Command {
     Test(test::Args),
     /// Runs the engine simulation with many seeds, or replays one.
     Sim(sim::Args),
+    /// Starts and stops a throwaway database server for a person.
+    Db(db::Args),
+    /// Kills workers, connections and the server again and again, and checks what is left.
+    Chaos(chaos::Args),
     /// Measures every backend and the floor, and prints one table.
     Bench(bench::Args),
     /// Prints the conformance table of the last test run.
@@ -35,6 +41,8 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Test(args) => test::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Db(args) => db::run(&args),
+        Command::Chaos(args) => chaos::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Matrix => matrix::run(),
         Command::Features => features::run(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::db::{self, Server};
 use crate::matrix;
 use crate::process::{self, Stopwatch};
 
@@ -15,21 +16,78 @@ use crate::process::{self, Stopwatch};
 struct Backend {
     /// Its name, also in the conformance reports.
     name: &'static str,
-    /// The variable with the URL of its test database; none: it needs no server.
-    url: Option<&'static str>,
+    /// What it needs to be tested; none: it needs no server.
+    server: Option<Needs>,
 }
 
-/// The stores there are. A new one is one line.
-const BACKENDS: [Backend; 2] = [
+/// A server for the tests of a store.
+struct Needs {
+    /// The variable with which the tests are told of it.
+    url: &'static str,
+    /// Gives the one that is named by the variable, or starts one.
+    provide: fn() -> Result<Server>,
+}
+
+/// The stores there are. A new one is one entry.
+const BACKENDS: [Backend; 3] = [
     Backend {
         name: "memory",
-        url: None,
+        server: None,
     },
     Backend {
         name: "sqlite",
-        url: None,
+        server: None,
+    },
+    Backend {
+        name: "postgres",
+        server: Some(Needs {
+            url: db::postgres::URL,
+            provide: db::postgres::provide,
+        }),
     },
 ];
+
+/// The servers the tests use, by the name of the backend, or why there is none. They are stopped
+/// when this is dropped.
+struct Servers(Vec<(&'static str, &'static str, Result<Server>)>);
+
+impl Servers {
+    fn start() -> Self {
+        let mut servers = Vec::new();
+        for Backend { name, server } in &BACKENDS {
+            if let Some(Needs { url, provide }) = server {
+                println!("\n== server for {name}");
+                let server = provide();
+                match &server {
+                    Ok(server) => println!("{}", server.origin),
+                    Err(reason) => println!("not available: {reason:#}"),
+                }
+                servers.push((*name, *url, server));
+            }
+        }
+        Self(servers)
+    }
+
+    /// The variables that name them.
+    fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().filter_map(|(_, variable, server)| {
+            let server = server.as_ref().ok()?;
+            Some((*variable, server.url.as_str()))
+        })
+    }
+
+    fn of(&self, backend: &str) -> Option<&Result<Server>> {
+        let mut servers = self.0.iter();
+        servers.find_map(|(name, _, server)| (*name == backend).then_some(server))
+    }
+}
+
+/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
+fn required(backend: &str) -> bool {
+    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
+    let mut words = required.split(',').map(str::trim);
+    words.any(|word| word == "1" || word == "true" || word == backend)
+}
 
 /// What to test.
 #[derive(clap::Args)]
@@ -59,26 +117,42 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         fs::remove_dir_all(&reports)?;
     }
 
+    let servers = Servers::start();
     let mut steps = vec![
-        step("tests", || run_tests(&args.runner))?,
+        step("tests", || run_tests(&args.runner, &servers))?,
         step("documentation tests", || {
             let mut docs = process::cargo(&["test", "--doc", "--workspace", "--all-features"]);
-            let (passed, output) = process::tee(docs.arg("--no-fail-fast"))?;
+            docs.arg("--no-fail-fast").envs(servers.variables());
+            let (passed, output) = process::tee(&mut docs)?;
             Ok((passed, Counts::of_cargo_test(&output).to_string()))
         })?,
-        step("example quickstart", || example("quickstart", &[]))?,
+        step("example quickstart", || {
+            example("quickstart", &[], &servers)
+        })?,
     ];
     let input = index_files_input(&target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));
     let words = [dir.as_os_str(), OsStr::new("--db"), db.as_os_str()];
     steps.push(step("example index_files", || {
-        example("index_files", &words)
+        example("index_files", &words, &servers)
     })?);
     steps.push(step("example index_files, again", || {
-        example("index_files", &words)
+        example("index_files", &words, &servers)
     })?);
 
-    let missing = summarize(&steps, &reports, args.runner.is_empty())?;
+    if servers.variables().next().is_some() {
+        steps.push(step("example transactional_enqueue", || {
+            example("transactional_enqueue", &[], &servers)
+        })?);
+    }
+    if let Ok(redis) = db::redis::own() {
+        let url = OsStr::new(&redis.url);
+        steps.push(step("example custom_coordinator", || {
+            example("custom_coordinator", &[url], &servers)
+        })?);
+    }
+
+    let missing = summarize(&steps, &reports, &servers, args.runner.is_empty())?;
     let failed: Vec<&str> = steps
         .iter()
         .filter(|step| !step.passed)
@@ -113,21 +187,22 @@ fn step(name: &'static str, work: impl FnOnce() -> Result<(bool, String)>) -> Re
 }
 
 /// Every target of every package, with nextest if it is installed.
-fn run_tests(extra: &[String]) -> Result<(bool, String)> {
+fn run_tests(extra: &[String], servers: &Servers) -> Result<(bool, String)> {
     let common = ["--workspace", "--all-features", "--no-fail-fast"];
     if process::works(&mut process::cargo(&["nextest", "--version"])) {
         let mut nextest = process::cargo(&["nextest", "run"]);
-        let (passed, output) = process::tee(nextest.args(common).args(extra))?;
+        let (passed, output) =
+            process::tee(nextest.args(common).args(extra).envs(servers.variables()))?;
         return Ok((passed, Counts::of_nextest(&output).to_string()));
     }
     let mut test = process::cargo(&["test", "--lib", "--bins", "--tests", "--examples"]);
-    let (passed, output) = process::tee(test.args(common).args(extra))?;
+    let (passed, output) = process::tee(test.args(common).args(extra).envs(servers.variables()))?;
     Ok((passed, Counts::of_cargo_test(&output).to_string()))
 }
 
-fn example(name: &str, args: &[&OsStr]) -> Result<(bool, String)> {
+fn example(name: &str, args: &[&OsStr], servers: &Servers) -> Result<(bool, String)> {
     let mut command = process::cargo(&["run", "--all-features", "--example", name, "--"]);
-    process::run(command.args(args))?;
+    process::run(command.args(args).envs(servers.variables()))?;
     Ok((true, "exit code 0".to_owned()))
 }
 
@@ -156,6 +231,7 @@ fn index_files_input(target: &Path) -> Result<PathBuf> {
 fn summarize(
     steps: &[Step],
     reports: &Path,
+    servers: &Servers,
     everything: bool,
 ) -> Result<impl Iterator<Item = &'static str>> {
     println!("\n== summary");
@@ -172,12 +248,18 @@ fn summarize(
     println!();
     let results = matrix::read(reports)?;
     let mut missing = Vec::new();
-    for Backend { name, url } in BACKENDS {
-        let says = match (matrix::summary(&results, name), url) {
-            (_, Some(url)) if env::var_os(url).is_none() => {
-                format!("not available: {url} is not set")
+    for Backend { name, .. } in BACKENDS {
+        let says = match (matrix::summary(&results, name), servers.of(name)) {
+            (_, Some(Err(reason))) => {
+                let required = required(name);
+                if required {
+                    missing.push(name);
+                }
+                let loudly = if required { "REQUIRED, BUT " } else { "" };
+                format!("{loudly}not available: {reason:#}")
             }
-            (Some(cases), _) => format!("ran, {cases}"),
+            (Some(cases), Some(Ok(server))) => format!("ran, {cases}; on {}", server.origin),
+            (Some(cases), None) => format!("ran, {cases}"),
             (None, _) if !everything => "not chosen".to_owned(),
             (None, _) => {
                 missing.push(name);

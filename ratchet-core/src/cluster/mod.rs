@@ -37,7 +37,7 @@ impl Wakeup {
         }
     }
 
-    /// A hint about any queue.
+    /// A hint to look into all queues: what a transport says when it may have lost others.
     #[must_use]
     pub const fn any() -> Self {
         Self {

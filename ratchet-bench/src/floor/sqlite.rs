@@ -1,4 +1,4 @@
-//! The floor: what a person writes by hand with rusqlite and no library.
+//! The floor on SQLite, with rusqlite.
 //!
 //! One writer connection on one thread, WAL, `synchronous = FULL`, batches of 100, group commit for
 //! single inserts, finished rows kept. No tokens, no history, no keys, no other nodes: whoever
@@ -10,31 +10,22 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
+use super::{BATCH, payloads};
 use crate::Options;
 use crate::job::{Ledger, Nothing};
 use crate::measure::{Clock, rate};
 use crate::result::Outcome;
 
-/// Rows per claim and per completion.
-const BATCH: usize = 100;
-
-pub(crate) fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
-    let Some(path) = options.url.strip_prefix("sqlite://") else {
-        bail!("the floor is written for sqlite://FILE only");
-    };
+pub(super) fn run(scenario: &str, options: &Options, path: &str) -> Result<Outcome> {
     let connection = open(path)?;
-    let mut outcome = match scenario {
-        "enqueue" => enqueue(connection, options)?,
-        "drain" => drain(connection, options)?,
-        "latency" => latency(connection, options)?,
-        _ => bail!("the floor has no aging, so its claim cannot be compared"),
-    };
-    outcome.peer = "floor";
-    outcome.scenario = scenario;
-    Ok(outcome)
+    match scenario {
+        "enqueue" => enqueue(connection, options),
+        "drain" => drain(connection, options),
+        _ => latency(connection, options),
+    }
 }
 
 fn open(path: &str) -> Result<Connection> {
@@ -83,11 +74,6 @@ fn insert_rows(transaction: &Transaction<'_>, payloads: &[String]) -> Result<()>
         .iter()
         .try_for_each(|payload| insert.execute([payload]).map(drop))?;
     Ok(())
-}
-
-fn payloads(first: usize, count: usize) -> Result<Vec<String>> {
-    let payload = |n| Ok(serde_json::to_string(&Nothing::number(n))?);
-    (first..first + count).map(payload).collect()
 }
 
 fn enqueue(mut connection: Connection, options: &Options) -> Result<Outcome> {

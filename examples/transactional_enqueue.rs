@@ -1,0 +1,169 @@
+//! An order and its jobs in one PostgreSQL transaction: both are there, or neither is.
+//!
+//! ```sh
+//! RATCHET_TEST_POSTGRES_URL=postgres://… \
+//!     cargo run --release --features postgres --example transactional_enqueue
+//! ```
+//!
+//! It makes a schema of its own and drops it at the end; `cargo xtask db up` starts a server to try
+//! it on.
+#![expect(clippy::print_stdout, reason = "it prints what happened")]
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ratchet::postgres::PostgresStore;
+use ratchet::{Client, Enqueued, Job, JobContext, JobResult, JobState, NewJob, Ratchet};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::{Acquire, AssertSqlSafe};
+
+/// Charges the customer of an order. The order is read when it runs: it must be there by then.
+#[derive(Serialize, Deserialize)]
+struct Charge {
+    order: i64,
+}
+
+impl Job for Charge {
+    const KIND: &'static str = "charge";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        let Shop { pool, schema } = ctx.state();
+        let order = format!("SELECT item FROM {schema}.orders WHERE id = $1");
+        let order = sqlx::query_scalar(AssertSqlSafe(order)).bind(self.order);
+        let item: String = order.fetch_one(pool).await?;
+        println!("  charged order {}, {item}", self.order);
+        Ok(())
+    }
+}
+
+/// Tells the customer of an order.
+#[derive(Serialize, Deserialize)]
+struct Confirm {
+    order: i64,
+}
+
+impl Job for Confirm {
+    const KIND: &'static str = "confirm";
+    type Output = ();
+
+    async fn run(self, _ctx: JobContext) -> JobResult<()> {
+        println!("  confirmed order {}", self.order);
+        Ok(())
+    }
+}
+
+/// The database of the application, which is also Ratchet's.
+#[derive(Clone)]
+struct Shop {
+    pool: PgPool,
+    schema: String,
+}
+
+impl Shop {
+    async fn prepare(&self) -> Result<()> {
+        let schema = &self.schema;
+        let create = format!(
+            "CREATE SCHEMA {schema};
+             CREATE TABLE {schema}.orders (
+                 id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item text NOT NULL)"
+        );
+        sqlx::raw_sql(AssertSqlSafe(create))
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Inserts an order and enqueues its jobs. Nothing is there before the caller commits.
+    async fn order(
+        &self,
+        store: &PostgresStore,
+        transaction: &mut PgConnection,
+        item: &str,
+    ) -> Result<Vec<Enqueued>> {
+        let insert = format!(
+            "INSERT INTO {}.orders (item) VALUES ($1) RETURNING id",
+            self.schema
+        );
+        let insert = sqlx::query_scalar(AssertSqlSafe(insert)).bind(item);
+        let order: i64 = insert.fetch_one(&mut *transaction).await?;
+        let jobs: [NewJob; 2] = [Charge { order }.into_job(), Confirm { order }.into_job()];
+        Ok(store.enqueue_in(transaction, &jobs).await?)
+    }
+
+    async fn report(&self, client: &Client) -> Result<()> {
+        let orders = format!("SELECT count(*) FROM {}.orders", self.schema);
+        let orders: i64 = sqlx::query_scalar(AssertSqlSafe(orders))
+            .fetch_one(&self.pool)
+            .await?;
+        let queues = client.queues().await?;
+        let jobs: u64 = queues.iter().flat_map(|queue| queue.counts.values()).sum();
+        println!("  now stored: {orders} orders, {jobs} jobs");
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let Ok(url) = std::env::var("RATCHET_TEST_POSTGRES_URL") else {
+        bail!("RATCHET_TEST_POSTGRES_URL names no server; `cargo xtask db up` starts one");
+    };
+    let shop = Shop {
+        pool: PgPool::connect(&url)
+            .await
+            .context("no PostgreSQL answers")?,
+        schema: format!("ratchet_example_{}", std::process::id()),
+    };
+    shop.prepare().await?;
+    let shown = show(&url, &shop).await;
+    let drop = format!("DROP SCHEMA {} CASCADE", shop.schema);
+    sqlx::raw_sql(AssertSqlSafe(drop))
+        .execute(&shop.pool)
+        .await?;
+    shown
+}
+
+async fn show(url: &str, shop: &Shop) -> Result<()> {
+    // Ratchet's tables may be in a schema of their own in the same database.
+    let store = PostgresStore::builder(url)
+        .schema(&shop.schema)
+        .connect()
+        .await?;
+    let node = Ratchet::builder(std::sync::Arc::new(store.clone()))
+        .register::<Charge>()
+        .register::<Confirm>()
+        .state(shop.clone())
+        .build()?;
+    let client = node.client().clone();
+    let mut connection = shop.pool.acquire().await?;
+
+    println!("An order whose transaction is rolled back:");
+    let mut transaction = connection.begin().await?;
+    for enqueued in shop.order(&store, &mut transaction, "a lamp").await? {
+        println!("  in the transaction: job {}", enqueued.id());
+    }
+    transaction.rollback().await?;
+    shop.report(&client).await?;
+
+    println!("\nAn order whose transaction commits:");
+    let mut transaction = connection.begin().await?;
+    shop.order(&store, &mut transaction, "a chair").await?;
+    transaction.commit().await?;
+    shop.report(&client).await?;
+
+    println!("\nA node runs what was committed, and nothing else:");
+    node.run_until(all_succeeded(&client)).await?;
+    Ok(())
+}
+
+async fn all_succeeded(client: &Client) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let queues = client.queues().await.unwrap_or_default();
+        let mut states = queues.iter().flat_map(|queue| queue.counts.keys());
+        if !queues.is_empty() && states.all(|state| *state == JobState::Succeeded) {
+            return;
+        }
+    }
+}

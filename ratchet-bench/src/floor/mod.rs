@@ -1,0 +1,37 @@
+//! The floor: what a person writes by hand with the driver and no library.
+//!
+//! Batches of 100, finished rows kept, default durability. No tokens, no history, no keys, no other
+//! nodes: whoever needs these pays for them, here or in a library.
+
+mod postgres;
+mod sqlite;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::Options;
+use crate::job::Nothing;
+use crate::result::Outcome;
+
+/// Rows per claim and per completion.
+const BATCH: usize = 100;
+
+pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
+    ensure!(
+        scenario != "claim",
+        "the floor has no aging, so its claim cannot be compared"
+    );
+    let mut outcome = match options.url.split_once("://") {
+        Some(("sqlite", path)) => sqlite::run(scenario, options, path)?,
+        Some(("postgres" | "postgresql", _)) => postgres::run(scenario, options).await?,
+        _ => bail!("the floor is written for sqlite://FILE and postgres://… only"),
+    };
+    outcome.peer = "floor";
+    outcome.scenario = scenario;
+    Ok(outcome)
+}
+
+/// The payloads of jobs, with the numbers from `first` on.
+fn payloads(first: usize, count: usize) -> Result<Vec<String>> {
+    let payload = |n| Ok(serde_json::to_string(&Nothing::number(n))?);
+    (first..first + count).map(payload).collect()
+}

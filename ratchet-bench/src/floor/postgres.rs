@@ -1,0 +1,211 @@
+//! The floor on PostgreSQL, with sqlx.
+//!
+//! One connection per producer and eight for the workers, since more of them get in each other's
+//! way. A claim is one UPDATE with SKIP LOCKED, a completion another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use sqlx::postgres::{PgConnection, PgPoolOptions};
+use sqlx::{Connection, PgPool};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::{BATCH, payloads};
+use crate::Options;
+use crate::job::{Ledger, Nothing};
+use crate::measure::Meter;
+use crate::result::Outcome;
+
+/// Connections of the workers.
+const WORKERS: usize = 8;
+/// Rows per insert when preloading.
+const LOAD: usize = 1_000;
+
+const SCHEMA: &str = "
+    DROP TABLE IF EXISTS floor_jobs;
+    CREATE TABLE floor_jobs (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text NOT NULL,
+        state smallint NOT NULL DEFAULT 0, priority smallint NOT NULL DEFAULT 2,
+        run_at timestamptz NOT NULL DEFAULT now());
+    CREATE INDEX floor_jobs_due ON floor_jobs (priority DESC, run_at, id) WHERE state = 0;";
+const INSERT: &str = "INSERT INTO floor_jobs (payload) VALUES ($1)";
+const INSERT_MANY: &str = "INSERT INTO floor_jobs (payload) SELECT * FROM unnest($1::text[])";
+const CLAIM: &str = "
+    UPDATE floor_jobs SET state = 1
+    WHERE id IN (SELECT id FROM floor_jobs
+                 WHERE state = 0 AND run_at <= now()
+                 ORDER BY priority DESC, run_at, id
+                 FOR UPDATE SKIP LOCKED LIMIT $1)
+    RETURNING id, payload";
+const COMPLETE: &str = "UPDATE floor_jobs SET state = 2 WHERE id = ANY($1) AND state = 1";
+
+pub(super) async fn run(scenario: &str, options: &Options) -> Result<Outcome> {
+    let mut connection = PgConnection::connect(&options.url).await?;
+    sqlx::raw_sql(SCHEMA).execute(&mut connection).await?;
+    match scenario {
+        "enqueue" => enqueue(options).await,
+        "drain" => drain(connection, options).await,
+        _ => latency(options).await,
+    }
+}
+
+async fn connections(options: &Options, count: usize) -> Result<Vec<PgConnection>> {
+    let mut connections = Vec::with_capacity(count);
+    for _ in 0..count {
+        connections.push(PgConnection::connect(&options.url).await?);
+    }
+    Ok(connections)
+}
+
+async fn enqueue(options: &Options) -> Result<Outcome> {
+    let connections = connections(options, options.producers).await?;
+    let next = Arc::new(AtomicUsize::new(0));
+    let meter = Meter::start(&options.url).await?;
+    let mut producers = JoinSet::new();
+    for mut connection in connections {
+        let next = Arc::clone(&next);
+        let (batch, total) = (options.batch, options.jobs);
+        producers.spawn(async move {
+            loop {
+                let first = next.fetch_add(batch, Ordering::Relaxed);
+                if first >= total {
+                    return anyhow::Ok(());
+                }
+                insert(&mut connection, first, batch.min(total - first)).await?;
+            }
+        });
+    }
+    while let Some(ended) = producers.join_next().await {
+        ended??;
+    }
+    let mut outcome = Outcome::default();
+    meter.stop(&mut outcome, options.jobs).await?;
+    Ok(outcome)
+}
+
+async fn insert(connection: &mut PgConnection, first: usize, count: usize) -> Result<()> {
+    let mut payloads = payloads(first, count)?;
+    let insert = match (payloads.pop(), payloads.is_empty()) {
+        (Some(only), true) => sqlx::query(INSERT).bind(only),
+        (last, _) => {
+            payloads.extend(last);
+            sqlx::query(INSERT_MANY).bind(payloads)
+        }
+    };
+    insert.execute(connection).await?;
+    Ok(())
+}
+
+/// Claims, runs and completes one batch; says how many there were.
+async fn work(connection: &mut PgConnection, ledger: &Ledger) -> Result<usize> {
+    let claim = sqlx::query_as(CLAIM).bind(i64::try_from(BATCH)?);
+    let claimed: Vec<(i64, String)> = claim.fetch_all(&mut *connection).await?;
+    if claimed.is_empty() {
+        return Ok(0);
+    }
+    let mut ids = Vec::with_capacity(claimed.len());
+    for (id, payload) in claimed {
+        let job: Nothing = serde_json::from_str(&payload)?;
+        ledger.began(job.n);
+        ids.push(id);
+    }
+    let complete = sqlx::query(COMPLETE).bind(&ids[..]);
+    complete.execute(connection).await?;
+    Ok(ids.len())
+}
+
+async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcome> {
+    for first in (0..options.jobs).step_by(LOAD) {
+        insert(&mut connection, first, LOAD.min(options.jobs - first)).await?;
+    }
+    // Autovacuum would do it within a minute; without it the plan of the claim is a guess.
+    sqlx::raw_sql("ANALYZE floor_jobs")
+        .execute(&mut connection)
+        .await?;
+    let ledger = Ledger::new(options.jobs);
+    let (done, claims) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let connections = connections(options, WORKERS).await?;
+    let meter = Meter::start(&options.url).await?;
+    let mut workers = JoinSet::new();
+    for mut connection in connections {
+        let (ledger, total) = (Arc::clone(&ledger), options.jobs);
+        let (done, claims) = (Arc::clone(&done), Arc::clone(&claims));
+        workers.spawn(async move {
+            while done.load(Ordering::Relaxed) < total {
+                let worked = work(&mut connection, &ledger).await?;
+                claims.fetch_add(1, Ordering::Relaxed);
+                done.fetch_add(worked, Ordering::Relaxed);
+                if worked == 0 {
+                    // The rest is in the hands of the others.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended??;
+    }
+    let mut outcome = Outcome::default();
+    meter.stop(&mut outcome, options.jobs).await?;
+    outcome.claims = claims.load(Ordering::Relaxed) as u64;
+    ledger.judge(&mut outcome, false);
+    Ok(outcome)
+}
+
+/// Inserts at a fixed rate, and wakes the worker within the process.
+async fn latency(options: &Options) -> Result<Outcome> {
+    let total = options.rate as usize * options.seconds as usize;
+    let ledger = Ledger::new(total);
+    let pool = producers(options).await?;
+    let mut worker = PgConnection::connect(&options.url).await?;
+    let wake = Arc::new(Notify::new());
+    let meter = Meter::start(&options.url).await?;
+    let sending = {
+        let (ledger, wake) = (Arc::clone(&ledger), Arc::clone(&wake));
+        let mut ticks = tokio::time::interval(Duration::from_secs(1) / options.rate);
+        tokio::spawn(async move {
+            let mut sends = JoinSet::new();
+            for n in 0..total {
+                ticks.tick().await;
+                let (pool, ledger, wake) = (pool.clone(), Arc::clone(&ledger), Arc::clone(&wake));
+                sends.spawn(async move {
+                    insert(&mut *pool.acquire().await?, n, 1).await?;
+                    ledger.sent(n);
+                    wake.notify_one();
+                    anyhow::Ok(())
+                });
+            }
+            while let Some(sent) = sends.join_next().await {
+                sent??;
+            }
+            anyhow::Ok(())
+        })
+    };
+    let mut done = 0;
+    while done < total {
+        let woken = tokio::time::timeout(Duration::from_secs(10), wake.notified()).await;
+        ensure!(woken.is_ok(), "the producer is gone at {done} of {total}");
+        done += work(&mut worker, &ledger).await?;
+    }
+    sending.await??;
+    let mut outcome = Outcome::default();
+    meter.stop(&mut outcome, total).await?;
+    ledger.judge(&mut outcome, true);
+    Ok(outcome)
+}
+
+/// A pool without the ping before each use, which doubles the round trips.
+async fn producers(options: &Options) -> Result<PgPool> {
+    let size = u32::try_from(options.producers)?;
+    let pool = PgPoolOptions::new()
+        .min_connections(size)
+        .max_connections(size);
+    Ok(pool
+        .test_before_acquire(false)
+        .connect(&options.url)
+        .await?)
+}

@@ -1,0 +1,221 @@
+//! What operators do to jobs, and the deletion of old ones.
+
+use std::collections::HashMap;
+
+use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest, PurgeRequest};
+use ratchet_core::state::Response;
+use ratchet_core::time::duration_millis;
+use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
+use sqlx::Row;
+use uuid::Uuid;
+
+use crate::connection::Lease;
+use crate::error::{Failure, Result};
+use crate::read::states_of;
+use crate::row;
+use crate::store::PostgresStore;
+
+/// A job that is acted on.
+struct Target {
+    state: JobState,
+    key: Option<String>,
+}
+
+/// What a call writes, each job once.
+#[derive(Default)]
+struct Changes {
+    moved: HashMap<JobId, JobState>,
+    cancelling: Vec<Uuid>,
+    requeued: Vec<Uuid>,
+}
+
+impl PostgresStore {
+    /// Does the action to each selected job.
+    pub(crate) async fn act_on_jobs(
+        &self,
+        jobs: &JobSelector,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let (ids, selected) = match jobs {
+            JobSelector::Ids(ids) => (ids.clone(), false),
+            JobSelector::Matching { filter, limit } => {
+                let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+                let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+                let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
+                let ids = self.selected_ids(filter, &states, &page, *limit).await?;
+                (ids, true)
+            }
+            // A selector this version does not know selects nothing.
+            _ => (Vec::new(), true),
+        };
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let acted = self.act_inside(&mut lease, &ids, action).await;
+        let mut acted = lease.end(acted).await?;
+        if selected {
+            // Somebody else changed them since they were selected: they do not match any more.
+            acted.retain(|one| {
+                !matches!(
+                    one.outcome,
+                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
+                )
+            });
+        }
+        Ok(acted)
+    }
+
+    async fn act_inside(
+        &self,
+        lease: &mut Lease<'_>,
+        ids: &[JobId],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        let read = self.sql().read_state.query().bind(wanted);
+        let mut targets = HashMap::with_capacity(ids.len());
+        for row in lease.rows(read).await? {
+            let state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
+            let key = row.try_get(3)?;
+            targets.insert(row::job_id(&row, 0)?, Target { state, key });
+        }
+        let refused_keys = if action == JobAction::Requeue {
+            self.take_keys(lease, ids, &targets).await?
+        } else {
+            HashMap::new()
+        };
+        let mut changes = Changes::default();
+        let acted = ids
+            .iter()
+            .map(|id| Acted {
+                job: *id,
+                outcome: respond(*id, action, &mut targets, &refused_keys, &mut changes),
+            })
+            .collect();
+        self.write_changes(lease, changes).await?;
+        Ok(acted)
+    }
+
+    /// Takes the unique keys of the jobs that are to be requeued, and says who has those that
+    /// cannot be had.
+    async fn take_keys(
+        &self,
+        lease: &mut Lease<'_>,
+        ids: &[JobId],
+        targets: &HashMap<JobId, Target>,
+    ) -> Result<HashMap<JobId, JobId>> {
+        let mut wanted: Vec<(&str, JobId)> = Vec::new();
+        for id in ids {
+            if let Some(target) = targets.get(id)
+                && target.state.respond(JobAction::Requeue) != Response::Refuse
+                && let Some(key) = &target.key
+            {
+                wanted.push((key, *id));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let keys: Vec<&str> = wanted.iter().map(|(key, _)| *key).collect();
+        let jobs: Vec<Uuid> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
+        let take = self.sql().take_unique_keys.query();
+        lease.rows(take.bind(&keys).bind(jobs)).await?;
+        let find = self.sql().find_unique_keys.query().bind(&keys);
+        let mut holders: HashMap<String, JobId> = HashMap::new();
+        for row in lease.rows(find).await? {
+            holders.insert(row.try_get(0)?, row::job_id(&row, 1)?);
+        }
+        let mut refused = HashMap::new();
+        for (key, id) in wanted {
+            match holders.get(key) {
+                Some(holder) if *holder == id => {}
+                Some(holder) => {
+                    refused.insert(id, *holder);
+                }
+                // It was freed between the two statements: the whole is done again.
+                None => {
+                    return Err(Failure::new(
+                        StoreErrorKind::Contention,
+                        "a unique key changed hands meanwhile",
+                    ));
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    async fn write_changes(&self, lease: &mut Lease<'_>, changes: Changes) -> Result<()> {
+        let sql = self.sql();
+        if !changes.moved.is_empty() {
+            let ids: Vec<Uuid> = changes.moved.keys().map(JobId::as_uuid).collect();
+            let states = changes.moved.values();
+            let states: Vec<i16> = states.map(|state| state.code().into()).collect();
+            lease
+                .execute(sql.change_state.query().bind(ids).bind(states))
+                .await?;
+        }
+        if !changes.cancelling.is_empty() {
+            lease
+                .execute(sql.request_cancel.query().bind(changes.cancelling))
+                .await?;
+        }
+        if !changes.requeued.is_empty() {
+            lease
+                .execute(sql.requeue_jobs.query().bind(changes.requeued))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes old finished jobs.
+    pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<u64> {
+        let purge = self
+            .sql()
+            .purge_jobs
+            .query()
+            .bind(i16::from(request.state.code()))
+            // Longer ago than the clock can say is never.
+            .bind(duration_millis(request.older_than).min(i64::MAX / 2))
+            .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+        let rows = self.lease().await?.rows(purge).await?;
+        let mut gone = 0;
+        for row in rows {
+            gone = row::seq(&row, 0)?;
+        }
+        Ok(gone)
+    }
+}
+
+/// What becomes of one job; `targets` then has its new state, since ids may be repeated.
+fn respond(
+    id: JobId,
+    action: JobAction,
+    targets: &mut HashMap<JobId, Target>,
+    refused_keys: &HashMap<JobId, JobId>,
+    changes: &mut Changes,
+) -> ActionOutcome {
+    let Some(target) = targets.get_mut(&id) else {
+        return ActionOutcome::NotFound;
+    };
+    match target.state.respond(action) {
+        Response::Refuse => ActionOutcome::Refused(target.state),
+        Response::RequestCancel => {
+            changes.cancelling.push(id.as_uuid());
+            ActionOutcome::CancelRequested
+        }
+        Response::Become(to) => {
+            if let Some(holder) = refused_keys.get(&id) {
+                return ActionOutcome::KeyTaken(*holder);
+            }
+            if action == JobAction::Requeue {
+                changes.requeued.push(id.as_uuid());
+            } else {
+                changes.moved.insert(id, to);
+            }
+            target.state = to;
+            ActionOutcome::Became(to)
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Claiming: exact order at index speed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::priority::ClaimRank;
+use ratchet_core::time::{from_millis, to_millis};
+use ratchet_core::{ClaimToken, InvalidInput, Json, Priority};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::row;
+use crate::store::PostgresStore;
+
+/// How much of each claimed job is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// All of it.
+    Whole,
+    /// Not the payload and the checkpoint.
+    WithoutInput,
+}
+
+/// How many candidates a claim looks at for each job it wants: one while nobody else claims, and
+/// more when others had what it chose.
+#[derive(Debug)]
+pub(crate) struct Reach(AtomicUsize);
+
+impl Reach {
+    const MOST: usize = 32;
+
+    pub(crate) const fn new() -> Self {
+        Self(AtomicUsize::new(1))
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Claims that came back short make later ones look further, and full ones less far again.
+    fn learn(&self, needed: usize) {
+        let now = self.get();
+        let next = if needed > now { needed } else { now.max(2) - 1 };
+        self.0.store(next.min(Self::MOST), Ordering::Relaxed);
+    }
+}
+
+/// How often a claim that came back short looks for more.
+const ROUNDS: usize = 12;
+
+/// What one round found.
+struct Round {
+    /// Whether there are routes that the store did not know of; then nothing was claimed.
+    outdated: bool,
+    /// How many candidates there were.
+    candidates: usize,
+    /// The database's time.
+    now: i64,
+    claimed: Vec<ClaimedJob>,
+    /// The jobs that cannot be read, and how they are to end.
+    unreadable: Vec<Settlement>,
+}
+
+impl PostgresStore {
+    /// Claims due jobs, in claim order; the inputs are at their place if `depth` asks for them.
+    pub(crate) async fn claim_jobs(
+        &self,
+        request: &ClaimRequest,
+        depth: Depth,
+    ) -> Result<Vec<ClaimedJob>> {
+        let mut claimed: Vec<ClaimedJob> = Vec::new();
+        let mut first = None;
+        let mut reach = self.reach().get();
+        for _ in 0..ROUNDS {
+            let wanted = request.limit - claimed.len();
+            let look_at = wanted.saturating_mul(reach);
+            let round = match self.round(request, depth, wanted, look_at).await {
+                Ok(round) => round,
+                // What was claimed is the caller's, whatever became of looking for more.
+                Err(failure) if claimed.is_empty() => return Err(failure),
+                Err(_) => break,
+            };
+            if round.outdated {
+                self.routes().refresh(self.liveness(), self.sql()).await?;
+                continue;
+            }
+            first.get_or_insert(round.now);
+            let had = round.claimed.len() + round.unreadable.len();
+            claimed.extend(round.claimed);
+            if !round.unreadable.is_empty() {
+                self.settle_jobs(&round.unreadable).await?;
+            }
+            if claimed.len() == request.limit || (had == round.candidates && had < look_at) {
+                break;
+            }
+            if had < wanted {
+                // Others had the rest of the candidates; there may be more behind these.
+                if round.candidates < look_at && had == 0 {
+                    break;
+                }
+                reach = (reach * 2).min(Reach::MOST);
+            }
+        }
+        self.reach().learn(reach);
+        if let Some(now) = first {
+            sort(&mut claimed, request, now);
+        }
+        Ok(claimed)
+    }
+
+    async fn round(
+        &self,
+        request: &ClaimRequest,
+        depth: Depth,
+        wanted: usize,
+        look_at: usize,
+    ) -> Result<Round> {
+        let routes = self.routes().matching(|route| route.matches(request));
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let claim = self
+            .sql()
+            .claim_jobs
+            .query()
+            .bind(routes.ids)
+            .bind(routes.queues)
+            .bind(routes.seen)
+            .bind(request.aging.interval_millis())
+            .bind(number(look_at))
+            .bind(number(wanted))
+            .bind(request.node.as_uuid())
+            .bind(depth == Depth::Whole);
+        let rows = self.lease().await?.rows(claim).await?;
+        let mut round = Round {
+            outdated: false,
+            candidates: 0,
+            now: 0,
+            claimed: Vec::with_capacity(rows.len()),
+            unreadable: Vec::new(),
+        };
+        for row in &rows {
+            round.outdated = row.try_get::<i32, _>(0)? > routes.seen;
+            round.candidates = row::count(row.try_get::<i64, _>(1)?, "candidates")?;
+            round.now = row.try_get(2)?;
+            let Some(id) = row.try_get::<Option<Uuid>, _>(3)? else {
+                break;
+            };
+            let token = ClaimToken::new(id.into(), row::seq(row, 4)?);
+            match self.decode(row, token, round.now) {
+                Ok(job) => round.claimed.push(job),
+                Err(problem) => {
+                    let error = row::unreadable(&problem);
+                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
+                    let failed = Settlement::new(token, Outcome::Failed { error });
+                    round.unreadable.push(failed.without_attempt());
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    /// The claim of a row of `claim_jobs.sql`, or what of it cannot be read.
+    fn decode(
+        &self,
+        row: &PgRow,
+        token: ClaimToken,
+        now: i64,
+    ) -> std::result::Result<ClaimedJob, InvalidInput> {
+        let broken = |_: sqlx::Error| InvalidInput::new("the row", "cannot be decoded");
+        let route = row.try_get(5).map_err(broken)?;
+        let route = self.routes().get(route);
+        let level: i16 = row.try_get(6).map_err(broken)?;
+        let mut claim = Claim::new(
+            token,
+            route.ok_or_else(|| InvalidInput::new("route", "is missing"))?,
+            Priority::from_level(level.into())?,
+            from_millis(row.try_get(7).map_err(broken)?),
+            from_millis(now),
+        );
+        claim.attempts = row::count(row.try_get::<i32, _>(8).map_err(broken)?, "attempts")?;
+        claim.crash_count = row::count(row.try_get::<i32, _>(9).map_err(broken)?, "crash_count")?;
+        if row
+            .try_get::<Option<Uuid>, _>(10)
+            .map_err(broken)?
+            .is_none()
+        {
+            return Err(InvalidInput::new("data", "is missing"));
+        }
+        claim.retry = row::retry_policy(row::text(row, 11, "retry")?)?;
+        claim.timeout = row::duration(row, 12, "timeout")?;
+        claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
+        claim.trace = row::trace(row, 14, 15)?;
+        let input = JobInput {
+            payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),
+            checkpoint: row::json(row, 17),
+        };
+        Ok(ClaimedJob { claim, input })
+    }
+}
+
+/// Puts jobs into claim order: the statement returns them in any.
+fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
+    claimed.sort_by_cached_key(|job| {
+        let claim = &job.claim;
+        let run_at = to_millis(claim.run_at);
+        ClaimRank::new(claim.priority, run_at, claim.token.job, request.aging, now)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reach_grows_when_needed_and_shrinks_slowly() {
+        let reach = Reach::new();
+        reach.learn(1);
+        assert_eq!(reach.get(), 1);
+        reach.learn(8);
+        assert_eq!(reach.get(), 8);
+        reach.learn(8);
+        assert_eq!(reach.get(), 7);
+        reach.learn(1_000);
+        assert_eq!(reach.get(), Reach::MOST);
+    }
+}

@@ -1,0 +1,283 @@
+//! Wakeups over LISTEN and NOTIFY.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use ratchet_core::{Name, NodeId};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinHandle;
+
+/// Carries wakeups between the nodes and clients on one schema, through the database.
+///
+/// It listens on a connection of its own, and sends on it too: at most one notification for each
+/// queue and sender in a few milliseconds, whatever is asked for, since the commits of those who
+/// notify wait for each other in the whole server. A connection that is lost is made again, after
+/// 200 ms at first and 30 s at most, and then every subscription is told to look everywhere. One
+/// that is dead without saying so is noticed by asking it for a sign of life.
+///
+/// The connection is made when somebody first sends or subscribes.
+#[derive(Debug)]
+pub struct PostgresCoordinator {
+    options: PgConnectOptions,
+    channel: String,
+    outgoing: mpsc::Sender<Wakeup>,
+    /// Taken by the task when it starts.
+    unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
+    incoming: broadcast::Sender<Wakeup>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Hints that may wait to be sent; more are dropped.
+const UNSENT: usize = 256;
+/// Wakeups a subscriber may be behind before it is told to look everywhere.
+const UNREAD: usize = 1_024;
+/// How long after sending the next hints are collected before they are sent together.
+const WINDOW: Duration = Duration::from_millis(3);
+/// How often a connection on which nothing comes is asked for a sign of life, and how long that may
+/// take; also how long connecting may take.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl PostgresCoordinator {
+    pub(crate) fn new(options: PgConnectOptions, schema: &str) -> Self {
+        let (outgoing, unsent) = mpsc::channel(UNSENT);
+        Self {
+            options,
+            channel: Self::channel(schema),
+            outgoing,
+            unsent: Mutex::new(Some(unsent)),
+            incoming: broadcast::Sender::new(UNREAD),
+            task: Mutex::new(None),
+        }
+    }
+
+    /// The channel of a schema: a name that PostgreSQL does not cut off.
+    pub(crate) fn channel(schema: &str) -> String {
+        let plain = format!("ratchet:{schema}");
+        if plain.len() <= 63 {
+            return plain;
+        }
+        let digest = Sha256::digest(schema.as_bytes());
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("ratchet#{}", &hex[..48])
+    }
+
+    fn start(&self) {
+        let unsent = self
+            .unsent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(unsent) = unsent {
+            let transport = Transport {
+                options: self.options.clone(),
+                channel: self.channel.clone(),
+                unsent,
+                incoming: self.incoming.clone(),
+            };
+            let task = tokio::spawn(transport.run());
+            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
+    }
+
+    /// Closes the connection; nothing is carried from then on.
+    pub(crate) fn close(&self) {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = &*task {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for PostgresCoordinator {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[async_trait]
+impl ClusterCoordinator for PostgresCoordinator {
+    async fn notify(&self, wakeup: Wakeup) {
+        self.start();
+        // A full queue or a closed store: the hint is dropped, and polling finds the work.
+        let _ = self.outgoing.try_send(wakeup);
+    }
+
+    fn subscribe(&self) -> WakeupStream {
+        self.start();
+        self.incoming.subscribe().into()
+    }
+}
+
+/// A wakeup as it is sent.
+#[derive(Serialize, Deserialize)]
+struct Payload<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    queue: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    source: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// What is sent for a wakeup. At most 128 bytes of a queue's name, some of them escaped, stay far
+/// below the 8,000 bytes that a notification may have.
+pub(crate) fn payload(wakeup: &Wakeup) -> String {
+    let payload = Payload {
+        queue: wakeup.queue.as_ref().map(|queue| queue.as_str().into()),
+        source: wakeup.source.map(|source| source.to_string().into()),
+    };
+    serde_json::to_string(&payload).unwrap_or_default()
+}
+
+/// The wakeup of a payload; none if it is not one of ours.
+fn wakeup(payload: &str) -> Option<Wakeup> {
+    let payload: Payload<'_> = serde_json::from_str(payload).ok()?;
+    let mut wakeup = everywhere();
+    if let Some(queue) = payload.queue {
+        wakeup.queue = Some(Name::new("queue", queue).ok()?);
+    }
+    if let Some(source) = payload.source {
+        wakeup.source = Some(source.parse::<NodeId>().ok()?);
+    }
+    Some(wakeup)
+}
+
+fn everywhere() -> Wakeup {
+    Wakeup::any()
+}
+
+/// The task that has the connection.
+struct Transport {
+    options: PgConnectOptions,
+    channel: String,
+    unsent: mpsc::Receiver<Wakeup>,
+    incoming: broadcast::Sender<Wakeup>,
+}
+
+impl Transport {
+    async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        let mut connected_before = false;
+        loop {
+            match self.connect().await {
+                Ok(mut listener) => {
+                    if connected_before {
+                        // Nobody listens: that is fine.
+                        let _ = self.incoming.send(everywhere());
+                    }
+                    connected_before = true;
+                    pause = FIRST_PAUSE;
+                    if self.carry(&mut listener).await.is_ok() {
+                        return;
+                    }
+                    tracing::warn!("the connection for wakeups was lost");
+                }
+                Err(error) => tracing::warn!(%error, "no connection for wakeups"),
+            }
+            let jitter = fastrand::f64() / 2.0 + 0.5;
+            tokio::time::sleep(pause.mul_f64(jitter)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn connect(&self) -> Result<PgListener, crate::error::Failure> {
+        let connecting = async {
+            let pool = PgPoolOptions::new()
+                .max_connections(1)
+                .acquire_timeout(PATIENCE)
+                .connect_lazy_with(self.options.clone());
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.eager_reconnect(false);
+            listener.listen(&self.channel).await?;
+            Ok::<_, sqlx::Error>(listener)
+        };
+        match tokio::time::timeout(PATIENCE, connecting).await {
+            Ok(listener) => Ok(listener?),
+            Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+        }
+    }
+
+    /// Receives and sends until the connection is lost, which is an error, or nobody can send any
+    /// more.
+    async fn carry(&mut self, listener: &mut PgListener) -> Result<(), ()> {
+        let mut waiting: HashSet<String> = HashSet::new();
+        let mut sendable_from = ratchet_core::time::monotonic();
+        loop {
+            tokio::select! {
+                received = listener.try_recv() => match received {
+                    Ok(Some(notification)) => {
+                        if let Some(wakeup) = wakeup(notification.payload()) {
+                            let _ = self.incoming.send(wakeup);
+                        }
+                    }
+                    Ok(None) | Err(_) => return Err(()),
+                },
+                unsent = self.unsent.recv() => match unsent {
+                    Some(wakeup) => {
+                        waiting.insert(payload(&wakeup));
+                    }
+                    None => return Ok(()),
+                },
+                () = tokio::time::sleep_until(sendable_from), if !waiting.is_empty() => {
+                    self.send(listener, waiting.drain().collect()).await?;
+                    sendable_from = ratchet_core::time::monotonic() + WINDOW;
+                }
+                () = tokio::time::sleep(SIGN_OF_LIFE) => self.send(listener, Vec::new()).await?,
+            }
+        }
+    }
+
+    /// Sends these payloads; none of them is a question for a sign of life.
+    async fn send(&self, listener: &mut PgListener, payloads: Vec<String>) -> Result<(), ()> {
+        let notify = sqlx::query(
+            "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS wakeup (payload)",
+        );
+        let notify = notify.bind(&self.channel).bind(payloads);
+        let sending = notify.fetch_all(listener);
+        match tokio::time::timeout(PATIENCE, sending).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakeups_round_trip() {
+        for queue in ["default", "it's \"quoted\"; \\", &"\u{1f980}".repeat(32)] {
+            let queue = Name::new("queue", queue).unwrap();
+            let plain = Wakeup::queue(queue);
+            let sent = payload(&plain);
+            assert!(sent.len() < 1_000);
+            assert_eq!(wakeup(&sent), Some(plain.clone()));
+            let signed = plain.from_node(NodeId::new());
+            assert_eq!(wakeup(&payload(&signed)), Some(signed));
+        }
+        assert_eq!(wakeup(&payload(&everywhere())), Some(everywhere()));
+        assert_eq!(wakeup("{\"queue\": \"\"}"), None);
+        assert_eq!(wakeup("hello"), None);
+    }
+
+    #[test]
+    fn every_schema_has_a_channel_of_its_own() {
+        let long = |last: char| format!("{}{last}", "x".repeat(62));
+        let names = ["a".to_owned(), "A".to_owned(), long('a'), long('b')];
+        let channels: HashSet<String> = names
+            .iter()
+            .map(|schema| PostgresCoordinator::channel(schema))
+            .collect();
+        assert_eq!(channels.len(), names.len());
+        assert!(channels.iter().all(|channel| channel.len() <= 63));
+    }
+}

@@ -1,0 +1,308 @@
+//! Storing new jobs.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use ratchet_core::cluster::Wakeup;
+use ratchet_core::model::{Enqueued, NewJob, RunAt};
+use ratchet_core::time::{duration_millis, to_millis};
+use ratchet_core::{JobId, Name, StoreErrorKind, TraceContext};
+use sqlx::postgres::{PgArguments, PgConnection, Postgres};
+use sqlx::query::Query;
+use sqlx::{Executor, Row};
+use uuid::Uuid;
+
+use crate::coordinator;
+use crate::error::Result;
+use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY, retry_text};
+use crate::statements::Statement;
+use crate::store::PostgresStore;
+
+/// How often an enqueue that lost a race for a key inside somebody's transaction is tried again.
+const TRIES: u32 = 5;
+
+type Rows = Vec<sqlx::postgres::PgRow>;
+
+impl PostgresStore {
+    /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
+    pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let routes = self.route_ids(jobs).await?;
+        let mut lease = self.lease().await?;
+        if !jobs.iter().any(has_keys) {
+            let insert = Insert::of(jobs.iter().zip(&routes))?;
+            lease.execute(insert.bind(&self.sql().enqueue_jobs)).await?;
+            return Ok(created(jobs));
+        }
+        let taken = lease.rows(self.find_keys(jobs)).await?;
+        let (answers, new) = resolve(jobs, &taken)?;
+        if !new.is_empty() {
+            let insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
+            lease
+                .execute(insert.bind_keyed(&self.sql().enqueue_keyed))
+                .await?;
+        }
+        Ok(answers)
+    }
+
+    /// Stores the jobs of one call inside a transaction of the caller's.
+    pub(crate) async fn enqueue_on(
+        &self,
+        connection: &mut PgConnection,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
+        let routes = self.route_ids(jobs).await?;
+        if !jobs.iter().any(has_keys) {
+            if !jobs.is_empty() {
+                let insert = Insert::of(jobs.iter().zip(&routes))?;
+                insert
+                    .bind(&self.sql().enqueue_jobs)
+                    .execute(connection)
+                    .await?;
+            }
+            return Ok(created(jobs));
+        }
+        for _ in 1..TRIES {
+            match self.enqueue_keyed_on(connection, jobs, &routes).await {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {}
+                done => return done,
+            }
+        }
+        self.enqueue_keyed_on(connection, jobs, &routes).await
+    }
+
+    async fn enqueue_keyed_on(
+        &self,
+        connection: &mut PgConnection,
+        jobs: &[NewJob],
+        routes: &[i32],
+    ) -> Result<Vec<Enqueued>> {
+        connection
+            .execute(sqlx::raw_sql("SAVEPOINT ratchet_enqueue"))
+            .await?;
+        let stored = async {
+            let taken: Rows = self.find_keys(jobs).fetch_all(&mut *connection).await?;
+            let (answers, new) = resolve(jobs, &taken)?;
+            if !new.is_empty() {
+                let insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
+                insert
+                    .bind_keyed(&self.sql().enqueue_keyed)
+                    .execute(&mut *connection)
+                    .await?;
+            }
+            Ok(answers)
+        }
+        .await;
+        let end = match &stored {
+            Ok(_) => "RELEASE SAVEPOINT ratchet_enqueue",
+            Err(_) => "ROLLBACK TO SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue",
+        };
+        match connection.execute(sqlx::raw_sql(end)).await {
+            Err(error) if stored.is_ok() => Err(error.into()),
+            _ => stored,
+        }
+    }
+
+    /// Lets the commit of the caller's transaction wake up who polls the queues of due jobs.
+    pub(crate) async fn notify_in(
+        &self,
+        connection: &mut PgConnection,
+        jobs: &[NewJob],
+        answers: &[Enqueued],
+    ) -> Result<()> {
+        let queues: BTreeSet<&Name> = jobs
+            .iter()
+            .zip(answers)
+            .filter(|(_, answer)| matches!(answer, Enqueued::Created(_)))
+            .filter(|(job, _)| matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO)))
+            .map(|(job, _)| &job.spec().route.queue)
+            .collect();
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let payloads: Vec<String> = queues
+            .into_iter()
+            .map(|queue| coordinator::payload(&Wakeup::queue(queue.clone())))
+            .collect();
+        let notify = &self.sql().notify_queues;
+        notify
+            .query()
+            .bind(self.channel())
+            .bind(payloads)
+            .fetch_all(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// The id of each job's route; stores the routes that are new.
+    async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+        let mut ids = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let route = &job.spec().route;
+            let id = match self.routes().known_id(route) {
+                Some(id) => id,
+                None => {
+                    self.routes()
+                        .id_of(self.liveness(), self.sql(), route)
+                        .await?
+                }
+            };
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    fn find_keys(&self, jobs: &[NewJob]) -> Query<'static, Postgres, PgArguments> {
+        let ids: Vec<Uuid> = jobs.iter().map(|job| job.id().as_uuid()).collect();
+        let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
+            jobs.iter().filter_map(key).map(Name::as_str).collect()
+        };
+        let find = &self.sql().find_keys;
+        find.query()
+            .bind(ids)
+            .bind(keys(|job| job.spec().idempotency_key.as_ref()))
+            .bind(keys(|job| job.spec().unique_key.as_ref()))
+    }
+}
+
+fn has_keys(job: &NewJob) -> bool {
+    job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
+}
+
+fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
+    jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
+}
+
+/// What the caller of an enqueue is told of each job, and the places of those that are to be
+/// stored, given what `find_keys.sql` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+fn resolve(jobs: &[NewJob], found: &Rows) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+    let mut stored: HashSet<JobId> = HashSet::new();
+    let mut idempotency: HashMap<&str, JobId> = HashMap::new();
+    let mut uniqueness: HashMap<&str, JobId> = HashMap::new();
+    for row in found {
+        let job = JobId::from(row.try_get::<Uuid, _>(2)?);
+        match row.try_get(0)? {
+            0_i32 => {
+                stored.insert(job);
+            }
+            1 => {
+                idempotency.insert(row.try_get(1)?, job);
+            }
+            _ => {
+                uniqueness.insert(row.try_get(1)?, job);
+            }
+        }
+    }
+    let mut new = Vec::new();
+    let mut answers = Vec::with_capacity(jobs.len());
+    for (place, job) in jobs.iter().enumerate() {
+        let (id, spec) = (job.id(), job.spec());
+        let first = spec.idempotency_key.as_ref().map(Name::as_str);
+        let unique = spec.unique_key.as_ref().map(Name::as_str);
+        let earlier = first
+            .and_then(|key| idempotency.get(key))
+            .or_else(|| uniqueness.get(unique?));
+        answers.push(match earlier {
+            _ if stored.contains(&id) => Enqueued::Created(id),
+            Some(earlier) => Enqueued::Duplicate(*earlier),
+            None => {
+                stored.insert(id);
+                idempotency.extend(first.map(|key| (key, id)));
+                uniqueness.extend(unique.map(|key| (key, id)));
+                new.push(place);
+                Enqueued::Created(id)
+            }
+        });
+    }
+    Ok((answers, new))
+}
+
+/// Jobs as columns.
+#[derive(Default)]
+struct Insert<'a> {
+    ids: Vec<Uuid>,
+    routes: Vec<i32>,
+    priorities: Vec<i16>,
+    flags: Vec<i16>,
+    run_at: Vec<Option<i64>>,
+    delays: Vec<i64>,
+    payloads: Vec<&'a str>,
+    retries: Vec<Option<String>>,
+    timeouts: Vec<Option<i64>>,
+    stall_timeouts: Vec<Option<i64>>,
+    traceparents: Vec<Option<&'a str>>,
+    tracestates: Vec<Option<&'a str>>,
+    unique_keys: Vec<Option<&'a str>>,
+    idempotency_keys: Vec<Option<&'a str>>,
+}
+
+impl<'a> Insert<'a> {
+    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a i32)>) -> Result<Self> {
+        let mut insert = Self::default();
+        for (job, route) in jobs {
+            let spec = job.spec();
+            let mut flags = 0;
+            if spec.unique_key.is_some() {
+                flags |= HAS_UNIQUE_KEY;
+            }
+            if spec.timeout.is_some() || spec.stall_timeout.is_some() {
+                flags |= HAS_TIMEOUTS;
+            }
+            let (run_at, delay) = match job.due() {
+                RunAt::Now => (None, 0),
+                RunAt::In(delay) => (None, duration_millis(delay)),
+                RunAt::At(at) => (Some(to_millis(at)), 0),
+            };
+            insert.ids.push(job.id().as_uuid());
+            insert.routes.push(*route);
+            insert.priorities.push(spec.priority.level().into());
+            insert.flags.push(flags);
+            insert.run_at.push(run_at);
+            insert.delays.push(delay);
+            insert.payloads.push(spec.payload.as_str());
+            insert.retries.push(retry_text(&spec.retry)?);
+            insert.timeouts.push(spec.timeout.map(duration_millis));
+            insert
+                .stall_timeouts
+                .push(spec.stall_timeout.map(duration_millis));
+            let trace = spec.trace.as_ref();
+            insert
+                .traceparents
+                .push(trace.map(TraceContext::traceparent));
+            insert
+                .tracestates
+                .push(trace.and_then(TraceContext::tracestate));
+            insert
+                .unique_keys
+                .push(spec.unique_key.as_ref().map(Name::as_str));
+            insert
+                .idempotency_keys
+                .push(spec.idempotency_key.as_ref().map(Name::as_str));
+        }
+        Ok(insert)
+    }
+
+    /// `enqueue_jobs.sql`.
+    fn bind(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
+        statement
+            .query()
+            .bind(&self.ids)
+            .bind(&self.routes)
+            .bind(&self.priorities)
+            .bind(&self.flags)
+            .bind(&self.run_at)
+            .bind(&self.delays)
+            .bind(&self.payloads)
+            .bind(&self.retries)
+            .bind(&self.timeouts)
+            .bind(&self.stall_timeouts)
+            .bind(&self.traceparents)
+            .bind(&self.tracestates)
+    }
+
+    /// `enqueue_keyed.sql`.
+    fn bind_keyed(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
+        self.bind(statement)
+            .bind(&self.unique_keys)
+            .bind(&self.idempotency_keys)
+    }
+}

@@ -1,0 +1,228 @@
+//! What can go wrong inside the store, and how it is told to callers.
+
+use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+/// A result inside the store, before it is known what the caller had asked for.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failure without the operation that failed. The text never has values that were stored or
+/// bound, nor credentials.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Failure {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) loss: Loss,
+    text: String,
+}
+
+/// Whether the connection is lost with the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It can be used further.
+    #[default]
+    No,
+    /// The server said good-bye: what the call was doing was rolled back.
+    Told,
+    /// Nobody knows what became of the call.
+    Silent,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            loss: Loss::No,
+            text: text.into(),
+        }
+    }
+
+    fn lost(text: impl Into<String>) -> Self {
+        Self {
+            loss: Loss::Silent,
+            ..Self::new(StoreErrorKind::Unavailable, text)
+        }
+    }
+
+    /// The same with a sentence in front that says what it was about.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+
+    /// The error the caller of `operation` gets.
+    pub(crate) fn during(self, operation: &'static str) -> StoreError {
+        StoreError::new(self.kind, operation).with_source(self)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) => {
+                match database.try_downcast_ref::<PgDatabaseError>() {
+                    Some(error) => Self::from_server(error),
+                    None => Self::new(StoreErrorKind::Other, "the database refused the call"),
+                }
+            }
+            sqlx::Error::Io(error) => Self::lost(format!("the connection failed: {error}")),
+            sqlx::Error::Protocol(text) => Self::lost(format!("the connection broke: {text}")),
+            sqlx::Error::PoolTimedOut => Self::new(
+                StoreErrorKind::Timeout,
+                "no connection was to be had in time",
+            ),
+            sqlx::Error::PoolClosed => {
+                Self::new(StoreErrorKind::Unavailable, "the store is closed")
+            }
+            sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => {
+                Self::new(StoreErrorKind::Misconfigured, error.to_string())
+            }
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+            }
+            sqlx::Error::TypeNotFound { .. }
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::ColumnNotFound(_) => {
+                Self::new(StoreErrorKind::SchemaMismatch, error.to_string())
+            }
+            _ => Self::new(StoreErrorKind::Other, error.to_string()),
+        }
+    }
+}
+
+impl Failure {
+    fn from_server(error: &PgDatabaseError) -> Self {
+        let code = error.code();
+        let message = match code {
+            // These messages may quote the value.
+            _ if code.starts_with("22") => "a value was refused",
+            "26000" | "42P05" => {
+                "the pooler between here and the server does not keep prepared statements; \
+                 PgBouncer does with max_prepared_statements above 0"
+            }
+            _ => error.message(),
+        };
+        let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+        Self {
+            kind: kind_of(code),
+            loss: if ended { Loss::Told } else { Loss::No },
+            text: format!("{message} (SQLSTATE {code})"),
+        }
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    /// For stored values that the model refuses.
+    fn from(problem: InvalidInput) -> Self {
+        Self::new(StoreErrorKind::Corrupt, problem.to_string())
+    }
+}
+
+/// What a SQLSTATE means to the caller.
+fn kind_of(code: &str) -> StoreErrorKind {
+    match code {
+        // Serialization, deadlock, a lock that was not to be had, and a key that somebody took
+        // between the look at it and the write.
+        "40001" | "40P01" | "55P03" | "23505" => StoreErrorKind::Contention,
+        "57014" => StoreErrorKind::Timeout,
+        "53100" => StoreErrorKind::Full,
+        "25006" => StoreErrorKind::ReadOnly,
+        // No such role, wrong password, no such database, no right, no transaction where one is
+        // needed, a pooler that loses prepared statements.
+        "28000" | "28P01" | "3D000" | "42501" | "25P01" | "26000" | "42P05" => {
+            StoreErrorKind::Misconfigured
+        }
+        // A table, schema, column, function, type or constraint that is not there or not ours.
+        "42P01" | "3F000" | "42703" | "42883" | "42704" | "42804" | "42P10" | "42809" => {
+            StoreErrorKind::SchemaMismatch
+        }
+        "XX001" | "XX002" => StoreErrorKind::Corrupt,
+        _ => match code.get(..2) {
+            // Connections; too little of something; an operator; the server's system.
+            Some("08" | "53" | "57" | "58") => StoreErrorKind::Unavailable,
+            _ if code == "25P03" => StoreErrorKind::Unavailable,
+            _ => StoreErrorKind::Other,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_tells_the_caller_what_to_do() {
+        use StoreErrorKind::{
+            Contention, Corrupt, Full, Misconfigured, Other, ReadOnly, SchemaMismatch, Timeout,
+            Unavailable,
+        };
+        let table = [
+            ("40001", Contention),
+            ("40P01", Contention),
+            ("55P03", Contention),
+            ("23505", Contention),
+            ("57014", Timeout),
+            ("53100", Full),
+            ("53200", Unavailable),
+            ("53300", Unavailable),
+            ("53400", Unavailable),
+            ("25006", ReadOnly),
+            ("25P03", Unavailable),
+            ("08000", Unavailable),
+            ("08006", Unavailable),
+            ("57P01", Unavailable),
+            ("57P02", Unavailable),
+            ("57P03", Unavailable),
+            ("57P04", Unavailable),
+            ("57P05", Unavailable),
+            ("58030", Unavailable),
+            ("28000", Misconfigured),
+            ("28P01", Misconfigured),
+            ("3D000", Misconfigured),
+            ("42501", Misconfigured),
+            ("25P01", Misconfigured),
+            ("26000", Misconfigured),
+            ("42P05", Misconfigured),
+            ("42P01", SchemaMismatch),
+            ("3F000", SchemaMismatch),
+            ("42703", SchemaMismatch),
+            ("42883", SchemaMismatch),
+            ("XX001", Corrupt),
+            ("XX002", Corrupt),
+            ("XX000", Other),
+            ("22P02", Other),
+            ("23514", Other),
+            ("25P02", Other),
+            ("", Other),
+        ];
+        for (code, kind) in table {
+            assert_eq!(kind_of(code), kind, "SQLSTATE {code}");
+        }
+    }
+
+    #[test]
+    fn failures_of_the_driver_are_told_apart() {
+        let io = || sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into());
+        let failure = Failure::from(io());
+        assert_eq!(failure.kind, StoreErrorKind::Unavailable);
+        assert_eq!(failure.loss, Loss::Silent);
+        let table = [
+            (sqlx::Error::PoolTimedOut, StoreErrorKind::Timeout),
+            (sqlx::Error::PoolClosed, StoreErrorKind::Unavailable),
+            (
+                sqlx::Error::Configuration("bad".into()),
+                StoreErrorKind::Misconfigured,
+            ),
+            (
+                sqlx::Error::Decode("secret".into()),
+                StoreErrorKind::Corrupt,
+            ),
+        ];
+        for (error, kind) in table {
+            let failure = Failure::from(error);
+            assert_eq!(failure.kind, kind);
+            assert_eq!(failure.loss, Loss::No);
+            assert!(!failure.to_string().contains("secret"));
+        }
+    }
+}

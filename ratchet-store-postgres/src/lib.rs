@@ -1,0 +1,41 @@
+//! Ratchet on PostgreSQL, version 13 or later.
+//!
+//! [`PostgresStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` unless told
+//! otherwise; stores on different schemas never see each other. It needs nothing but tables: no
+//! extension, no function, no trigger, no setting of the server.
+//!
+//! # Connections
+//! Jobs use a pool, which may be the application's own ([`PostgresStore::from_pool`]). Heartbeats
+//! and locks have one connection of their own, so that a pool exhausted by jobs cannot make a node
+//! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
+//!
+//! # PgBouncer
+//! Transaction mode works: no statement leaves anything in its session. PgBouncer must keep
+//! prepared statements (1.21 or later with `max_prepared_statements` above 0), and wakeups must be
+//! switched off ([`Builder::wakeups`]), since nobody can listen through it: then nodes find jobs of
+//! other processes by polling only.
+
+mod act;
+mod claim;
+mod config;
+mod connection;
+mod coordinator;
+mod enqueue;
+mod error;
+mod jobs;
+mod locks;
+mod migrate;
+mod nodes;
+mod queues;
+mod read;
+mod reclaim;
+mod routes;
+mod row;
+mod settle;
+mod statements;
+mod store;
+
+pub use config::{Builder, SCHEMES};
+pub use coordinator::PostgresCoordinator;
+pub use migrate::Migration;
+pub use store::PostgresStore;

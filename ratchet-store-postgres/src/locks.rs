@@ -1,0 +1,123 @@
+//! [`LockStore`] on PostgreSQL, on the connection of heartbeats and locks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::Fenced;
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::time::millis_between;
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreErrorKind};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::error::{Failure, Result as Inner};
+use crate::row;
+use crate::store::PostgresStore;
+
+/// The longest time to live, in milliseconds: far beyond every calendar, and added to a time it is
+/// still a number that the database can hold.
+const LONGEST: i64 = i64::MAX / 2;
+
+#[async_trait]
+impl LockStore for PostgresStore {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("acquire", || self.acquire_lock(name, owner, ttl))
+            .await
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("renew", || self.move_expiry(name, owner, fence, Some(ttl)))
+            .await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        self.call("release", || self.move_expiry(name, owner, fence, None))
+            .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        self.call("inspect", || async {
+            let find = self.sql().find_lock.query().bind(name.as_str());
+            let rows = self.live().await?.rows(find).await?;
+            rows.first().map(lock_info).transpose()
+        })
+        .await
+    }
+}
+
+impl PostgresStore {
+    async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
+        let acquire = self
+            .sql()
+            .acquire_lock
+            .query()
+            .bind(name.as_str())
+            .bind(owner.as_str())
+            .bind(ttl);
+        let rows = self.live().await?.rows(acquire).await?;
+        let Some(row) = rows.first() else {
+            // Who has it was not committed yet when this statement began.
+            return Err(Failure::new(
+                StoreErrorKind::Contention,
+                "the lock changed hands meanwhile",
+            ));
+        };
+        Ok(match row::name(row, 1, "owner")? {
+            None => Acquired::Acquired {
+                fence: Fence(row::seq(row, 0)?),
+            },
+            Some(owner) => Acquired::Held(HeldLock {
+                owner,
+                remaining: millis_between(0, row.try_get(2)?),
+            }),
+        })
+    }
+
+    async fn move_expiry(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Option<i64>,
+    ) -> Inner<Fenced> {
+        let Ok(fence) = i64::try_from(fence.0) else {
+            return Ok(Fenced::Stale);
+        };
+        let renew = self
+            .sql()
+            .move_expiry
+            .query()
+            .bind(name.as_str())
+            .bind(owner.as_str())
+            .bind(fence)
+            .bind(ttl);
+        let moved = self.live().await?.execute(renew).await?;
+        Ok(if moved > 0 {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+}
+
+/// The lock of a row of `find_lock.sql`.
+fn lock_info(row: &PgRow) -> Inner<LockInfo> {
+    let owner = row::name(row, 0, "owner")?;
+    let (expires_at, now): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+    let holder = HeldLock {
+        owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        remaining: millis_between(now, expires_at),
+    };
+    Ok(LockInfo {
+        fence: Fence(row::seq(row, 1)?),
+        holder: (expires_at > now).then_some(holder),
+    })
+}

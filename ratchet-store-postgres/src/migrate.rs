@@ -1,0 +1,366 @@
+//! Migrations: numbered, append-only, checksummed, applied one transaction each.
+
+use std::collections::BTreeSet;
+
+use ratchet_core::StoreErrorKind;
+use sha2::{Digest, Sha256};
+use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
+
+use crate::config::Config;
+use crate::connection::{Lease, Liveness};
+use crate::error::{Failure, Result};
+use crate::statements::{CREATE_MIGRATIONS, Statements, quoted, render};
+
+/// One step of Ratchet's schema, ready to be run in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migration {
+    /// Its number; they begin at 1 and have no gaps.
+    pub version: u32,
+    /// What it is called.
+    pub name: &'static str,
+    /// Its statements, the note that it was applied included.
+    pub sql: String,
+}
+
+/// A step as it is in the source.
+#[derive(Clone, Copy)]
+struct Step {
+    version: u32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+impl Step {
+    fn checksum(&self) -> String {
+        let digest = Sha256::digest(self.sql.as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn script(&self, schema: &str) -> String {
+        let mut sql = String::new();
+        if self.version == 1 {
+            sql += &format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema));
+            sql += &render(CREATE_MIGRATIONS, schema, "");
+            sql += ";\n";
+        }
+        sql += &self.sql.replace("{schema}", &quoted(schema));
+        sql += &format!(
+            "\nINSERT INTO {}.migrations (version, name, checksum, applied_at)\n\
+             SELECT {}, '{}', '{}', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;\n",
+            quoted(schema),
+            self.version,
+            self.name,
+            self.checksum(),
+        );
+        sql
+    }
+}
+
+/// All migrations, in order. Append only: an applied one must never change.
+const STEPS: &[Step] = &[Step {
+    version: 1,
+    name: "init",
+    sql: include_str!("../migrations/0001_init.sql"),
+}];
+
+/// The oldest version of the server that has all that the statements use.
+const OLDEST_SERVER: u32 = 130_000;
+
+pub(crate) fn scripts(schema: &str) -> Vec<Migration> {
+    let script = |step: &Step| Migration {
+        version: step.version,
+        name: step.name,
+        sql: step.script(schema),
+    };
+    STEPS.iter().map(script).collect()
+}
+
+/// Checks the server and the schema, applies what is missing, and says the server's version.
+/// Concurrent starters wait for each other, and each looks again at what is missing.
+pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config) -> Result<String> {
+    let mut lease = liveness.lease().await?;
+    let version = server_version(&mut lease).await?;
+    let schema = Schema {
+        name: &config.schema,
+        sql,
+    };
+    schema.check_rights(&mut lease, config.migrate).await?;
+    if schema.applied(&mut lease, STEPS).await? == STEPS.len() {
+        return Ok(version);
+    }
+    if !config.migrate {
+        return Err(mismatch(format!(
+            "the schema {} lacks migrations, and this program is not to apply them; \
+             PostgresStore::migrations says what to run",
+            quoted(&config.schema)
+        )));
+    }
+    loop {
+        lease.begin().await?;
+        let applied = schema.apply_next(&mut lease, STEPS).await;
+        let applied = lease.end(applied).await?;
+        if !applied {
+            return Ok(version);
+        }
+        lease = liveness.lease().await?;
+    }
+}
+
+async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
+    let rows = lease
+        .rows(sqlx::query(
+            "SELECT current_setting('server_version_num')::integer, current_setting('server_version')",
+        ))
+        .await?;
+    let row = rows
+        .first()
+        .ok_or_else(|| mismatch("the server does not say its version"))?;
+    let (number, text): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
+    if number < OLDEST_SERVER.cast_signed() {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!("the server is PostgreSQL {text}, and 13 is the oldest that will do"),
+        ));
+    }
+    Ok(text)
+}
+
+struct Schema<'a> {
+    name: &'a str,
+    sql: &'a Statements,
+}
+
+impl Schema<'_> {
+    /// Refuses a role that cannot do its work, and says what a DBA must run.
+    async fn check_rights(&self, lease: &mut Lease<'_>, migrate: bool) -> Result<()> {
+        let find = self.sql.find_schema.query().bind(self.name);
+        let rows = lease.rows(find).await?;
+        let Some(row) = rows.first() else {
+            return Ok(());
+        };
+        let (exists, usage, in_schema, in_database): (bool, bool, bool, bool) = (
+            row.try_get(0)?,
+            row.try_get(1)?,
+            row.try_get(2)?,
+            row.try_get(3)?,
+        );
+        let (role, database): (String, String) = (row.try_get(4)?, row.try_get(5)?);
+        let (schema, role) = (quoted(self.name), quoted(&role));
+        let refused = |text: String| Err(Failure::new(StoreErrorKind::Misconfigured, text));
+        if exists && !usage {
+            return refused(format!(
+                "the role may not use the schema; a DBA must run: \
+                 GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};"
+            ));
+        }
+        if !exists && migrate && !in_database {
+            return refused(format!(
+                "the role may not create the schema in the database {}; a DBA must run: \
+                 CREATE SCHEMA {schema} AUTHORIZATION {role};",
+                quoted(&database)
+            ));
+        }
+        if exists && migrate && !in_schema && self.applied(lease, STEPS).await? < STEPS.len() {
+            return refused(format!(
+                "the role may not make tables in the schema; a DBA must run: \
+                 GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};"
+            ));
+        }
+        if exists && !self.own_objects(lease).await?.is_empty() {
+            let readable = lease.rows(self.sql.applied_migrations.query()).await;
+            if let Err(failure) = readable
+                && failure.kind == StoreErrorKind::Misconfigured
+            {
+                return Err(failure.about(&format!(
+                    "the tables belong to somebody else; a DBA must run: GRANT SELECT, INSERT, \
+                     UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the first missing migration; false if there is none.
+    async fn apply_next(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<bool> {
+        let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))");
+        lease
+            .rows(lock.bind(format!("ratchet migrations of {}", self.name)))
+            .await?;
+        let applied = self.applied(lease, steps).await?;
+        let Some(next) = steps.get(applied) else {
+            return Ok(false);
+        };
+        let script = AssertSqlSafe(next.script(self.name)).into_sql_str();
+        lease.script(script).await?;
+        tracing::info!(
+            version = next.version,
+            name = next.name,
+            "applied a migration"
+        );
+        Ok(true)
+    }
+
+    /// How many of the migrations are applied.
+    ///
+    /// # Errors
+    /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
+    /// or not all that its migrations made.
+    async fn applied(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<usize> {
+        let own = self.own_objects(lease).await?;
+        if own.is_empty() {
+            return Ok(0);
+        }
+        let schema = quoted(self.name);
+        if !own.contains("migrations") {
+            let names: Vec<&str> = own.iter().map(String::as_str).collect();
+            return Err(mismatch(format!(
+                "the schema {schema} has {} but no table migrations that says how they came; \
+                 they are not Ratchet's, or were restored in part",
+                names.join(", ")
+            )));
+        }
+        let mut stored: Vec<(i32, String, String)> = Vec::new();
+        for row in lease.rows(self.sql.applied_migrations.query()).await? {
+            stored.push((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+        }
+        check_versions(&schema, steps, &stored)?;
+        let expected: BTreeSet<String> = objects(&steps[..stored.len()]).collect();
+        let missing: Vec<&str> = expected.difference(&own).map(String::as_str).collect();
+        if missing.is_empty() {
+            return Ok(stored.len());
+        }
+        Err(mismatch(format!(
+            "the schema {schema} is incomplete, it lacks {}",
+            missing.join(", ")
+        )))
+    }
+
+    /// Which of the tables and indexes that have names of ours are there.
+    async fn own_objects(&self, lease: &mut Lease<'_>) -> Result<BTreeSet<String>> {
+        let ours: BTreeSet<String> = objects(STEPS).collect();
+        let mut found = BTreeSet::new();
+        let find = self.sql.own_objects.query().bind(self.name);
+        for row in lease.rows(find).await? {
+            found.insert(row.try_get::<String, _>(0)?);
+        }
+        Ok(found.intersection(&ours).cloned().collect())
+    }
+}
+
+/// The tables and indexes that the steps make, and the table that says so.
+fn objects(steps: &[Step]) -> impl Iterator<Item = String> {
+    let made = steps
+        .iter()
+        .flat_map(|step| step.sql.lines())
+        .filter_map(|line| {
+            let name = line
+                .strip_prefix("CREATE TABLE {schema}.")
+                .or_else(|| line.strip_prefix("CREATE INDEX "))?;
+            name.split_whitespace().next().map(str::to_owned)
+        });
+    made.chain(["migrations".to_owned()])
+}
+
+fn check_versions(schema: &str, steps: &[Step], stored: &[(i32, String, String)]) -> Result<()> {
+    let newest = stored.last().map_or(0, |(version, ..)| *version);
+    let known = steps.last().map_or(0, |step| step.version.cast_signed());
+    if newest > known {
+        return Err(mismatch(format!(
+            "the schema {schema} has version {newest}, newer than version {known} that this \
+             program knows"
+        )));
+    }
+    if newest == 0 {
+        return Err(mismatch(format!(
+            "the table migrations of the schema {schema} is empty, although there are tables"
+        )));
+    }
+    for (expected, (version, name, checksum)) in steps.iter().zip(stored) {
+        if *version != expected.version.cast_signed() {
+            return Err(mismatch(format!(
+                "migration {} was not applied to the schema {schema}, although migration {newest} \
+                 was",
+                expected.version
+            )));
+        }
+        if *checksum != expected.checksum() {
+            return Err(mismatch(format!(
+                "migration {version} was applied to the schema {schema} as `{name}` with other \
+                 content than this program's"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Step = Step {
+        version: 2,
+        name: "second",
+        sql: "CREATE TABLE {schema}.more (a integer)",
+    };
+
+    fn noted(steps: &[Step]) -> Vec<(i32, String, String)> {
+        let note = |step: &Step| {
+            (
+                step.version.cast_signed(),
+                step.name.to_owned(),
+                step.checksum(),
+            )
+        };
+        steps.iter().map(note).collect()
+    }
+
+    fn refusal(steps: &[Step], stored: &[(i32, String, String)]) -> String {
+        let failure = check_versions("s", steps, stored).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
+        failure.to_string()
+    }
+
+    #[test]
+    fn versions_have_no_gaps() {
+        for (index, step) in STEPS.iter().enumerate() {
+            assert_eq!(step.version as usize, index + 1);
+        }
+    }
+
+    #[test]
+    fn other_histories_are_refused() {
+        let both = [STEPS[0], SECOND];
+        check_versions("s", &both, &noted(&both)).unwrap();
+        check_versions("s", &both, &noted(STEPS)).unwrap();
+        assert!(refusal(STEPS, &noted(&both)).contains("version 2"));
+        assert!(refusal(&both, &noted(&[SECOND])).contains("not applied"));
+        assert!(refusal(STEPS, &[]).contains("empty"));
+        let changed = Step {
+            sql: "CREATE TABLE {schema}.other (a integer)",
+            ..STEPS[0]
+        };
+        assert!(refusal(STEPS, &noted(&[changed])).contains("other content"));
+    }
+
+    #[test]
+    fn every_table_and_index_is_looked_for() {
+        let names: Vec<String> = objects(STEPS).collect();
+        for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
+            assert!(names.iter().any(|known| known == name), "{name}");
+        }
+        assert_eq!(names.len(), 14);
+    }
+
+    #[test]
+    fn scripts_are_whole() {
+        for script in scripts("my \"schema\"") {
+            assert!(!script.sql.contains("{schema}"));
+            assert!(script.sql.contains("\"my \"\"schema\"\"\".migrations"));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! [`NodeStore`] on PostgreSQL, on the connection of heartbeats and locks.
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+};
+use ratchet_core::store::{Changed, NodeStore};
+use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
+use ratchet_core::{ClaimToken, NodeId, Result, StoreErrorKind};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::connection::Lease;
+use crate::error::{Failure, Result as Inner};
+use crate::queues::changed;
+use crate::row;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl NodeStore for PostgresStore {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        self.call("heartbeat", || self.record(heartbeat)).await
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.call("set_node_status", || async {
+            let set = self.sql().set_node_status.query();
+            let set = set.bind(node.as_uuid()).bind(i16::from(status.code()));
+            Ok(changed(self.live().await?.execute(set).await?))
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.call("nodes", || async {
+            let (nodes, _) = self.all_nodes(&mut self.live().await?).await?;
+            Ok(nodes)
+        })
+        .await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
+        self.call("sweep_nodes", || self.sweep(sweep)).await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.call("database_time", || async {
+            let rows = self.live().await?.rows(self.sql().now.query()).await?;
+            let now = rows.first().map(|row| row.try_get(0)).transpose()?;
+            Ok(from_millis(now.ok_or_else(no_row)?))
+        })
+        .await
+    }
+}
+
+fn no_row() -> Failure {
+    Failure::new(StoreErrorKind::Other, "the statement returned nothing")
+}
+
+impl PostgresStore {
+    async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
+        let mut lease = self.live().await?;
+        let rows = self.beat(&mut lease, heartbeat).await?;
+        if let Some(reply) = reply(&rows)? {
+            return Ok(reply);
+        }
+        lease.begin().await?;
+        let joined = async {
+            lease.script(self.sql().await_nodes.text()).await?;
+            let join = self
+                .sql()
+                .put_node
+                .query()
+                .bind(heartbeat.node.as_uuid())
+                .bind(heartbeat.label.as_str())
+                .bind(i16::from(heartbeat.status.code()))
+                .bind(i64::from(heartbeat.load.running))
+                .bind(i64::from(heartbeat.load.capacity))
+                .bind(duration_millis(heartbeat.interval));
+            lease.execute(join).await?;
+            self.beat(&mut lease, heartbeat).await
+        }
+        .await;
+        reply(&lease.end(joined).await?)?.ok_or_else(no_row)
+    }
+
+    async fn beat(&self, lease: &mut Lease<'_>, heartbeat: &Heartbeat) -> Inner<Vec<PgRow>> {
+        let after = NodeStatus::ALL.map(|stored| stored.after_heartbeat(heartbeat.status));
+        let beat = self
+            .sql()
+            .beat_node
+            .query()
+            .bind(heartbeat.node.as_uuid())
+            .bind(heartbeat.label.as_str())
+            .bind(after.map(|status| i16::from(status.code())).to_vec())
+            .bind(i64::from(heartbeat.load.running))
+            .bind(i64::from(heartbeat.load.capacity))
+            .bind(duration_millis(heartbeat.interval));
+        lease.rows(beat).await
+    }
+
+    /// Every node that can be read, the newest first, and the database's time.
+    async fn all_nodes(&self, lease: &mut Lease<'_>) -> Inner<(Vec<NodeRecord>, Timestamp)> {
+        let rows = lease.rows(self.sql().nodes.query()).await?;
+        let mut nodes = Vec::with_capacity(rows.len());
+        let mut now = 0;
+        for row in &rows {
+            now = row.try_get(8)?;
+            match row::node_record(row) {
+                Ok(node) => nodes.extend(node),
+                Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+            }
+        }
+        Ok((nodes, from_millis(now)))
+    }
+
+    async fn sweep(&self, sweep: &NodeSweep) -> Inner<SweptNodes> {
+        let mut lease = self.live().await?;
+        let (nodes, now) = self.all_nodes(&mut lease).await?;
+        let mut swept = SweptNodes::default();
+        let is_silent =
+            |node: &&NodeRecord| node.status.is_live() && node.is_silent(sweep.dead_after, now);
+        let silent: Vec<&NodeRecord> = nodes.iter().filter(is_silent).collect();
+        if !silent.is_empty() {
+            let ids: Vec<Uuid> = silent.iter().map(|node| node.node.as_uuid()).collect();
+            let seen: Vec<i64> = silent
+                .iter()
+                .map(|node| to_millis(node.last_seen))
+                .collect();
+            let bury = self.sql().bury_nodes.query().bind(ids).bind(seen);
+            for row in lease.rows(bury).await? {
+                swept.died.extend(row::node_id(&row, 0)?);
+            }
+            swept.died.sort();
+        }
+        let forgettable = |node: &&NodeRecord| {
+            let ended = !node.status.is_live() || swept.died.contains(&node.node);
+            ended && time::add(node.last_seen, sweep.forget_after) < now
+        };
+        let old = nodes.iter().filter(forgettable);
+        let old: Vec<Uuid> = old.map(|node| node.node.as_uuid()).collect();
+        if !old.is_empty() {
+            let forget = self.sql().forget_nodes.query().bind(old);
+            swept.forgotten = lease.execute(forget).await?;
+        }
+        Ok(swept)
+    }
+}
+
+/// The answer of the rows of `beat_node.sql`; none if the node is unknown.
+fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let now = from_millis(first.try_get(0)?);
+    let status = NodeStatus::from_code(first.try_get::<i16, _>(1)?.into())?;
+    let mut cancel_requested = Vec::new();
+    for row in rows {
+        if let Some(job) = row.try_get::<Option<Uuid>, _>(2)? {
+            cancel_requested.push(ClaimToken::new(job.into(), row::seq(row, 3)?));
+        }
+    }
+    Ok(Some(HeartbeatReply::new(now, status, cancel_requested)))
+}

@@ -1,0 +1,85 @@
+//! [`QueueStore`] on PostgreSQL.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use ratchet_core::model::{QueueInfo, StateCounts};
+use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::{JobState, Name, Result};
+use sqlx::Row;
+
+use crate::error::Result as Inner;
+use crate::row;
+use crate::store::PostgresStore;
+
+/// What the number of changed rows tells.
+pub(crate) fn changed(rows: u64) -> Changed {
+    if rows > 0 {
+        Changed::Changed
+    } else {
+        Changed::Unchanged
+    }
+}
+
+#[async_trait]
+impl QueueStore for PostgresStore {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("pause_queue", || self.pause(queue)).await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("resume_queue", || async {
+            let resume = self.sql().resume_queue.query().bind(queue.as_str());
+            Ok(changed(self.lease().await?.execute(resume).await?))
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.call("queues", || self.list_queues()).await
+    }
+}
+
+impl PostgresStore {
+    async fn pause(&self, queue: &Name) -> Inner<Changed> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let paused = async {
+            lease.script(self.sql().await_claims.text()).await?;
+            let pause = self.sql().pause_queue.query().bind(queue.as_str());
+            lease.execute(pause).await
+        }
+        .await;
+        lease.end(paused).await.map(changed)
+    }
+
+    async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
+        let mut lease = self.lease().await?;
+        let mut paused = BTreeSet::new();
+        for row in lease.rows(self.sql().paused_queues.query()).await? {
+            paused.extend(row::name(&row, 0, "queue").ok().flatten());
+        }
+        let mut queues: BTreeMap<Name, StateCounts> = paused
+            .iter()
+            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
+            .collect();
+        let counted = lease.rows(self.sql().count_jobs.query()).await?;
+        drop(lease);
+        self.routes().refresh(self.liveness(), self.sql()).await?;
+        for row in counted {
+            let Some(route) = self.routes().get(row.try_get(0)?) else {
+                continue;
+            };
+            let state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
+            let count: u64 = row::count(row.try_get::<i64, _>(2)?, "count")?;
+            let counts = queues.entry(route.queue).or_default();
+            *counts.entry(state).or_default() += count;
+        }
+        let info = |(name, counts)| QueueInfo {
+            paused: paused.contains(&name),
+            name,
+            counts,
+        };
+        Ok(queues.into_iter().map(info).collect())
+    }
+}

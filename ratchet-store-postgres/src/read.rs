@@ -1,0 +1,149 @@
+//! Looking at jobs.
+
+use std::collections::HashMap;
+
+use ratchet_core::model::{
+    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+};
+use ratchet_core::{ClaimToken, JobId, JobState, Json};
+use sqlx::Row;
+use uuid::Uuid;
+
+use crate::connection::Lease;
+use crate::error::Result;
+use crate::row;
+use crate::store::PostgresStore;
+
+impl PostgresStore {
+    /// The jobs with these ids, each if it exists and can be shown.
+    pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        let get = self.sql().get_jobs.query().bind(wanted);
+        let rows = self.lease().await?.rows(get).await?;
+        let mut jobs = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
+            if route > self.routes().seen() {
+                self.routes().refresh(self.liveness(), self.sql()).await?;
+            }
+            let route = self.routes().get(route);
+            match route.map(|route| row::job_record(row, route)) {
+                Some(Ok(job)) => {
+                    jobs.insert(id, job);
+                }
+                _ => tracing::warn!(job = %id, "a stored job cannot be read"),
+            }
+        }
+        Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
+    }
+
+    /// One page of the jobs that match.
+    pub(crate) async fn read_page(
+        &self,
+        filter: &JobFilter,
+        page: &PageRequest,
+    ) -> Result<JobPage> {
+        let states = states_of(filter);
+        // One more than the page has, to know whether there is another page.
+        let ids = self
+            .selected_ids(filter, &states, page, page.limit + 1)
+            .await?;
+        let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
+        let shown = &ids[..ids.len().min(page.limit)];
+        let jobs = self.read_jobs(shown).await?.into_iter().flatten().collect();
+        Ok(JobPage { jobs, next })
+    }
+
+    /// The first `limit` ids of the page, of jobs in these states that match the rest of the filter.
+    pub(crate) async fn selected_ids(
+        &self,
+        filter: &JobFilter,
+        states: &[JobState],
+        page: &PageRequest,
+        limit: usize,
+    ) -> Result<Vec<JobId>> {
+        let routes = if filter.queue.is_none() && filter.kind.is_none() {
+            None
+        } else {
+            self.routes().refresh(self.liveness(), self.sql()).await?;
+            let routes = self.routes().matching(|route| {
+                let queue = filter.queue.as_ref();
+                let kind = filter.kind.as_ref();
+                queue.is_none_or(|queue| *queue == route.queue)
+                    && kind.is_none_or(|kind| *kind == route.kind)
+            });
+            Some(routes.ids)
+        };
+        let rare = states
+            .iter()
+            .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
+        let sql = self.sql();
+        let list = match (page.order, rare) {
+            (JobOrder::OldestFirst, false) => &sql.list_oldest,
+            (JobOrder::OldestFirst, true) => &sql.list_ended_oldest,
+            (JobOrder::NewestFirst, false) => &sql.list_newest,
+            (JobOrder::NewestFirst, true) => &sql.list_ended_newest,
+        };
+        let codes: Vec<i16> = states.iter().map(|state| state.code().into()).collect();
+        let list = list
+            .query()
+            .bind(codes)
+            .bind(routes)
+            .bind(page.after.map(|id| id.as_uuid()))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.lease().await?.rows(list).await?;
+        rows.iter().map(|row| row::job_id(row, 0)).collect()
+    }
+
+    /// The inputs of the claims that still hold.
+    pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
+        let mut seqs = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            if let Ok(seq) = i64::try_from(token.seq) {
+                jobs.push(token.job.as_uuid());
+                seqs.push(seq);
+            }
+        }
+        let load = self.sql().load_inputs.query().bind(jobs).bind(seqs);
+        let rows = self.lease().await?.rows(load).await?;
+        let mut inputs = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?);
+            let input = JobInput {
+                payload: row::json(row, 2).unwrap_or_else(|| Json::from_stored("missing")),
+                checkpoint: row::json(row, 3),
+            };
+            inputs.insert(token, input);
+        }
+        Ok(tokens
+            .iter()
+            .map(|token| inputs.get(token).cloned())
+            .collect())
+    }
+
+    /// The ended claims of a job.
+    pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        let mut lease: Lease<'_> = self.lease().await?;
+        let rows = lease
+            .rows(self.sql().history.query().bind(job.as_uuid()))
+            .await?;
+        let mut attempts = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::attempt(row) {
+                Ok(attempt) => attempts.push(attempt),
+                Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+            }
+        }
+        Ok(attempts)
+    }
+}
+
+/// The states a filter lets through.
+pub(crate) fn states_of(filter: &JobFilter) -> Vec<JobState> {
+    if filter.states.is_empty() {
+        JobState::ALL.to_vec()
+    } else {
+        filter.states.clone()
+    }
+}

@@ -1,0 +1,113 @@
+//! Taking back claims that nobody works on any more.
+
+use std::collections::HashSet;
+
+use ratchet_core::model::{HeldClaim, Owner, ReclaimRequest, Reclaimed};
+use ratchet_core::{ClaimToken, JobId};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::row;
+use crate::store::PostgresStore;
+
+/// A claim that is to be taken back.
+struct Lost {
+    id: JobId,
+    seq: i64,
+    crash_count: i32,
+    cancel_requested: bool,
+    last_report: Option<i64>,
+    node: Option<Uuid>,
+    crashes: i32,
+    state: i16,
+    reclaimed: Reclaimed,
+}
+
+impl PostgresStore {
+    /// Takes back the claims of one pass, in order of id.
+    ///
+    /// They are judged here and written only if they are still as they were judged, so that the
+    /// rules are the core's alone.
+    pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        let mut lease = self.lease().await?;
+        let mut lost = Vec::new();
+        for row in lease.rows(self.sql().running_jobs.query()).await? {
+            if lost.len() == request.limit {
+                break;
+            }
+            lost.extend(judge(&row, request)?);
+        }
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let write = self
+            .sql()
+            .reclaim_jobs
+            .query()
+            .bind(column(&lost, |lost| lost.id.as_uuid()))
+            .bind(column(&lost, |lost| lost.seq))
+            .bind(column(&lost, |lost| lost.crash_count))
+            .bind(column(&lost, |lost| lost.cancel_requested))
+            .bind(column(&lost, |lost| lost.last_report))
+            .bind(column(&lost, |lost| lost.node))
+            .bind(column(&lost, |lost| lost.crashes))
+            .bind(column(&lost, |lost| lost.state));
+        let mut taken = HashSet::new();
+        for row in lease.rows(write).await? {
+            taken.insert(row::job_id(&row, 0)?);
+        }
+        Ok(lost
+            .into_iter()
+            .filter(|lost| taken.contains(&lost.id))
+            .map(|lost| lost.reclaimed)
+            .collect())
+    }
+}
+
+fn column<T>(lost: &[Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
+    lost.iter().map(value).collect()
+}
+
+/// What becomes of the claim of a row of `running_jobs.sql`, if it is lost.
+fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
+    // A node that cannot be read is as good as none.
+    let known = row::node_record(row).ok().flatten();
+    let now: i64 = row.try_get(8)?;
+    let node: Option<Uuid> = row.try_get(15)?;
+    let claim = HeldClaim {
+        owner: match (node, &known) {
+            (None, _) => Owner::Nobody,
+            (Some(_), None) => Owner::Unknown,
+            (Some(_), Some(node)) => Owner::Known(node),
+        },
+        claimed_at: row.try_get::<Option<i64>, _>(13)?.unwrap_or(now),
+        last_report: row.try_get(14)?,
+        // One that cannot be read does not hold the pass up: the job has none then.
+        timeout: row::duration(row, 16, "timeout").ok().flatten(),
+        stall_timeout: row::duration(row, 17, "stall_timeout").ok().flatten(),
+    };
+    let Some(reason) = request.lost(&claim, now) else {
+        return Ok(None);
+    };
+    let (id, seq) = (row::job_id(row, 9)?, row.try_get::<i64, _>(10)?);
+    let crash_count: i32 = row.try_get(11)?;
+    let cancel_requested = row.try_get(12)?;
+    // A count that makes no sense is above every budget: the job ends as a dead letter.
+    let before = u32::try_from(crash_count).unwrap_or(u32::MAX - 1);
+    let begun = claim.last_report.is_some();
+    let effect = request.effect(reason, before, begun, cancel_requested);
+    let token = ClaimToken::new(id, seq.cast_unsigned());
+    Ok(Some(Lost {
+        id,
+        seq,
+        crash_count,
+        cancel_requested,
+        last_report: claim.last_report,
+        node,
+        crashes: i32::try_from(effect.crash_count).unwrap_or(i32::MAX),
+        state: effect.state.code().into(),
+        reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
+    }))
+}

@@ -1,0 +1,134 @@
+//! The routes, cached: a job row has only the number of its route.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{PoisonError, RwLock};
+
+use ratchet_core::{Name, Route};
+use sqlx::Row;
+
+use crate::connection::Liveness;
+use crate::error::Result;
+use crate::statements::Statements;
+
+/// What a store knows of the routes. Stored routes are never changed or deleted, and become visible
+/// in the order of their ids, so what is known stays true and the largest known id says what is
+/// new.
+///
+/// Routes are read and added on the connection of heartbeats and locks, in statements of their own:
+/// the pool may have no other connection than the one that an `enqueue_in` is on, and a route that
+/// is left over from a transaction that was rolled back does no harm.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    routes: BTreeMap<i32, Route>,
+    ids: HashMap<Route, i32>,
+    /// The largest id that was looked at; a route that cannot be read is not among the known.
+    seen: i32,
+}
+
+/// The routes that a call is about.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    pub(crate) ids: Vec<i32>,
+    pub(crate) queues: Vec<String>,
+    /// The last route that was looked at.
+    pub(crate) seen: i32,
+}
+
+impl Routes {
+    /// Learns the routes that were added meanwhile, by whomever.
+    pub(crate) async fn refresh(&self, liveness: &Liveness, sql: &Statements) -> Result<()> {
+        let seen = self.read(|known| known.seen);
+        let mut lease = liveness.lease().await?;
+        let rows = lease.rows(sql.load_routes.query().bind(seen)).await?;
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for row in rows {
+            let id: i32 = row.try_get(0)?;
+            let (queue, kind, capability) = (row.try_get(1), row.try_get(2), row.try_get(3));
+            match route(queue.ok(), kind.ok(), capability.ok()) {
+                Some(route) => {
+                    known.ids.insert(route.clone(), id);
+                    known.routes.insert(id, route);
+                }
+                None => tracing::warn!(route = id, "a stored route cannot be read"),
+            }
+            known.seen = known.seen.max(id);
+        }
+        Ok(())
+    }
+
+    /// The id of a route; stores the route if it is new.
+    pub(crate) async fn id_of(
+        &self,
+        liveness: &Liveness,
+        sql: &Statements,
+        route: &Route,
+    ) -> Result<i32> {
+        loop {
+            if let Some(id) = self.known_id(route) {
+                return Ok(id);
+            }
+            let capability = route.capability.as_ref().map_or("", Name::as_str);
+            let add = sql
+                .add_route
+                .query()
+                .bind(route.queue.as_str())
+                .bind(route.kind.as_str())
+                .bind(capability);
+            let added = liveness.lease().await?.execute(add).await?;
+            self.refresh(liveness, sql).await?;
+            if added == 0 {
+                // Somebody else added this route, or another one under the id it was to have.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// The id of a route that is known.
+    pub(crate) fn known_id(&self, route: &Route) -> Option<i32> {
+        self.read(|known| known.ids.get(route).copied())
+    }
+
+    /// The route with this id, if it is known.
+    pub(crate) fn get(&self, id: i32) -> Option<Route> {
+        self.read(|known| known.routes.get(&id).cloned())
+    }
+
+    /// The last route that was looked at.
+    pub(crate) fn seen(&self) -> i32 {
+        self.read(|known| known.seen)
+    }
+
+    /// The known routes that match.
+    pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
+        self.read(|known| {
+            let chosen = known.routes.iter().filter(|(_, route)| matches(route));
+            let (ids, queues) = chosen
+                .map(|(id, route)| (*id, route.queue.as_str().to_owned()))
+                .unzip();
+            Chosen {
+                ids,
+                queues,
+                seen: known.seen,
+            }
+        })
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn route(queue: Option<&str>, kind: Option<&str>, capability: Option<&str>) -> Option<Route> {
+    let capability = match capability? {
+        "" => None,
+        capability => Some(Name::new("capability", capability).ok()?),
+    };
+    Some(Route {
+        queue: Name::new("queue", queue?).ok()?,
+        kind: Name::new("kind", kind?).ok()?,
+        capability,
+    })
+}

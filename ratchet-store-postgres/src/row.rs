@@ -1,0 +1,249 @@
+//! Stored values and the model's.
+
+use std::time::Duration;
+
+use ratchet_core::model::{
+    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeRecord, NodeStatus,
+    Progress,
+};
+use ratchet_core::time::from_millis;
+use ratchet_core::{
+    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::error::Result;
+
+/// `jobs.flags`: the job has a unique key.
+pub(crate) const HAS_UNIQUE_KEY: i16 = 1;
+/// `jobs.flags`: the job has a timeout or a stall timeout.
+pub(crate) const HAS_TIMEOUTS: i16 = 2;
+
+/// What a job without a stored policy has. It is what the core's default was when the first version
+/// of the schema was made, and must stay, whatever becomes the default: then that is stored.
+const UNSTORED_RETRY: RetryPolicy =
+    RetryPolicy::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
+
+/// The policy as it is stored; none for the one nearly every job has.
+pub(crate) fn retry_text(retry: &RetryPolicy) -> Result<Option<String>> {
+    if *retry == UNSTORED_RETRY {
+        return Ok(None);
+    }
+    let json = Json::encode("retry", retry)?;
+    Ok(Some(json.as_str().to_owned()))
+}
+
+pub(crate) fn retry_policy(stored: Option<&str>) -> Result<RetryPolicy, InvalidInput> {
+    stored.map_or(Ok(UNSTORED_RETRY), |text| {
+        serde_json::from_str(text)
+            .map_err(|error| InvalidInput::new("retry", format!("cannot be read: {error}")))
+    })
+}
+
+/// A text column: none if it is NULL.
+pub(crate) fn text<'a>(
+    row: &'a PgRow,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<&'a str>, InvalidInput> {
+    row.try_get(column)
+        .map_err(|_| InvalidInput::new(field, "is not a text"))
+}
+
+/// A document of a job. One that is not even text is given as something that no handler can decode,
+/// so that its job fails like every job with a payload that makes no sense.
+pub(crate) fn json(row: &PgRow, column: usize) -> Option<Json> {
+    match row.try_get::<Option<String>, _>(column) {
+        Ok(text) => text.map(Json::from_stored),
+        Err(_) => Some(Json::from_stored("not a text")),
+    }
+}
+
+/// A text for people.
+fn message(row: &PgRow, column: usize) -> Option<String> {
+    row.try_get(column).unwrap_or_default()
+}
+
+pub(crate) fn name(
+    row: &PgRow,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<Name>, InvalidInput> {
+    text(row, column, field)?
+        .map(|text| Name::new(field, text))
+        .transpose()
+}
+
+/// A whole number that cannot be negative.
+pub(crate) fn count<T: TryFrom<i64>>(
+    stored: impl Into<i64>,
+    field: &'static str,
+) -> Result<T, InvalidInput> {
+    let stored = stored.into();
+    T::try_from(stored).map_err(|_| InvalidInput::new(field, format!("cannot be {stored}")))
+}
+
+pub(crate) fn duration(
+    row: &PgRow,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<Duration>, InvalidInput> {
+    let stored: Option<i64> = row
+        .try_get(column)
+        .map_err(|_| InvalidInput::new(field, "is not a whole number"))?;
+    stored
+        .map(|millis| count(millis, field).map(Duration::from_millis))
+        .transpose()
+}
+
+pub(crate) fn trace(
+    row: &PgRow,
+    parent: usize,
+    state: usize,
+) -> Result<Option<TraceContext>, InvalidInput> {
+    let Some(parent) = text(row, parent, "traceparent")? else {
+        return Ok(None);
+    };
+    let state = text(row, state, "tracestate")?.map(str::to_owned);
+    Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
+}
+
+pub(crate) fn job_id(row: &PgRow, column: usize) -> Result<JobId> {
+    Ok(row.try_get::<Uuid, _>(column)?.into())
+}
+
+pub(crate) fn node_id(row: &PgRow, column: usize) -> Result<Option<NodeId>> {
+    Ok(row.try_get::<Option<Uuid>, _>(column)?.map(NodeId::from))
+}
+
+/// A number that the database keeps signed.
+pub(crate) fn seq(row: &PgRow, column: usize) -> Result<u64> {
+    Ok(row.try_get::<i64, _>(column)?.cast_unsigned())
+}
+
+/// The job of a row of `get_jobs.sql` on this route.
+///
+/// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
+/// what cannot is at its default, and named in the last error unless that tells something else.
+pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
+    let data: Option<Uuid> = row.try_get(13)?;
+    let mut problem = data
+        .is_none()
+        .then(|| InvalidInput::new("data", "is missing"));
+    let mut spec = JobSpec::new(
+        route,
+        json(row, 14).unwrap_or_else(|| Json::from_stored("missing")),
+    );
+    spec.priority = Priority::from_level(row.try_get::<i16, _>(3)?.into())?;
+    spec.retry = keep(
+        &mut problem,
+        text(row, 15, "retry").and_then(retry_policy),
+        UNSTORED_RETRY,
+    );
+    spec.timeout = keep(&mut problem, duration(row, 16, "timeout"), None);
+    spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
+    spec.unique_key = keep(&mut problem, name(row, 18, "unique_key"), None);
+    spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
+    spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+
+    let time = |column: usize| row.try_get(column).map(from_millis);
+    let optional_time = |column: usize| {
+        row.try_get::<Option<i64>, _>(column)
+            .map(|at| at.map(from_millis))
+    };
+    let mut job = JobRecord::new(job_id(row, 0)?, spec, time(4)?, time(5)?);
+    job.state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
+    job.finished_at = optional_time(6)?;
+    let attempts: i32 = row.try_get(7)?;
+    job.attempts = keep(&mut problem, count(attempts, "attempts"), 0);
+    let crash_count: i32 = row.try_get(8)?;
+    job.crash_count = keep(&mut problem, count(crash_count, "crash_count"), 0);
+    job.claim_seq = seq(row, 9)?;
+    if job.state == JobState::Running {
+        job.node = node_id(row, 10)?;
+        job.claimed_at = optional_time(11)?;
+        job.cancel_requested = row.try_get(12)?;
+    }
+    let percent: Option<i16> = row.try_get(22)?;
+    job.progress = percent.map(|percent| Progress {
+        percent: u8::try_from(percent).unwrap_or_default(),
+        message: message(row, 23).unwrap_or_default(),
+    });
+    job.checkpoint = json(row, 24);
+    job.result = json(row, 25);
+    job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
+    Ok(job)
+}
+
+/// What a job that cannot be read says of itself.
+pub(crate) fn unreadable(problem: &InvalidInput) -> String {
+    format!("the stored job cannot be read: {problem}")
+}
+
+fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, otherwise: T) -> T {
+    read.unwrap_or_else(|error| {
+        problem.get_or_insert(error);
+        otherwise
+    })
+}
+
+/// The attempt of a row of `history.sql`.
+pub(crate) fn attempt(row: &PgRow) -> Result<Attempt> {
+    let mut attempt = Attempt::new(
+        seq(row, 0)?,
+        node_id(row, 1)?,
+        from_millis(row.try_get(2)?),
+        from_millis(row.try_get(3)?),
+        AttemptOutcome::from_code(row.try_get::<i16, _>(5)?.into())?,
+    );
+    attempt.ran_for = row
+        .try_get::<Option<i64>, _>(4)?
+        .map(|micros| Duration::from_micros(micros.unsigned_abs()));
+    attempt.error = message(row, 6);
+    Ok(attempt)
+}
+
+/// The node of the first eight columns of a row, which are those of `nodes.sql`; none if there is
+/// no node in it.
+pub(crate) fn node_record(row: &PgRow) -> Result<Option<NodeRecord>> {
+    let Some(node) = node_id(row, 0)? else {
+        return Ok(None);
+    };
+    let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
+    let status = NodeStatus::from_code(row.try_get::<i16, _>(2)?.into())?;
+    let interval = duration(row, 5, "interval")?.unwrap_or_default();
+    let running: i64 = row.try_get(3)?;
+    let capacity: i64 = row.try_get(4)?;
+    let heartbeat = Heartbeat::new(node, label, status, interval).load(NodeLoad::new(
+        count(running, "running")?,
+        count(capacity, "capacity")?,
+    ));
+    let mut record = NodeRecord::joined(&heartbeat, from_millis(row.try_get(6)?));
+    record.last_seen = from_millis(row.try_get(7)?);
+    Ok(Some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::Backoff;
+
+    use super::*;
+
+    #[test]
+    fn retry_policies_round_trip() {
+        let policies = [
+            RetryPolicy::default(),
+            RetryPolicy::never(),
+            RetryPolicy::new(u32::MAX, Backoff::None),
+            RetryPolicy::linear(3, Duration::from_millis(1), Duration::from_secs(9)).with_jitter(7),
+        ];
+        for policy in policies {
+            let stored = retry_text(&policy).unwrap();
+            assert_eq!(retry_policy(stored.as_deref()), Ok(policy));
+        }
+        assert_eq!(retry_text(&UNSTORED_RETRY).unwrap(), None);
+        assert!(retry_policy(Some("{}")).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! Ending claims, and hearing from running ones.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{ClaimToken, JobId};
+use sqlx::Row;
+use uuid::Uuid;
+
+use crate::connection::Lease;
+use crate::error::Result;
+use crate::row;
+use crate::store::PostgresStore;
+
+/// The longest delay, in milliseconds: far beyond every calendar, and added to a time it is still a
+/// number that the database can hold.
+const LONGEST_DELAY: i64 = i64::MAX / 2;
+
+/// Settlements as columns.
+#[derive(Default)]
+struct Columns<'a> {
+    jobs: Vec<Uuid>,
+    seqs: Vec<i64>,
+    states: Vec<i16>,
+    delays: Vec<Option<i64>>,
+    attempts: Vec<i32>,
+    outcomes: Vec<i16>,
+    errors: Vec<Option<&'a str>>,
+    results: Vec<Option<&'a str>>,
+    ran_for: Vec<Option<i64>>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, settlement: &'a Settlement, seq: i64) {
+        // What a requested cancellation makes of it is in the statement.
+        let effect = settlement.effect(false);
+        self.jobs.push(settlement.token.job.as_uuid());
+        self.seqs.push(seq);
+        self.states.push(effect.state.code().into());
+        self.delays.push(match effect.next_run {
+            NextRun::Unchanged => None,
+            NextRun::In(delay) => Some(duration_millis(delay).min(LONGEST_DELAY)),
+        });
+        self.attempts
+            .push(i32::try_from(effect.attempts_added).unwrap_or(i32::MAX));
+        self.outcomes.push(effect.record.code().into());
+        self.errors.push(effect.error);
+        self.results
+            .push(effect.result.map(|result| result.as_str()));
+        self.ran_for.push(settlement.ran_for.map(|time| {
+            let micros = time.as_nanos().div_ceil(1_000);
+            i64::try_from(micros).unwrap_or(i64::MAX)
+        }));
+    }
+}
+
+impl PostgresStore {
+    /// Ends the claims of one call.
+    ///
+    /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
+    /// their order matters: which was the last to settle the job changes with each.
+    pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        let mut rounds: Vec<BTreeMap<JobId, usize>> = Vec::new();
+        let mut earlier: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
+        for (place, settlement) in settlements.iter().enumerate() {
+            let round = earlier.entry(settlement.token.job).or_default();
+            if rounds.len() == *round {
+                rounds.push(BTreeMap::new());
+            }
+            rounds[*round].insert(settlement.token.job, place);
+            *round += 1;
+        }
+        let mut lease = self.lease().await?;
+        let mut answers = vec![Fenced::Stale; settlements.len()];
+        for round in rounds {
+            // In order of id, so that two calls lock in one order.
+            let one_each: Vec<&Settlement> =
+                round.values().map(|place| &settlements[*place]).collect();
+            let applied = self.settle_round(&mut lease, &one_each).await?;
+            for place in round.into_values() {
+                if applied.contains(&settlements[place].token) {
+                    answers[place] = Fenced::Applied;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn settle_round(
+        &self,
+        lease: &mut Lease<'_>,
+        settlements: &[&Settlement],
+    ) -> Result<HashSet<ClaimToken>> {
+        let mut columns = Columns::default();
+        for settlement in settlements {
+            // No claim has a number that the database cannot hold.
+            if let Ok(seq) = i64::try_from(settlement.token.seq) {
+                columns.push(settlement, seq);
+            }
+        }
+        let settle = self
+            .sql()
+            .settle_jobs
+            .query()
+            .bind(&columns.jobs)
+            .bind(&columns.seqs)
+            .bind(&columns.states)
+            .bind(&columns.delays)
+            .bind(&columns.attempts)
+            .bind(&columns.outcomes)
+            .bind(&columns.errors)
+            .bind(&columns.results)
+            .bind(&columns.ran_for);
+        let mut applied = HashSet::with_capacity(settlements.len());
+        for row in lease.rows(settle).await? {
+            applied.insert(ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?));
+        }
+        let missing: Vec<Uuid> = settlements
+            .iter()
+            .filter(|settlement| !applied.contains(&settlement.token))
+            .map(|settlement| settlement.token.job.as_uuid())
+            .collect();
+        if !missing.is_empty() {
+            let find = self.sql().find_settled.query().bind(missing);
+            for row in lease.rows(find).await? {
+                applied.insert(ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?));
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Keeps what running bodies tell.
+    pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        let mut told: BTreeMap<ClaimToken, Told<'_>> = BTreeMap::new();
+        for report in reports {
+            let told = told.entry(report.token).or_default();
+            match &report.kind {
+                ReportKind::Progress { percent, message } => {
+                    told.progress = Some((i16::from(*percent), message));
+                }
+                ReportKind::Checkpoint(checkpoint) => told.checkpoint = Some(checkpoint.as_str()),
+                // A kind this version does not know says at least that the body lives.
+                _ => {}
+            }
+        }
+        let mut columns = (vec![], vec![], vec![], vec![], vec![]);
+        for (token, told) in &told {
+            if let Ok(seq) = i64::try_from(token.seq) {
+                columns.0.push(token.job.as_uuid());
+                columns.1.push(seq);
+                columns.2.push(told.progress.map(|(percent, _)| percent));
+                columns.3.push(told.progress.map(|(_, message)| message));
+                columns.4.push(told.checkpoint);
+            }
+        }
+        let report = self
+            .sql()
+            .report_life
+            .query()
+            .bind(columns.0)
+            .bind(columns.1)
+            .bind(columns.2)
+            .bind(columns.3)
+            .bind(columns.4);
+        let mut alive: HashMap<ClaimToken, bool> = HashMap::new();
+        for row in self.lease().await?.rows(report).await? {
+            let token = ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?);
+            alive.insert(token, row.try_get(2)?);
+        }
+        let answer = |report: &Report| match alive.get(&report.token) {
+            Some(cancel_requested) => Reported::Applied {
+                cancel_requested: *cancel_requested,
+            },
+            None => Reported::Stale,
+        };
+        Ok(reports.iter().map(answer).collect())
+    }
+}
+
+/// The last of each kind that the reports of one claim tell.
+#[derive(Default)]
+struct Told<'a> {
+    progress: Option<(i16, &'a str)>,
+    checkpoint: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ratchet_core::model::{AttemptOutcome, Outcome};
+    use ratchet_core::{JobState, Json};
+
+    use super::*;
+
+    /// `settle_jobs.sql` says what a requested cancellation does; it must be what the core says.
+    #[test]
+    fn the_statement_knows_what_a_requested_cancellation_does() {
+        let (delay, error) = (Duration::from_secs(1), "e".to_owned());
+        let outcomes = [
+            Outcome::Succeeded {
+                result: Some(Json::from_stored("1")),
+            },
+            Outcome::Retry {
+                delay,
+                error: error.clone(),
+            },
+            Outcome::Failed { error },
+            Outcome::Snoozed { delay },
+            Outcome::Released,
+            Outcome::Cancelled,
+        ];
+        for outcome in outcomes {
+            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1), outcome);
+            let effect = settlement.effect(true);
+            assert_eq!(effect.state, JobState::Cancelled);
+            assert_eq!(effect.state.code(), 6);
+            assert_eq!(effect.record, AttemptOutcome::Cancelled);
+            assert_eq!(effect.record.code(), 5);
+            assert_eq!(effect.next_run, NextRun::Unchanged);
+            assert_eq!(effect.error, None);
+            assert_eq!(effect.result, None);
+            let plain = settlement.effect(false);
+            assert_eq!(effect.attempts_added, plain.attempts_added);
+            assert_eq!(plain.state.is_terminal(), plain.state.code() >= 4);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+-- Stores jobs without keys, unless their ids are stored already. A time of NULL is now plus the
+-- delay. [enqueue.created] [enqueue.repeat] [enqueue.due]
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+new AS (
+    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
+                         $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
+                         $11::text[], $12::text[])
+    AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
+            traceparent, tracestate)
+),
+cold AS (
+    INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate)
+    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate FROM new
+    ON CONFLICT (id) DO NOTHING
+)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+SELECT new.id, 0, new.route, new.priority, new.flags,
+       coalesce(new.run_at, clock.now + new.delay), clock.now
+FROM new CROSS JOIN clock
+ON CONFLICT (id) DO NOTHING

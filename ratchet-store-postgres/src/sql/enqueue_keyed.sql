@@ -1,0 +1,33 @@
+-- Stores jobs of which some have keys, and takes the keys. One that was taken meanwhile fails the
+-- whole statement, so that nothing is stored. A time of NULL is now plus the delay.
+-- [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+new AS (
+    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
+                         $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
+                         $11::text[], $12::text[], $13::text[], $14::text[])
+    AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
+            traceparent, tracestate, unique_key, idempotency_key)
+),
+idempotency AS (
+    INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
+    SELECT idempotency_key, id, clock.now FROM new CROSS JOIN clock
+    WHERE idempotency_key IS NOT NULL ORDER BY idempotency_key
+),
+uniqueness AS (
+    INSERT INTO {schema}.unique_keys (key, job)
+    SELECT unique_key, id FROM new WHERE unique_key IS NOT NULL ORDER BY unique_key
+),
+cold AS (
+    INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
+                                   tracestate, unique_key, idempotency_key)
+    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, unique_key,
+           idempotency_key
+    FROM new
+    ON CONFLICT (id) DO NOTHING
+)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+SELECT new.id, 0, new.route, new.priority, new.flags,
+       coalesce(new.run_at, clock.now + new.delay), clock.now
+FROM new CROSS JOIN clock
+ON CONFLICT (id) DO NOTHING

@@ -1,0 +1,7 @@
+-- What the bodies of claims are given, as far as the claims still hold. [claim.load] Primary keys.
+SELECT job.id, job.claim_seq, data.payload, notes.checkpoint
+FROM unnest($1::uuid[], $2::bigint[]) AS token (job, seq)
+JOIN {schema}.jobs AS job
+  ON job.id = token.job AND job.claim_seq = token.seq AND job.state + 0 = 3
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id

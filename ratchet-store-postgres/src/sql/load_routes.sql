@@ -1,0 +1,3 @@
+-- The routes that are not in the cache yet.
+-- Primary key of routes.
+SELECT id, queue, kind, capability FROM {schema}.routes WHERE id > $1 ORDER BY id

@@ -1,0 +1,6 @@
+-- Moves the end of an unexpired tenure to so long from now, or to the past (none) to free the lock.
+-- [lock.renew] [lock.release] Primary key of locks.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {schema}.locks AS lock SET expires_at = coalesce(clock.now + $4::bigint, 0)
+FROM clock
+WHERE lock.name = $1 AND lock.owner = $2 AND lock.fence = $3 AND lock.expires_at > clock.now

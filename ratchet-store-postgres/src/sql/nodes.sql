@@ -1,0 +1,5 @@
+-- Every node, the newest first. [node.list] [node.silent]
+-- Reads the whole, small table.
+SELECT node, label, status, running, capacity, interval, started_at, last_seen, {now}
+FROM {schema}.nodes
+ORDER BY started_at DESC, node

@@ -1,0 +1,23 @@
+-- Deletes the longest finished jobs of a state with all they left, but not their idempotency keys.
+-- [purge.old] [purge.keys] jobs_finished, read in its order, and primary keys.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+old AS MATERIALIZED (
+    SELECT id FROM {schema}.jobs
+    WHERE state = $1 AND state >= 4 AND finished_at < (SELECT now FROM clock) - $2::bigint
+    ORDER BY finished_at, id
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM {schema}.jobs WHERE id = ANY(ARRAY(SELECT id FROM old)) RETURNING id
+),
+data AS (
+    DELETE FROM {schema}.job_data WHERE id = ANY(ARRAY(SELECT id FROM old))
+),
+notes AS (
+    DELETE FROM {schema}.job_notes WHERE job = ANY(ARRAY(SELECT id FROM old))
+),
+history AS (
+    DELETE FROM {schema}.attempts WHERE job = ANY(ARRAY(SELECT id FROM old))
+)
+SELECT count(*) FROM gone

@@ -1,0 +1,25 @@
+-- Restarts the stall timeouts of claims and keeps what their bodies tell; one row comes back for
+-- each that held. [report.life] [report.progress] [report.token] [report.cancel]
+-- Primary keys; no index has last_report.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+report AS (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[])
+    AS report (job, seq, percent, message, checkpoint)
+),
+alive AS (
+    UPDATE {schema}.jobs AS job SET last_report = clock.now
+    FROM report CROSS JOIN clock
+    WHERE job.id = report.job AND job.claim_seq = report.seq AND job.state + 0 = 3
+    RETURNING job.id, job.claim_seq, job.cancel_requested,
+              report.percent, report.message, report.checkpoint
+),
+noted AS (
+    INSERT INTO {schema}.job_notes AS notes (job, percent, message, checkpoint)
+    SELECT id, percent, message, checkpoint FROM alive
+    WHERE percent IS NOT NULL OR checkpoint IS NOT NULL
+    ON CONFLICT (job) DO UPDATE
+    SET percent = coalesce(excluded.percent, notes.percent),
+        message = coalesce(excluded.message, notes.message),
+        checkpoint = coalesce(excluded.checkpoint, notes.checkpoint)
+)
+SELECT id, claim_seq, cancel_requested FROM alive

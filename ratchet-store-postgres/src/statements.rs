@@ -1,0 +1,98 @@
+//! The text of every statement; each file says which contract clauses it serves and what it reads.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+/// A statement on the tables of one schema.
+#[derive(Clone)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    /// The statement to be bound and run.
+    pub(crate) fn query(&self) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(self.text())
+    }
+
+    /// The text. Nothing in it came from outside but the name of the schema, which is quoted.
+    pub(crate) fn text(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name as it is written in a statement, whatever is in it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The database's clock. It goes on inside a transaction, and is rounded down as everywhere.
+pub(crate) const DATABASE_CLOCK: &str =
+    "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// Puts the names of a schema and of a clock into the text of a file, without its comments: they
+/// are for readers of the file, and every call hashes the text.
+pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
+    let lines = file.lines().filter(|line| !line.starts_with("--"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    text.replace("{now}", now)
+        .replace("{schema}", &quoted(schema))
+}
+
+macro_rules! statements {
+    ($($name:ident)*) => {
+        /// Every statement, for one schema.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            $(pub(crate) $name: Statement,)*
+        }
+
+        impl Statements {
+            /// The statements for this schema; `now` is the expression of its clock.
+            pub(crate) fn new(schema: &str, now: &str) -> Self {
+                let statement = |file: &str| Statement(render(file, schema, now).into());
+                Self {
+                    $($name: statement(include_str!(
+                        concat!("sql/", stringify!($name), ".sql")
+                    )),)*
+                }
+            }
+        }
+    };
+}
+
+statements! {
+    acquire_lock add_route applied_migrations await_claims await_nodes beat_node bury_nodes
+    change_state claim_jobs count_jobs enqueue_jobs enqueue_keyed find_keys find_lock find_schema
+    find_settled find_unique_keys forget_nodes get_jobs history list_ended_newest
+    list_ended_oldest list_newest list_oldest load_inputs load_routes move_expiry nodes
+    notify_queues now own_objects pause_queue paused_queues purge_jobs put_node read_state
+    reclaim_jobs report_life request_cancel requeue_jobs resume_queue running_jobs
+    set_node_status settle_jobs take_unique_keys
+}
+
+/// For the scripts of the migrations.
+pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.sql");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_can_be_a_schema() {
+        let text = render(
+            "-- a comment\nSELECT {now} FROM {schema}.t",
+            "a\"; b {now}",
+            "0",
+        );
+        assert_eq!(text, "SELECT 0 FROM \"a\"\"; b {now}\".t");
+    }
+}

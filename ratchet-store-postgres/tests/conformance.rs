@@ -1,0 +1,57 @@
+//! The conformance suite on PostgreSQL: one schema per case, several handles on it.
+
+mod server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_core::{JobId, SharedStore};
+
+use crate::server::Schema;
+
+fn main() -> ExitCode {
+    Suite::new("postgres", Power::STORE).run(async {
+        let Some(url) = server::url() else {
+            return Provision::unavailable(server::MISSING);
+        };
+        Provision::ready(move || {
+            let url = url.clone();
+            async move { Ok(PostgresFixture(Schema::create(&url).await?)) }
+        })
+    })
+}
+
+struct PostgresFixture(Schema);
+
+#[async_trait]
+impl Fixture for PostgresFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        let builder = self.0.builder().clock_table(Schema::CLOCK);
+        Ok(Arc::new(builder.connect().await?))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.0)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(self)
+    }
+
+    async fn teardown(&self) {
+        self.0.drop().await;
+    }
+}
+
+#[async_trait]
+impl Vandal for PostgresFixture {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
+        self.0
+            .execute(&spoil.replace("{job}", &job.to_string()))
+            .await?;
+        Ok(())
+    }
+}

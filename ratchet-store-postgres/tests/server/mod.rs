@@ -1,0 +1,112 @@
+//! The server that the tests use, and a schema of its own for each test.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, TestClock};
+use ratchet_core::{JobId, time};
+use ratchet_store_postgres::{Builder, PostgresStore};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio::sync::Mutex;
+
+/// Why tests that need a server cannot run.
+pub(crate) const MISSING: &str = "RATCHET_TEST_POSTGRES_URL is not set";
+
+/// The server, as somebody who may create schemas in its database.
+pub(crate) fn url() -> Option<String> {
+    std::env::var("RATCHET_TEST_POSTGRES_URL").ok()
+}
+
+/// A schema for one test.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) url: String,
+    pub(crate) name: String,
+    connection: Mutex<PgConnection>,
+}
+
+impl Schema {
+    /// The table of its clock.
+    pub(crate) const CLOCK: &str = "test_clock";
+
+    /// A new, empty schema whose clock shows the same time in every test.
+    pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
+        Self::called(url, &format!("test_{}", JobId::new())).await
+    }
+
+    /// As [`create`](Self::create), with this name.
+    pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
+        let schema = Self {
+            url: url.to_owned(),
+            name: name.to_owned(),
+            connection: Mutex::new(PgConnection::connect(url).await?),
+        };
+        schema
+            .execute(
+                "CREATE SCHEMA {schema};
+                 CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL);
+                 INSERT INTO {schema}.test_clock VALUES (1790000000123)",
+            )
+            .await?;
+        Ok(schema)
+    }
+
+    /// A store on it, with few connections: many tests run at once.
+    pub(crate) fn builder(&self) -> Builder {
+        PostgresStore::builder(&self.url)
+            .schema(&self.name)
+            .max_connections(4)
+            .acquire_timeout(Duration::from_secs(20))
+    }
+
+    /// Runs statements; `{schema}` is the schema.
+    pub(crate) async fn execute(&self, sql: &str) -> Result<(), BoxError> {
+        let sql = self.sql(sql);
+        let mut connection = self.connection.lock().await;
+        connection
+            .execute(sqlx::raw_sql(AssertSqlSafe(sql)))
+            .await?;
+        Ok(())
+    }
+
+    /// Reads rows; `{schema}` is the schema.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<PgRow>, BoxError> {
+        let sql = self.sql(sql);
+        let mut connection = self.connection.lock().await;
+        Ok(connection
+            .fetch_all(sqlx::raw_sql(AssertSqlSafe(sql)))
+            .await?)
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        let quoted = format!("\"{}\"", self.name.replace('"', "\"\""));
+        sql.replace("{schema}", &quoted)
+    }
+
+    async fn move_clock(&self, millis: i64) {
+        let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + {millis}");
+        if let Err(error) = self.execute(&sql).await {
+            panic!("the clock cannot be moved: {error}");
+        }
+    }
+
+    /// Takes it away.
+    pub(crate) async fn drop(&self) {
+        if let Err(error) = self.execute("DROP SCHEMA {schema} CASCADE").await {
+            eprintln!("the schema {} is left over: {error}", self.name);
+        }
+    }
+}
+
+#[async_trait]
+impl TestClock for Schema {
+    async fn advance(&self, by: Duration) {
+        self.move_clock(time::duration_millis(by)).await;
+    }
+
+    async fn set_back(&self, by: Duration) {
+        self.move_clock(-time::duration_millis(by)).await;
+    }
+}

@@ -1,0 +1,160 @@
+//! What is disturbed.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep};
+
+use crate::field::{Field, admin, take_connections, terminate};
+use crate::judge::judge;
+
+/// One kind of disturbance.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// Short, for the name of a schema.
+    short: &'static str,
+    /// Whether it disturbs everybody on the server.
+    pub(crate) needs_server: bool,
+    /// The connections of each worker's pool.
+    connections: u32,
+    disturbance: Disturbance,
+}
+
+#[derive(Clone, Copy)]
+enum Disturbance {
+    KillWorkers,
+    TerminateConnections,
+    StopServer,
+    TakeConnections,
+}
+
+const WORKERS: usize = 3;
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "workers_are_killed",
+        short: "kill",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::KillWorkers,
+    },
+    Case {
+        name: "workers_with_a_pool_of_one_are_killed",
+        short: "one",
+        needs_server: false,
+        connections: 1,
+        disturbance: Disturbance::KillWorkers,
+    },
+    Case {
+        name: "connections_are_terminated_in_a_stream",
+        short: "terminate",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::TerminateConnections,
+    },
+    Case {
+        name: "idle_connections_take_the_whole_server",
+        short: "idle",
+        needs_server: true,
+        connections: 10,
+        disturbance: Disturbance::TakeConnections,
+    },
+    Case {
+        name: "the_server_is_stopped_and_started",
+        short: "stop",
+        needs_server: true,
+        connections: 10,
+        disturbance: Disturbance::StopServer,
+    },
+];
+
+pub(crate) fn run(case: &Case, url: &str) {
+    let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
+        let mut field = Field::new(url, case.short, WORKERS, case.connections).await;
+        println!("{}, {rounds} rounds", case.name);
+        for _ in 0..rounds {
+            match case.disturbance {
+                Disturbance::KillWorkers => kill(&mut field).await,
+                Disturbance::TerminateConnections => terminate_connections(&field).await,
+                Disturbance::StopServer => stop_server(&mut field).await,
+                Disturbance::TakeConnections => take(&field).await,
+            }
+            field.check_workers();
+        }
+        let disturbed = now();
+        let acknowledged = field.settle().await;
+        println!(
+            "    everything ended {:?} after the last disturbance",
+            disturbed.elapsed()
+        );
+        judge(&field, &acknowledged).await;
+        field.clear().await;
+    });
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tells a person how long the recovery took"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn kill(field: &mut Field) {
+    sleep(Duration::from_millis(700)).await;
+    field.kill_and_spawn();
+}
+
+/// One every 20 ms, and all of them at the end of the round.
+async fn terminate_connections(field: &Field) {
+    let mut admin = admin(&field.order.url).await;
+    let mut terminated = 0;
+    for limit in [Some(1); 40].into_iter().chain([None]) {
+        terminated += terminate(&mut admin, &field.order.schema, limit).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    println!("    {terminated} connections terminated");
+    assert!(terminated > 0, "there was nothing to terminate");
+}
+
+/// All there are, up to 300; the workers' own are terminated so that these are taken too.
+async fn take(field: &Field) {
+    let mut admin = admin(&field.order.url).await;
+    let (pool, mut taken) = take_connections(&field.order.url, 300).await;
+    terminate(&mut admin, &field.order.schema, None).await;
+    let (second_pool, more) = take_connections(&field.order.url, 300).await;
+    taken.extend(more);
+    println!("    {} idle connections held for 2 s", taken.len());
+    sleep(Duration::from_secs(2)).await;
+    drop(taken);
+    pool.close().await;
+    second_pool.close().await;
+    sleep(Duration::from_millis(500)).await;
+}
+
+/// A stop without a checkpoint, as in a crash; a second without a server; then recovery.
+async fn stop_server(field: &mut Field) {
+    sleep(Duration::from_millis(700)).await;
+    shell("RATCHET_CHAOS_STOP");
+    sleep(Duration::from_secs(1)).await;
+    shell("RATCHET_CHAOS_START");
+    let started = now();
+    field.first_enqueue().await;
+    println!(
+        "    the first enqueue succeeded {:?} after the server was back",
+        started.elapsed()
+    );
+}
+
+fn shell(variable: &str) {
+    let line = env::var(variable).unwrap();
+    let status = Command::new("sh")
+        .args(["-c", &line])
+        .current_dir("/")
+        .status();
+    assert!(status.unwrap().success(), "{variable}: {line}");
+}

@@ -1,0 +1,270 @@
+//! Where it happens: a schema, worker processes on it, and a producer that never stops.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratchet::model::{NodeRecord, NodeStatus};
+use ratchet::{Client, Job, JobId, NewJob, Ratchet};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::worker::{Nap, Order};
+
+/// How long the cluster may take to end all jobs after the last disturbance.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The scene of one case.
+pub(crate) struct Field {
+    pub(crate) order: Order,
+    pub(crate) client: Client,
+    pub(crate) workers: Vec<Child>,
+    producer: JoinHandle<Vec<JobId>>,
+    produced: Arc<Produced>,
+    _folder: TempDir,
+}
+
+/// How the producer is doing.
+#[derive(Default)]
+struct Produced {
+    stop: AtomicBool,
+    acknowledged: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Field {
+    /// Workers that run, and a producer that has begun.
+    pub(crate) async fn new(url: &str, case: &str, workers: usize, connections: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let order = Order {
+            url: url.to_owned(),
+            schema: format!("chaos_{case}_{}", std::process::id()),
+            connections,
+            notes: folder.path().join("notes"),
+        };
+        let client = Ratchet::client(order.open().await.unwrap());
+        let produced = Arc::new(Produced::default());
+        let producer = tokio::spawn(produce(client.clone(), Arc::clone(&produced)));
+        let mut field = Self {
+            order,
+            client,
+            workers: Vec::new(),
+            producer,
+            produced,
+            _folder: folder,
+        };
+        for _ in 0..workers {
+            field.spawn();
+        }
+        field.wait_for_nodes(workers).await;
+        field
+    }
+
+    pub(crate) fn notes(&self) -> PathBuf {
+        self.order.notes.clone()
+    }
+
+    pub(crate) fn spawn(&mut self) {
+        let (role, order) = self.order.to_environment();
+        let worker = Command::new(env::current_exe().unwrap())
+            .env(role, order)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn();
+        self.workers.push(worker.unwrap());
+    }
+
+    /// Kills the worker that has lived longest with SIGKILL, and starts another.
+    pub(crate) fn kill_and_spawn(&mut self) {
+        self.check_workers();
+        let mut oldest = self.workers.remove(0);
+        oldest.kill().unwrap();
+        oldest.wait().unwrap();
+        self.spawn();
+    }
+
+    /// No worker has ended by itself.
+    pub(crate) fn check_workers(&mut self) {
+        for worker in &mut self.workers {
+            let ended = worker.try_wait().unwrap();
+            assert!(ended.is_none(), "a worker ended by itself: {ended:?}");
+        }
+    }
+
+    async fn wait_for_nodes(&mut self, count: usize) {
+        let waited = timeout(PATIENCE, async {
+            let active = |node: &NodeRecord| node.status == NodeStatus::Active;
+            while self
+                .client
+                .nodes()
+                .await
+                .unwrap()
+                .iter()
+                .filter(|node| active(node))
+                .count()
+                < count
+            {
+                self.check_workers();
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        waited.await.expect("the workers join");
+    }
+
+    /// Waits until an enqueue that began after this call is acknowledged.
+    pub(crate) async fn first_enqueue(&self) {
+        let acknowledged = || self.produced.acknowledged.load(Ordering::Relaxed);
+        let before = acknowledged();
+        let waited = timeout(PATIENCE, async {
+            while acknowledged() == before {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        waited.await.expect("enqueues succeed again");
+    }
+
+    /// Ends the producer and waits until no job waits or runs. Says which were acknowledged.
+    pub(crate) async fn settle(&mut self) -> Vec<JobId> {
+        self.produced.stop.store(true, Ordering::Relaxed);
+        let acknowledged = timeout(PATIENCE, &mut self.producer).await;
+        let acknowledged = acknowledged.expect("the producer ends").unwrap();
+        let mut last = String::new();
+        let ended = timeout(PATIENCE, async {
+            loop {
+                match self.unfinished().await {
+                    Ok(0) => return,
+                    Ok(unfinished) => last = format!("{unfinished} jobs wait or run"),
+                    Err(error) => last = format!("{error:#}"),
+                }
+                self.check_workers();
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        if ended.await.is_err() {
+            panic!("not recovered after {PATIENCE:?}: {last}");
+        }
+        let refused = self.produced.refused.load(Ordering::Relaxed);
+        println!(
+            "    {} enqueues acknowledged, {refused} calls refused",
+            acknowledged.len()
+        );
+        acknowledged
+    }
+
+    async fn unfinished(&self) -> ratchet::Result<u64> {
+        let queues = self.client.queues().await?;
+        let counts = queues.iter().flat_map(|queue| &queue.counts);
+        Ok(counts
+            .filter(|(state, _)| !state.is_terminal())
+            .map(|(_, count)| *count)
+            .sum())
+    }
+
+    /// Lets the workers drain; each must end well. Then takes the schema away.
+    pub(crate) async fn clear(mut self) {
+        self.check_workers();
+        for worker in &mut self.workers {
+            drop(worker.stdin.take());
+        }
+        for worker in &mut self.workers {
+            let ended = worker.wait().unwrap();
+            assert!(ended.success(), "a worker did not drain: {ended}");
+        }
+        let mut admin = admin(&self.order.url).await;
+        let drop = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.order.schema);
+        sqlx::raw_sql(AssertSqlSafe(drop))
+            .execute(&mut admin)
+            .await
+            .unwrap();
+    }
+}
+
+impl Drop for Field {
+    /// After a failure no worker stays behind.
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+}
+
+/// Enqueues until told to stop. What failed may be stored or not, and is not counted on.
+async fn produce(client: Client, produced: Arc<Produced>) -> Vec<JobId> {
+    let mut acknowledged = Vec::new();
+    let mut size = 0;
+    while !produced.stop.load(Ordering::Relaxed) {
+        size = size % 8 + 1;
+        let jobs: Vec<NewJob> = (0..size)
+            .map(|n| Nap { millis: n * 8 }.into_job())
+            .collect();
+        match client.enqueue_all(&jobs).await {
+            Ok(answers) => {
+                acknowledged.extend(answers.iter().map(|answer| answer.id()));
+                let count = acknowledged.len() as u64;
+                produced.acknowledged.store(count, Ordering::Relaxed);
+            }
+            Err(error) => {
+                assert!(error.is_transient(), "not a passing failure: {error:?}");
+                produced.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    acknowledged
+}
+
+/// A connection that no case disturbs.
+pub(crate) async fn admin(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.unwrap()
+}
+
+/// Terminates the backends of a schema's workers and producer; all of them, or one.
+pub(crate) async fn terminate(admin: &mut PgConnection, schema: &str, limit: Option<i64>) -> u64 {
+    let terminate = "
+        SELECT pg_terminate_backend(pid) FROM (
+            SELECT pid FROM pg_stat_activity WHERE application_name = $1
+            ORDER BY random() LIMIT $2) AS victims";
+    let terminated = sqlx::query(terminate)
+        .bind(schema)
+        .bind(limit)
+        .execute(admin)
+        .await;
+    terminated.unwrap().rows_affected()
+}
+
+/// Takes connections until the server has no more, and keeps them.
+pub(crate) async fn take_connections(
+    url: &str,
+    count: u32,
+) -> (PgPool, Vec<sqlx::pool::PoolConnection<sqlx::Postgres>>) {
+    let pool = PgPoolOptions::new()
+        .max_connections(count)
+        .acquire_timeout(Duration::from_millis(500))
+        .connect_lazy(url)
+        .unwrap();
+    let mut taken = Vec::new();
+    for _ in 0..count {
+        match pool.acquire().await {
+            Ok(connection) => taken.push(connection),
+            Err(_) => break,
+        }
+    }
+    (pool, taken)
+}
+
+/// How often each job's body began.
+pub(crate) fn begun(notes: &PathBuf) -> BTreeMap<String, usize> {
+    let mut begun = BTreeMap::new();
+    for job in std::fs::read_to_string(notes).unwrap().lines() {
+        *begun.entry(job.to_owned()).or_default() += 1;
+    }
+    begun
+}

@@ -1,0 +1,90 @@
+//! What must hold after any disturbance.
+
+use std::collections::BTreeMap;
+
+use ratchet::model::{AttemptOutcome, JobFilter, JobOrder, PageRequest};
+use ratchet::{Client, JobId, JobRecord, JobState};
+
+use crate::field::{Field, begun};
+
+/// Checks every acknowledged job, and prints what was seen.
+pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
+    let stored = all_jobs(&field.client).await;
+    let begun = begun(&field.notes());
+    let (mut failed, mut again, mut lost_claims) = (0, 0, 0);
+    for id in acknowledged {
+        let job = stored
+            .get(id)
+            .unwrap_or_else(|| panic!("{id} was acknowledged and is lost"));
+        match job.state {
+            JobState::Succeeded => {}
+            JobState::Failed => failed += 1,
+            JobState::Pending => {}
+            other => panic!("{id} is {other}: {job:?}"),
+        }
+        let begun = begun.get(&id.to_string()).copied().unwrap_or_default();
+        again += begun.saturating_sub(1);
+        lost_claims += check_history(&field.client, job, begun).await;
+    }
+    println!(
+        "    {} jobs: none lost, {failed} dead letters, {again} bodies began again after \
+         {lost_claims} lost claims",
+        acknowledged.len()
+    );
+}
+
+/// Claims have ever greater numbers, one of them succeeded at most, and a body began again only
+/// after its claim was lost. Says how many claims were.
+async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize {
+    if job.claim_seq == 1 {
+        assert!(begun <= 1, "{} began {begun} times under one claim", job.id);
+        return 0;
+    }
+    let history = client.history(job.id).await.unwrap();
+    let ascending = history.windows(2).all(|pair| pair[0].seq < pair[1].seq);
+    assert!(ascending, "{history:?}");
+    let count = |outcome| {
+        history
+            .iter()
+            .filter(|attempt| attempt.outcome == outcome)
+            .count()
+    };
+    let succeeded = count(AttemptOutcome::Succeeded);
+    let last = history.last().map(|attempt| (attempt.seq, attempt.outcome));
+    if job.state == JobState::Succeeded {
+        assert_eq!(succeeded, 1, "{history:?}");
+        assert_eq!(
+            last,
+            Some((job.claim_seq, AttemptOutcome::Succeeded)),
+            "{job:?}"
+        );
+    } else {
+        assert_eq!(succeeded, 0, "{history:?}");
+    }
+    let lost = count(AttemptOutcome::Lost);
+    let known = lost + count(AttemptOutcome::Released) + succeeded + count(AttemptOutcome::Failed);
+    assert_eq!(
+        known,
+        history.len(),
+        "a body failed that cannot: {history:?}"
+    );
+    assert!(
+        begun <= lost + 1,
+        "{} began {begun} times, with {lost} claims lost: {history:?}",
+        job.id
+    );
+    lost
+}
+
+async fn all_jobs(client: &Client) -> BTreeMap<JobId, JobRecord> {
+    let mut jobs = BTreeMap::new();
+    let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
+    loop {
+        let found = client.list(&JobFilter::all(), &page).await.unwrap();
+        jobs.extend(found.jobs.into_iter().map(|job| (job.id, job)));
+        match found.next {
+            Some(next) => page = page.after(Some(next)),
+            None => return jobs,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Chaos on a real PostgreSQL: worker processes, connections and the server itself die under load,
+//! again and again.
+//!
+//! After each case: every acknowledged enqueue is succeeded, failed or pending, none is lost;
+//! bodies ran again only after a lost claim, under a new `claim_seq`; no worker ended by itself.
+//! The time to recovery is printed.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it every case is ignored |
+//! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3 |
+//! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
+//!
+//! `cargo xtask chaos postgres` sets all of them.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::print_stdout, reason = "it prints what happened")]
+
+mod cases;
+mod field;
+mod judge;
+mod worker;
+
+use std::env;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::cases::{CASES, Case};
+
+fn main() -> ExitCode {
+    if let Some(order) = worker::Order::of_environment() {
+        return worker::run(&order);
+    }
+    let arguments = Arguments::from_args();
+    let trials = CASES.iter().map(trial).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(case: &'static Case) -> Trial {
+    let url = env::var("RATCHET_TEST_POSTGRES_URL").ok();
+    let reason = match &url {
+        None if required() => None,
+        None => Some("RATCHET_TEST_POSTGRES_URL is not set"),
+        Some(_) if case.needs_server && env::var_os("RATCHET_CHAOS_STOP").is_none() => {
+            Some("needs a server of its own: `cargo xtask chaos postgres`")
+        }
+        Some(_) => None,
+    };
+    if let Some(reason) = reason {
+        return Trial::ignorable_test(case.name, move || Ok(Completion::ignored_with(reason)))
+            .with_kind(reason)
+            .with_ignored_flag(true);
+    }
+    Trial::test(case.name, move || {
+        let url = url.ok_or("postgres is required, but RATCHET_TEST_POSTGRES_URL is not set")?;
+        cases::run(case, &url);
+        Ok(())
+    })
+}
+
+/// Whether `RATCHET_REQUIRE` says that PostgreSQL must be there, as for the conformance suite.
+fn required() -> bool {
+    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
+    let mut words = required.split(',').map(str::trim);
+    words.any(|word| ["1", "true", "postgres"].contains(&word))
+}

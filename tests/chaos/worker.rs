@@ -1,0 +1,100 @@
+//! The process that is killed: one node, until its standard input ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet::postgres::PostgresStore;
+use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+
+/// The variable that makes this program a worker.
+const ROLE: &str = "RATCHET_CHAOS_WORKER";
+/// Silence that means death. Long enough for a node that loses its connection a few times in a row.
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
+
+/// What a worker is told.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) url: String,
+    pub(crate) schema: String,
+    /// The connections of its pool.
+    pub(crate) connections: u32,
+    /// Where it notes every body that begins.
+    pub(crate) notes: PathBuf,
+}
+
+impl Order {
+    /// What we are told, if we are a worker.
+    pub(crate) fn of_environment() -> Option<Self> {
+        let order = std::env::var(ROLE).ok()?;
+        Some(serde_json::from_str(&order).unwrap())
+    }
+
+    pub(crate) fn to_environment(&self) -> (&'static str, String) {
+        (ROLE, serde_json::to_string(self).unwrap())
+    }
+
+    pub(crate) async fn open(&self) -> ratchet::Result<SharedStore> {
+        let store = PostgresStore::builder(&self.url)
+            .schema(&self.schema)
+            .max_connections(self.connections)
+            .application_name(&self.schema);
+        Ok(Arc::new(store.connect().await?))
+    }
+}
+
+/// Sleeps as long as it is told, and notes before that it began.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Nap {
+    pub(crate) millis: u64,
+}
+
+impl Job for Nap {
+    const KIND: &'static str = "nap";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        // One short write to a file that is appended to is whole or absent, also after SIGKILL.
+        let mut notes: &File = ctx.state::<Arc<File>>();
+        notes.write_all(format!("{}\n", ctx.job_id()).as_bytes())?;
+        tokio::time::sleep(Duration::from_millis(self.millis)).await;
+        Ok(())
+    }
+}
+
+#[tokio::main]
+pub(crate) async fn run(order: &Order) -> ExitCode {
+    match node(order).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("worker {}: {error:#}", std::process::id());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn node(order: &Order) -> anyhow::Result<()> {
+    let notes = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&order.notes)?;
+    let node = Ratchet::builder(order.open().await?)
+        .register::<Nap>()
+        .state(Arc::new(notes))
+        .concurrency(8)
+        .poll_interval(Duration::from_millis(20), Duration::from_millis(200))
+        .heartbeat_interval(DEAD_AFTER / 6)
+        .dead_after(DEAD_AFTER)
+        .reclaim_interval(DEAD_AFTER / 6)
+        .store_deadline(Duration::from_secs(5))
+        .build()?;
+    let input_ends = async {
+        let _ = tokio::io::stdin().read(&mut [0]).await;
+    };
+    Ok(node.run_until(input_ends).await?)
+}

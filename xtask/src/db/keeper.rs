@@ -1,0 +1,78 @@
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Runs a line of shell when it is dropped, and also when this process ends without dropping
+/// anything: at an interrupt, or killed.
+///
+/// It is a waiting shell at the end of a pipe: when nobody holds the other end any more, it goes on.
+pub(super) struct Keeper {
+    waiting: Child,
+}
+
+impl Keeper {
+    /// The shell ignores the signals of the terminal, which are meant for us and reach it too. It
+    /// keeps our standard output out of its hands: whoever reads that waits for all who hold it.
+    const WAIT: &str = r#"
+        trap '' INT TERM HUP
+        read -r order
+        [ "$order" = leave ] || eval "$1""#;
+
+    pub(super) fn new(line: &str) -> Result<Self> {
+        let waiting = Command::new("sh")
+            .args(["-c", Self::WAIT, "keeper", line])
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start sh")?;
+        Ok(Self { waiting })
+    }
+
+    /// Ends it without running the line.
+    pub(super) fn leave(mut self) -> Result<()> {
+        if let Some(order) = &mut self.waiting.stdin {
+            order.write_all(b"leave\n")?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.waiting.stdin.take());
+        // Nobody is left to hear of a failure.
+        let _ = self.waiting.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::quoted;
+    use super::*;
+
+    fn marker(name: &str) -> std::path::PathBuf {
+        let name = format!("ratchet-keeper-{name}-{}", std::process::id());
+        std::env::temp_dir().join(name)
+    }
+
+    #[test]
+    fn the_line_runs_at_the_end() {
+        let marker = marker("end");
+        let keeper = Keeper::new(&format!("touch {}", quoted(&marker))).unwrap();
+        assert!(!marker.exists());
+        drop(keeper);
+        assert!(marker.exists());
+        std::fs::remove_file(marker).unwrap();
+    }
+
+    #[test]
+    fn the_line_does_not_run_when_told_to_leave() {
+        let marker = marker("leave");
+        let keeper = Keeper::new(&format!("touch {}", quoted(&marker))).unwrap();
+        keeper.leave().unwrap();
+        assert!(!marker.exists());
+    }
+}

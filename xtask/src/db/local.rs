@@ -1,0 +1,213 @@
+//! PostgreSQL from installed programs, on a fresh data directory.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Control, Server, free_port, on_path, output, quoted};
+use crate::process;
+
+/// Where Debian and its children put the programs of each version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+/// Where its package reads how to make a cluster of its own.
+const DEBIAN_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
+/// A port may be taken between the looking and the starting.
+const TRIES: u32 = 3;
+
+/// Starts a server with the programs that are installed.
+pub(super) fn start() -> Result<Server> {
+    let programs = find().context("no initdb and pg_ctl on the path or in /usr/lib/postgresql")?;
+    let user = user()?;
+    let mut tries = 1;
+    loop {
+        match on_a_fresh_directory(&programs, &user) {
+            Err(error) if tries < TRIES => eprintln!("note: {error:#}; trying another port"),
+            other => return other,
+        }
+        tries += 1;
+    }
+}
+
+fn on_a_fresh_directory(programs: &Path, user: &User) -> Result<Server> {
+    let version = output(Command::new(programs.join("postgres")).arg("--version"))?;
+    let template = format!("{}/ratchet-postgres.XXXXXX", temporary());
+    let directory = output(user.command("mktemp").args(["-d", &template]))?;
+    let directory = PathBuf::from(directory);
+    initialize(programs, user, &directory)?;
+    listen(programs, user, &directory, &version)
+}
+
+/// Installs the distribution's package first. Only for root, who need not be asked for a password:
+/// tests of a person who is not root change nothing on the machine.
+pub(super) fn install_and_start() -> Result<Server> {
+    ensure!(find().is_none(), "not needed, it is installed");
+    ensure!(on_path("apt-get").is_some(), "there is no apt-get");
+    ensure!(is_root()?, "only root can install packages");
+    eprintln!("PostgreSQL is not installed: installing the package `postgresql` with apt-get");
+    // The package would make and start a server of its own, which nobody asked for.
+    let setting = Path::new(DEBIAN_SETTINGS).join("ratchet-xtask.conf");
+    fs::create_dir_all(DEBIAN_SETTINGS)?;
+    fs::write(&setting, "create_main_cluster = false\n")?;
+    let installed = apt(&["update"])
+        .and_then(|()| apt(&["install", "--yes", "--no-install-recommends", "postgresql"]));
+    fs::remove_file(setting)?;
+    installed?;
+    start()
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let mut apt = process::program("apt-get");
+    process::run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// The directory with the newest programs there are.
+fn find() -> Option<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(DEBIAN)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    versions.sort_by_key(|(version, _)| Reverse(*version));
+    let on_path = on_path("initdb").and_then(|initdb| {
+        // The server is looked for beside the real file, not beside a link to it.
+        Some(initdb.canonicalize().ok()?.parent()?.to_owned())
+    });
+    versions
+        .into_iter()
+        .map(|(_, programs)| programs)
+        .chain(on_path)
+        .find(|programs| {
+            ["initdb", "pg_ctl", "postgres"]
+                .iter()
+                .all(|name| programs.join(name).is_file())
+        })
+}
+
+/// Who runs the server: ourselves, or somebody who is not root, since PostgreSQL refuses root.
+enum User {
+    Ourselves,
+    Other(&'static str),
+}
+
+fn user() -> Result<User> {
+    if !is_root()? {
+        return Ok(User::Ourselves);
+    }
+    ensure!(
+        on_path("runuser").is_some(),
+        "PostgreSQL refuses root, and there is no runuser"
+    );
+    let exists = |name: &&str| process::works(process::program("id").args(["-u", name]));
+    let other = ["postgres", "nobody"].into_iter().find(exists);
+    Ok(User::Other(other.context("there is no user but root")?))
+}
+
+fn is_root() -> Result<bool> {
+    Ok(output(Command::new("id").arg("-u"))? == "0")
+}
+
+impl User {
+    /// A program that this user runs.
+    fn command(&self, program: impl AsRef<Path>) -> Command {
+        match self {
+            Self::Ourselves => Command::new(program.as_ref()),
+            Self::Other(name) => {
+                let mut command = Command::new("runuser");
+                command.args(["-u", name, "--"]).arg(program.as_ref());
+                command
+            }
+        }
+    }
+
+    /// The same as the beginning of a line of shell.
+    fn prefix(&self) -> String {
+        match self {
+            Self::Ourselves => String::new(),
+            Self::Other(name) => format!("runuser -u {name} -- "),
+        }
+    }
+}
+
+/// A place on a disk: what is in memory has no durability to test or to measure.
+fn temporary() -> String {
+    let wanted = std::env::var("TMPDIR").ok().filter(|path| !path.is_empty());
+    let kept = || {
+        Path::new("/var/tmp")
+            .is_dir()
+            .then(|| "/var/tmp".to_owned())
+    };
+    wanted.or_else(kept).unwrap_or_else(|| "/tmp".to_owned())
+}
+
+/// Anybody on this machine may connect over the loopback interface: nothing here is worth a
+/// password, and it goes away soon.
+fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
+    let mut initdb = user.command(programs.join("initdb"));
+    initdb.arg("-D").arg(directory.join("data"));
+    initdb.args([
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--no-locale",
+        "--no-sync",
+    ]);
+    let made = output(&mut initdb).map(drop);
+    if made.is_err() {
+        output(user.command("rm").arg("-rf").arg(directory))?;
+    }
+    made
+}
+
+fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Result<Server> {
+    let port = free_port()?;
+    // fsync is on by default; it is said here because figures and crash tests rest on it.
+    // Statements are counted where a database asks for it, and nothing is spent on it elsewhere.
+    let counting = match counts_statements(programs) {
+        true => "-c shared_preload_libraries=pg_stat_statements -c pg_stat_statements.track=none",
+        false => "",
+    };
+    let settings = format!(
+        "-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories={} \
+         -c max_connections=200 -c fsync=on {counting}",
+        directory.display()
+    );
+    let (data, log) = (
+        quoted(directory.join("data")),
+        quoted(directory.join("log")),
+    );
+    let pg_ctl = format!("{}{}", user.prefix(), quoted(programs.join("pg_ctl")));
+    let stop = format!("{pg_ctl} stop -s -w -m immediate -D {data}");
+    let start = format!(
+        "{pg_ctl} start -s -w -t 60 -D {data} -l {log} -o {}",
+        quoted(&settings)
+    );
+    let control = Control {
+        // A stopped server is no reason to keep its data.
+        remove: format!("{stop}; {}rm -rf {}", user.prefix(), quoted(directory)),
+        stop,
+        start: format!("{start} || {{ tail -n 5 {log} >&2; exit 1; }}"),
+    };
+    let version = version.replace("postgres (PostgreSQL)", "PostgreSQL");
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    Server::start(url, format!("{version}, started for this"), control)
+}
+
+/// Whether the extension is installed; it is in a package of its own on some systems.
+fn counts_statements(programs: &Path) -> bool {
+    let library = output(Command::new(programs.join("pg_config")).arg("--pkglibdir"));
+    library.is_ok_and(|directory| {
+        Path::new(&directory)
+            .join("pg_stat_statements.so")
+            .is_file()
+    })
+}

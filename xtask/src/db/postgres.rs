@@ -1,0 +1,40 @@
+//! Finding a PostgreSQL: the one that is named, an installed one, one that apt installs, a container.
+
+use std::env;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Server, compose, local};
+
+/// The variable that names the server for the tests.
+pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
+
+/// The server that the environment names, or else one of our own.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn provide() -> Result<Server> {
+    match env::var(URL) {
+        Ok(url) => Ok(Server::named(url)),
+        Err(_) => own(),
+    }
+}
+
+/// A server of our own, which is stopped when it is dropped.
+///
+/// # Errors
+/// Why there is none, way by way.
+pub(crate) fn own() -> Result<Server> {
+    let mut reasons = Vec::new();
+    for (way, start) in [
+        ("installed", local::start as fn() -> Result<Server>),
+        ("by apt", local::install_and_start),
+        ("in a container", compose::start),
+    ] {
+        match start().with_context(|| way.to_owned()) {
+            Ok(server) => return Ok(server),
+            Err(reason) => reasons.push(format!("{reason:#}")),
+        }
+    }
+    bail!("no PostgreSQL: {}", reasons.join("; "))
+}

@@ -1,0 +1,27 @@
+//! Redis, for the example of a coordinator of one's own.
+
+use anyhow::{Context, Result};
+
+use super::{Control, Server, free_port, on_path, quoted};
+
+/// A server of our own that keeps nothing.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn own() -> Result<Server> {
+    let program = on_path("redis-server").context("redis-server is not installed")?;
+    let port = free_port()?;
+    let pid = format!("/tmp/ratchet-redis-{port}.pid");
+    let stop = format!("kill $(cat {pid})");
+    let control = Control {
+        start: format!(
+            "{} --bind 127.0.0.1 --port {port} --save '' --appendonly no --daemonize yes \
+             --dir /tmp --pidfile {pid} >/dev/null",
+            quoted(program)
+        ),
+        remove: stop.clone(),
+        stop,
+    };
+    let url = format!("redis://127.0.0.1:{port}/");
+    Server::start(url, "a Redis started for this".to_owned(), control)
+}
