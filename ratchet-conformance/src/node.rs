@@ -220,6 +220,11 @@ impl TestNode {
     }
 
     /// An ordinary heartbeat.
+    /// Says that it is starting.
+    pub(crate) async fn join(&self) -> HeartbeatReply {
+        self.beat_with(&self.heartbeat(NodeStatus::Joining)).await
+    }
+
     pub(crate) async fn beat(&self) -> HeartbeatReply {
         self.beat_with(&self.heartbeat(NodeStatus::Active)).await
     }

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobInput};
 use ratchet_core::priority::merge;
 use ratchet_core::time::from_millis;
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, StoreErrorKind};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::request::Work;
 use crate::row;
 use crate::settle::{Ended, end_claim};
@@ -46,7 +46,12 @@ pub(crate) fn claim(
             break;
         }
         claimed.reserve_exact(chosen.len());
-        take(work, request, depth, &chosen, &mut claimed)?;
+        let moved = take(work, request, depth, &chosen, &mut claimed)?;
+        if !moved {
+            // Choosing again would choose the same, for ever, with the write lock held.
+            let text = "the claim index names jobs that are not pending; run REINDEX";
+            return Err(Failure::new(StoreErrorKind::Corrupt, text));
+        }
     }
     Ok(claimed)
 }
@@ -139,16 +144,18 @@ impl Iterator for Due<'_> {
     }
 }
 
-/// Gives the chosen jobs to the node. A job that cannot be read becomes a dead letter instead.
+/// Gives the chosen jobs to the node. A job that cannot be read becomes a dead letter instead. Says
+/// whether any of them was there.
 fn take(
     work: &mut Work<'_>,
     request: &ClaimRequest,
     depth: Depth,
     chosen: &[JobId],
     claimed: &mut Vec<ClaimedJob>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut read = work.conn.prepare_cached(statements::CLAIM_READ)?;
     let mut update = work.conn.prepare_cached(statements::CLAIM_JOB)?;
+    let mut moved = false;
     for id in chosen {
         let found = {
             let mut rows = read.query(params![id.as_bytes(), depth == Depth::Whole])?;
@@ -161,6 +168,7 @@ fn take(
                 Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row.get(14)?)),
             }
         };
+        moved = true;
         match found {
             Ok(mut job) => {
                 update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
@@ -177,7 +185,7 @@ fn take(
             }
         }
     }
-    Ok(())
+    Ok(moved)
 }
 
 /// The claim of a row of `claim_read.sql`; the inner error says what of it cannot be read.

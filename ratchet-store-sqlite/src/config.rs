@@ -98,7 +98,7 @@ impl Builder {
         SqliteStore::open(config).await
     }
 
-    fn into_config(self) -> Result<Config> {
+    pub(crate) fn into_config(self) -> Result<Config> {
         let (location, in_url) = parse(&self.target)?;
         for (setting, duration) in [
             ("busy_timeout", self.busy_timeout),

@@ -172,6 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_committed_is_on_disk_unless_chosen_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        for (synchronous, level) in [(Synchronous::Full, 2), (Synchronous::Normal, 1)] {
+            let path = folder.path().join(format!("{level}.db"));
+            let builder = crate::SqliteStore::builder(&path).synchronous(synchronous);
+            let conn = open_writer(&builder.into_config().unwrap()).unwrap();
+            let text = |pragma: &str| conn.pragma_query_value(None, pragma, |row| row.get(0));
+            let number = |pragma: &str| conn.pragma_query_value(None, pragma, |row| row.get(0));
+            assert_eq!(text("journal_mode"), Ok("wal".to_owned()));
+            assert_eq!(number("synchronous"), Ok(level));
+            assert_eq!(number("wal_autocheckpoint"), Ok(4_000));
+        }
+    }
+
+    #[test]
     fn the_clock_is_the_hosts() {
         let conn = Connection::open_in_memory().unwrap();
         let before = time::to_millis(time::wall_clock());

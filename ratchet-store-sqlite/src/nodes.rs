@@ -66,7 +66,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         .transpose()?
         // A row that cannot be read is replaced by what the node says.
         .and_then(Inner::ok);
-    if stored.is_none() {
+    if stored.is_none() && heartbeat.status == NodeStatus::Joining {
         conn.prepare_cached(statements::DISPLACE_LABEL)?
             .execute([heartbeat.label.as_str()])?;
     }

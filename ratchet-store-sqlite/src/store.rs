@@ -90,6 +90,9 @@ impl SqliteStore {
     /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up; the jobs are found by the next
     /// poll after the commit.
     ///
+    /// The jobs are as durable as the caller's commit: with the caller's `synchronous`, not the
+    /// store's.
+    ///
     /// # Errors
     /// `Invalid`, `Misconfigured` if the connection is to another database, or a failure of the
     /// database.

@@ -84,6 +84,7 @@ cases! {
         bystander.beat().await;
         let mut new = cx.node().await;
         new.label = old.label.clone();
+        new.join().await;
         assert_eq!(new.beat().await.status, NodeStatus::Active);
         let status = async |node: &TestNode| bystander.node(node.id).await.map(|row| row.status);
         assert_eq!(status(&old).await, Some(NodeStatus::Dead));
@@ -106,10 +107,21 @@ cases! {
     async fn only_the_first_heartbeat_displaces(cx: &Cx) {
         let (a, mut b) = (cx.node().await, cx.node().await);
         a.beat().await;
-        b.beat().await;
+        b.join().await;
         b.label = a.label.clone();
+        b.join().await;
         b.beat().await;
         assert_eq!(a.beat().await.status, NodeStatus::Active);
+    }
+
+    #[proves("node.label")]
+    async fn a_forgotten_node_that_wakes_up_displaces_nobody(cx: &Cx) {
+        let (successor, mut sleeper) = (cx.node().await, cx.node().await);
+        successor.join().await;
+        successor.beat().await;
+        sleeper.label = successor.label.clone();
+        assert_eq!(sleeper.beat().await.status, NodeStatus::Active);
+        assert_eq!(successor.beat().await.status, NodeStatus::Active);
     }
 
     #[proves("node.status")]
@@ -249,7 +261,7 @@ cases! {
         race(8, |racer| {
             let mut node = nodes[racer].clone();
             node.label = label.clone();
-            async move { node.beat().await }
+            async move { node.join().await }
         })
         .await;
         let rows = nodes[0].nodes().await;

@@ -42,6 +42,35 @@ cases! {
         );
     }
 
+    #[proves("reclaim.silence")]
+    #[needs(Clock)]
+    async fn after_an_outage_silence_is_held_against_nobody(cx: &Cx) {
+        let (known, unknown, left) = (cx.node().await, cx.node().await, cx.node().await);
+        begun_on(&known, job()).await;
+        unknown.add(job()).await;
+        let orphan = unknown.take().await;
+        unknown.alive(orphan).await;
+        let gone = begun_on(&left, job().stall_timeout(DEAD_AFTER)).await;
+        let stalled = begun_on(&known, job().stall_timeout(DEAD_AFTER)).await;
+        left.beat_with(&left.heartbeat(NodeStatus::Left)).await;
+        cx.advance(HOUR).await;
+        let outage = reclaim().silence_counts(false);
+        assert_eq!(
+            known.reclaim(&outage).await,
+            [lost(gone, ReclaimReason::OwnerLost, 1)],
+            "who left is gone all the same"
+        );
+        known.beat().await;
+        assert_eq!(known.reclaim(&outage).await, []);
+        let taken = known.reclaim(&reclaim()).await;
+        let mut expected = [
+            lost(orphan, ReclaimReason::OwnerLost, 1),
+            lost(stalled, ReclaimReason::Stalled, 1),
+        ];
+        expected.sort_by_key(|one| one.token);
+        assert_eq!(taken, expected);
+    }
+
     #[proves("reclaim.dead")]
     #[needs(Clock)]
     async fn a_node_with_a_long_interval_is_given_three_of_them(cx: &Cx) {
@@ -114,11 +143,12 @@ cases! {
         let token = begun_on(&old, job()).await;
         let mut new = cx.node().await;
         new.label = old.label.clone();
-        new.beat().await;
+        new.join().await;
         assert_eq!(
             new.reclaim(&reclaim()).await,
             [lost(token, ReclaimReason::OwnerLost, 1)]
         );
+        new.beat().await;
         new.succeed(new.take().await).await;
     }
 

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use ratchet_core::model::*;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
-    Aging, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, Result, time,
+    Aging, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId,
+    Result, time,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -115,6 +116,7 @@ impl JobStore for Sabotaged {
         match self.how {
             Sabotage::ExceedsTheLimit => asked.limit += 1,
             Sabotage::IgnoresAging => asked.aging = Aging::OFF,
+            Sabotage::ClaimsForInactiveNodes => asked.node = NodeId::new(),
             Sabotage::IgnoresCapabilities => {
                 asked.capabilities = self.required_capabilities().await?;
             }
@@ -223,10 +225,14 @@ impl JobStore for Sabotaged {
         let mut asked = request.clone();
         match self.how {
             Sabotage::ReclaimsLate => asked.dead_after *= 2,
+            Sabotage::HoldsSilenceAgainstAll => asked.silence_counts = true,
             Sabotage::IgnoresTheCrashBudget => asked.max_crashes = u32::MAX,
             _ => {}
         }
         let mut lost = self.inner.reclaim(&asked).await?;
+        if self.is(Sabotage::BlamesNobody) {
+            lost.iter_mut().for_each(|lost| lost.crash_count = 1);
+        }
         if self.is(Sabotage::ReclaimsFromLiveNodes) {
             let now = self.inner.database_time().await?;
             for job in self.everything().await? {

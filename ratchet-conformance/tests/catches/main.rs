@@ -144,6 +144,18 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "queue::no_handle_claims_from_a_paused_queue",
     ),
     (
+        Sabotage::ClaimsForInactiveNodes,
+        "claim::only_an_active_node_gets_jobs",
+    ),
+    (
+        Sabotage::HoldsSilenceAgainstAll,
+        "reclaim::after_an_outage_silence_is_held_against_nobody",
+    ),
+    (
+        Sabotage::BlamesNobody,
+        "reclaim::a_job_that_crashed_before_is_blamed_only_if_its_body_had_begun",
+    ),
+    (
         Sabotage::KeepsCancelsFromHeartbeats,
         "node::a_node_is_told_of_its_own_claims_only",
     ),

@@ -15,6 +15,7 @@ use super::ready::Ready;
 use super::reporter::JobReports;
 use super::run::Run;
 use super::running::RunningJob;
+use super::suspects;
 use crate::client::Backoff;
 use crate::error::Result;
 use crate::handler::{CancelReason, ContextParts, JobContext, Verdict, soft_timeout};
@@ -33,22 +34,15 @@ pub(super) async fn slot(run: Arc<Run>) {
             run.hand_back(vec![ready]);
         } else if ready.claim.crash_count < isolate_from {
             execute(&run, ready).await;
+        } else if let Some(_alone) = run.suspects.admit() {
+            execute(&run, ready).await;
         } else {
-            isolate(&run, ready).await;
+            let delay = suspects::PUT_OFF;
+            run.settle(Settlement::new(
+                ready.claim.token,
+                Outcome::Snoozed { delay },
+            ));
         }
-    }
-}
-
-/// Runs a job that may have killed a node, and after it those that waited for that, one at a time.
-async fn isolate(run: &Arc<Run>, ready: Ready) {
-    let mut next = run.suspects.admit(ready);
-    if next.is_none() {
-        run.let_go(1);
-    }
-    while let Some(suspect) = next {
-        execute(run, suspect).await;
-        next = run.suspects.next();
-        run.hold(usize::from(next.is_some()));
     }
 }
 
@@ -178,12 +172,17 @@ async fn stalled(job: &RunningJob) {
     }
 }
 
-/// Makes known that the body of a job that was lost before begins; false if the claim is lost, or
-/// was handed back because the node drains.
+/// Makes known that the body of a job that was lost before begins; false if the claim is lost, was
+/// cancelled, or was handed back because the node drains.
 async fn announce(run: &Run, claim: &Claim) -> bool {
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
     match known {
-        Some(Reported::Applied { .. }) => return true,
+        Some(Reported::Applied {
+            cancel_requested: false,
+        }) => return true,
+        Some(Reported::Applied { .. }) => {
+            run.settle(Settlement::new(claim.token, Outcome::Cancelled).without_attempt());
+        }
         Some(Reported::Stale) => run.let_go(1),
         None => run.settle(Settlement::new(claim.token, Outcome::Released)),
     }

@@ -66,18 +66,18 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let load = NodeLoad::new(count(run.running.len()), count(config.concurrency));
     let interval = config.heartbeat_interval;
     let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval).load(load);
-    run.shared
-        .calls
-        .call_within(config.heartbeat_deadline(), "heartbeat", |store| {
-            store.nodes().heartbeat(&heartbeat)
-        })
-        .await
+    let calls = &run.shared.calls;
+    let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
+        store.nodes().heartbeat(&heartbeat)
+    });
+    let reply = call.await?;
+    run.heard();
+    Ok(reply)
 }
 
 async fn taken_for_dead(run: &Run) -> Result<()> {
     let lost = run.ready.take_all();
     run.let_go(lost.len());
-    drop(run.suspects.take_all());
     run.running.cancel_all(CancelReason::ClaimLost);
     let nodes = run
         .shared

@@ -108,7 +108,13 @@ impl Node {
         tokio::pin!(shutdown);
         tokio::select! {
             biased;
-            _ = &mut shutdown => return Ok(()),
+            _ = &mut shutdown => {
+                // Perhaps it had registered already.
+                if let Err(error) = heartbeat::beat(&run, NodeStatus::Left).await {
+                    tracing::debug!(%error, "could not say that the node leaves");
+                }
+                return Ok(());
+            }
             joined = join(&run) => joined.map_err(RunError::Store)?,
         }
         let tasks = start(&run);

@@ -99,7 +99,9 @@ impl Poller {
         run.hold(limit);
         let answer = claim(run, &self.request).await;
         let claimed = answer.as_ref().map_or(0, Vec::len);
-        run.let_go(limit - claimed);
+        // A store that gives more than was asked for has done wrong, but the jobs are here.
+        run.hold(claimed.saturating_sub(limit));
+        run.let_go(limit.saturating_sub(claimed));
         match answer {
             Ok(batch) => {
                 self.backoff.reset();

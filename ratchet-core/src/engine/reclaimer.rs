@@ -1,7 +1,8 @@
 //! The reclaimer: marks silent nodes dead and takes back what they held.
 //!
 //! Every node does this; passes that overlap reclaim each claim once. A pass begins with a
-//! heartbeat: a node that was asleep must not find itself among the dead. A job whose crash budget is
+//! heartbeat: a node that was asleep must not find itself among the dead. After an outage of the
+//! database the others get `dead_after` to be heard again before their silence counts. A job whose crash budget is
 //! used up is settled here as failed, through the same fenced write as every other end.
 
 use std::sync::Arc;
@@ -32,14 +33,15 @@ pub(super) async fn run(run: Arc<Run>) {
 pub(super) async fn tick(run: &Run) -> Result<()> {
     heartbeat::tick(run).await?;
     let (calls, config) = (&run.shared.calls, &run.shared.config);
-    let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER);
-    let swept = calls
-        .call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep))
-        .await?;
-    for node in swept.died {
-        tracing::warn!(%node, "node is dead");
+    let silence_counts = run.trusts_silence();
+    if silence_counts {
+        let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER);
+        let swept = calls.call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep));
+        for node in swept.await?.died {
+            tracing::warn!(%node, "node is dead");
+        }
     }
-    let request = config.reclaim_request();
+    let request = config.reclaim_request().silence_counts(silence_counts);
     loop {
         let reclaimed = calls
             .call("reclaim", |store| store.jobs().reclaim(&request))

@@ -97,9 +97,11 @@ impl ReportSink for JobReports {
     }
 
     async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
+        // It lives, whether the store can be told so or not.
+        self.job.lives(time::monotonic());
         let report = [Report::new(claim.token, kind)];
         let answers = self.reporter.send_within(Duration::MAX, &report).await?;
-        self.job.said(time::monotonic());
+        self.job.told(time::monotonic());
         one(answers)
     }
 }

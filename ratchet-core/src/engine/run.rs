@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ready::{Ready, ReadyQueue};
@@ -13,6 +14,7 @@ use super::suspects::Suspects;
 use crate::id::NodeId;
 use crate::model::{NodeStatus, Outcome, Settlement};
 use crate::name::Name;
+use crate::time;
 
 /// One run of a node, from joining to leaving: what its loops share.
 pub(super) struct Run {
@@ -31,6 +33,8 @@ pub(super) struct Run {
     pub(super) room: Notify,
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
+    /// Since when this node's heartbeats have come through without a gap.
+    heard_since: Mutex<Option<(Instant, Instant)>>,
     /// Held during a heartbeat and what it leads to: two at a time could both change who the node
     /// is.
     pub(super) beating: tokio::sync::Mutex<()>,
@@ -59,6 +63,7 @@ impl Run {
             refill_at: AtomicUsize::new(0),
             room: Notify::new(),
             settled: Notify::new(),
+            heard_since: Mutex::new(None),
             beating: tokio::sync::Mutex::new(()),
             draining: CancellationToken::new(),
             abort: CancellationToken::new(),
@@ -96,6 +101,32 @@ impl Run {
             .0 = NodeId::new();
     }
 
+    /// Takes note of a heartbeat that came through.
+    pub(super) fn heard(&self) {
+        let now = time::monotonic();
+        let gap = self.shared.config.heartbeat_interval.saturating_mul(2);
+        let mut heard = self
+            .heard_since
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        let since = match *heard {
+            Some((since, last)) if now.saturating_duration_since(last) <= gap => since,
+            _ => now,
+        };
+        *heard = Some((since, now));
+    }
+
+    /// Whether the database has been within reach for so long that the others have had their
+    /// chance to be heard too.
+    pub(super) fn trusts_silence(&self) -> bool {
+        let heard = self
+            .heard_since
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        let patience = self.shared.config.dead_after;
+        heard.is_some_and(|(since, last)| last.saturating_duration_since(since) >= patience)
+    }
+
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
@@ -111,14 +142,6 @@ impl Run {
         if held <= self.refill_at.load(Ordering::SeqCst) {
             self.room.notify_one();
         }
-    }
-
-    /// Hands back every claim whose body has not begun.
-    pub(super) fn hand_back_all(&self) {
-        self.hand_back(self.ready.take_all());
-        let waiting = self.suspects.take_all();
-        self.hold(waiting.len());
-        self.hand_back(waiting);
     }
 
     /// Hands claims back whose bodies have not begun.

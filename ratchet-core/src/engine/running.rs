@@ -59,11 +59,14 @@ impl RunningJob {
             .is_some_and(|stall| untold > stall / 4)
     }
 
-    /// The body gave a sign of life that needs no telling.
-    pub(super) fn said(&self, now: Instant) {
-        let mut words = self.words();
-        words.said_at = now;
-        words.told_at = now;
+    /// The body gave a sign of life.
+    pub(super) fn lives(&self, now: Instant) {
+        self.words().said_at = now;
+    }
+
+    /// The store was told so.
+    pub(super) fn told(&self, now: Instant) {
+        self.words().told_at = now;
         self.reported.store(true, Ordering::Release);
     }
 

@@ -43,6 +43,12 @@ impl SettleBuffer {
         }
     }
 
+    /// Puts back what could not be sent, before the others.
+    fn put_back(&self, settlements: impl Iterator<Item = Settlement>) {
+        self.pending().splice(0..0, settlements);
+        self.changed.notify_one();
+    }
+
     fn len(&self) -> usize {
         self.pending().len()
     }
@@ -130,18 +136,28 @@ impl Settler {
             }
         }
         if self.retry_at.is_some_and(|at| at <= time::monotonic()) {
+            self.retry_at = None;
             let again = std::mem::take(&mut self.refused);
             self.one_by_one(run, again).await;
         }
     }
 
     /// Settles each by itself, so that one that the store refuses harms only its own job. One that
-    /// is invalid is failed with the reason; the others are tried again later.
+    /// is invalid is failed with the reason; the others are tried again later. If the store fails
+    /// meanwhile, the rest goes back to where it came from.
     async fn one_by_one(&mut self, run: &Run, batch: Vec<Settlement>) {
-        for settlement in batch {
+        let mut batch = batch.into_iter();
+        while let Some(settlement) = batch.next() {
             let one = std::slice::from_ref(&settlement);
             match send(run, one).await {
                 Ok(answers) => count(run, one, &answers),
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(%error, "settling failed, trying again");
+                    let rest = std::iter::once(settlement).chain(batch);
+                    run.settlements.put_back(rest);
+                    tokio::time::sleep(self.backoff.next(run.shared.random())).await;
+                    break;
+                }
                 Err(error) if error.kind() == StoreErrorKind::Invalid => {
                     let error = format!("the outcome could not be stored: {error}");
                     let failed = Outcome::Failed { error };
@@ -153,7 +169,7 @@ impl Settler {
         if self.refused.is_empty() {
             self.backoff.reset();
             self.retry_at = None;
-        } else {
+        } else if self.retry_at.is_none() {
             let wait = self.backoff.next(run.shared.random());
             self.retry_at = Some(time::monotonic() + wait);
         }

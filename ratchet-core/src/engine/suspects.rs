@@ -4,50 +4,31 @@
 //! counts against the jobs that were running and no others. From
 //! [`Config::isolate_from`](super::config::Config::isolate_from) losses on, at most one of them
 //! runs on a node at a time: then a job that kills its process kills it alone, and uses up its own
-//! crash budget only.
+//! crash budget only. The others are put off, at no cost, and any node may run them meanwhile.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use super::ready::Ready;
+/// How long a suspect is put off while another runs.
+pub(super) const PUT_OFF: Duration = Duration::from_secs(10);
 
-/// The suspects of a node that wait for each other. They do not count as held, so that they keep
-/// no other job from being claimed.
+/// Whether a suspect runs on this node.
 #[derive(Default)]
-pub(super) struct Suspects(Mutex<Line>);
-
-#[derive(Default)]
-struct Line {
-    busy: bool,
-    waiting: VecDeque<Ready>,
-}
+pub(super) struct Suspects(AtomicBool);
 
 impl Suspects {
-    /// Lets a suspect run if no other does; otherwise it waits here.
-    pub(super) fn admit(&self, suspect: Ready) -> Option<Ready> {
-        let mut line = self.line();
-        if line.busy {
-            line.waiting.push_back(suspect);
-            return None;
-        }
-        line.busy = true;
-        Some(suspect)
+    /// Lets a suspect run if no other does, for as long as the answer is kept.
+    pub(super) fn admit(&self) -> Option<Admitted<'_>> {
+        let busy = self.0.swap(true, Ordering::AcqRel);
+        (!busy).then(|| Admitted(&self.0))
     }
+}
 
-    /// The one that was running has ended: the next, if one waits.
-    pub(super) fn next(&self) -> Option<Ready> {
-        let mut line = self.line();
-        let next = line.waiting.pop_front();
-        line.busy = next.is_some();
-        next
-    }
+/// A suspect that runs.
+pub(super) struct Admitted<'a>(&'a AtomicBool);
 
-    /// Takes those that wait.
-    pub(super) fn take_all(&self) -> Vec<Ready> {
-        self.line().waiting.drain(..).collect()
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.0.lock().unwrap_or_else(|broken| broken.into_inner())
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }

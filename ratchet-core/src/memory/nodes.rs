@@ -14,7 +14,8 @@ impl NodeStore for MemoryStore {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         self.call("heartbeat", |tables, now| {
             let now = from_millis(now);
-            if !tables.nodes.contains_key(&heartbeat.node) {
+            let joins = heartbeat.status == NodeStatus::Joining;
+            if joins && !tables.nodes.contains_key(&heartbeat.node) {
                 for other in tables.nodes.values_mut() {
                     if other.label == heartbeat.label && other.status.is_live() {
                         other.status = NodeStatus::Dead;

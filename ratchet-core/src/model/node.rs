@@ -94,8 +94,8 @@ impl NodeLoad {
 pub struct Heartbeat {
     /// Who.
     pub node: NodeId,
-    /// What people call it. Labels are unique among live nodes: the first heartbeat of a node makes
-    /// every other node with its label dead, which is how a restarted process takes back its own.
+    /// What people call it. A node that joins makes every other node with its label dead, which is
+    /// how a restarted process takes back its own.
     pub label: Name,
     /// What it is doing.
     pub status: NodeStatus,

@@ -26,6 +26,9 @@ pub struct ReclaimRequest {
     pub max_crashes: u32,
     /// The most claims to take back in one pass; at least 1.
     pub limit: usize,
+    /// Whether silence may be held against nodes and bodies. Not just after an outage of the
+    /// database, in which nobody could be heard.
+    pub silence_counts: bool,
 }
 
 impl ReclaimRequest {
@@ -39,6 +42,7 @@ impl ReclaimRequest {
             overdue_after: Duration::from_secs(30),
             max_crashes: 3,
             limit: 500,
+            silence_counts: true,
         }
     }
 
@@ -77,16 +81,24 @@ impl ReclaimRequest {
         self
     }
 
+    /// Sets [`silence_counts`](Self::silence_counts).
+    #[must_use]
+    pub const fn silence_counts(mut self, counts: bool) -> Self {
+        self.silence_counts = counts;
+        self
+    }
+
     /// Why a running job's claim is to be taken back at `now`, if it is. Times are milliseconds.
     #[must_use]
     pub fn lost(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimReason> {
         let passed = |since: i64, wait: Duration| since.saturating_add(duration_millis(wait)) < now;
         let owner_lost = match claim.owner {
             Owner::Nobody => true,
-            Owner::Unknown => passed(claim.claimed_at, self.dead_after),
-            Owner::Known(node) => {
-                !node.status.is_live() || node.is_silent(self.dead_after, from_millis(now))
+            Owner::Unknown => self.silence_counts && passed(claim.claimed_at, self.dead_after),
+            Owner::Known(node) if node.status.is_live() => {
+                self.silence_counts && node.is_silent(self.dead_after, from_millis(now))
             }
+            Owner::Known(_) => true,
         };
         if owner_lost {
             return Some(ReclaimReason::OwnerLost);
@@ -95,10 +107,10 @@ impl ReclaimRequest {
             let waited_out = passed(claim.claimed_at, self.start_timeout);
             return waited_out.then_some(ReclaimReason::NotStarted);
         };
-        if claim
+        let stalled = claim
             .stall_timeout
-            .is_some_and(|stall| passed(last_report, stall))
-        {
+            .is_some_and(|stall| passed(last_report, stall));
+        if self.silence_counts && stalled {
             return Some(ReclaimReason::Stalled);
         }
         let patience = claim.timeout?.saturating_add(self.overdue_after);
@@ -306,6 +318,22 @@ mod tests {
             );
         }
         assert_eq!(request.lost(&claim(Owner::Unknown, None), 15_000), None);
+    }
+
+    #[test]
+    fn after_an_outage_only_those_who_said_so_are_gone() {
+        let request = ReclaimRequest::new().silence_counts(false);
+        let silent = node(NodeStatus::Active, 0);
+        let dead = node(NodeStatus::Dead, 0);
+        let lost = |owner| {
+            let mut held = claim(owner, Some(1));
+            held.stall_timeout = Some(SECOND);
+            request.lost(&held, 900_000)
+        };
+        assert_eq!(lost(Owner::Known(&silent)), None);
+        assert_eq!(lost(Owner::Unknown), None);
+        assert_eq!(lost(Owner::Known(&dead)), Some(ReclaimReason::OwnerLost));
+        assert_eq!(lost(Owner::Nobody), Some(ReclaimReason::OwnerLost));
     }
 
     #[test]

@@ -123,6 +123,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.dead]** A claim whose node is `Dead` or `Left`, or silent as
     ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`. So is
     ///   one whose node has no row, once it is older than `dead_after`.
+    /// - **[reclaim.silence]** If the request says that silence does not count, nobody is lost for
+    ///   having been silent: not live nodes, not those without a row, not stalled bodies.
     /// - **[reclaim.live]** However long a body runs, the claim of a live node stays, but for the
     ///   next three clauses.
     /// - **[reclaim.start]** A claim without a report for `start_timeout` since it was made is

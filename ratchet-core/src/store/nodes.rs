@@ -21,8 +21,8 @@ pub trait NodeStore: Debug + Send + Sync {
     /// - **[node.reply]** The answer has the database's time and the stored status.
     /// - **[node.cancel]** The answer names every claim of this node whose job somebody wants
     ///   cancelled.
-    /// - **[node.label]** The first heartbeat of a node makes every other live node with its label
-    ///   `Dead`.
+    /// - **[node.label]** The first heartbeat of a node, if it says `Joining`, makes every other live
+    ///   node with its label `Dead`. A node that is forgotten and wakes up displaces nobody.
     ///
     /// # Errors
     /// A failure of the store.

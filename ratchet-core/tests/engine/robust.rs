@@ -159,6 +159,56 @@ async fn a_node_that_is_alone_survives_a_jump_of_the_database_s_clock() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_of_the_database_costs_no_job_a_crash() {
+    let world = World::new();
+    let away = Arc::new(AtomicBool::new(false));
+    let faulty = || {
+        let away = Arc::clone(&away);
+        world
+            .store
+            .clone()
+            .with_faults(move |_| match away.load(Ordering::SeqCst) {
+                true => Fault::ErrorBeforeCommit,
+                false => Fault::None,
+            })
+    };
+    let mut ids = Vec::new();
+    for number in 0..8 {
+        let job = world.job(&number.to_string(), |ctx| async move {
+            for _ in 0..600 {
+                sleep(SECOND).await;
+                ctx.heartbeat();
+                drop(ctx.save_checkpoint(&1).await);
+            }
+            Ok(())
+        });
+        ids.push(world.enqueue(job.stall_timeout(10 * SECOND)).await);
+    }
+    let nodes: Vec<Started> = (0..2)
+        .map(|seed| {
+            let builder = world.builder_on(faulty()).concurrency(4).seed(seed);
+            Started::new(builder.build().unwrap())
+        })
+        .collect();
+    for _ in 0..5 {
+        sleep(60 * SECOND).await;
+        away.store(true, Ordering::SeqCst);
+        sleep(40 * SECOND).await;
+        away.store(false, Ordering::SeqCst);
+    }
+    for id in ids {
+        let job = world.ended(id).await;
+        assert_eq!(
+            (job.state, job.claim_seq, job.crash_count),
+            (JobState::Succeeded, 1, 0)
+        );
+    }
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn payloads_that_cannot_be_loaded_are_waited_for() {
     let world = World::new();
     let away = Arc::new(AtomicBool::new(true));
