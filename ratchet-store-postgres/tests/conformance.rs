@@ -41,7 +41,7 @@ impl Fixture for PostgresFixture {
     }
 
     async fn teardown(&self) {
-        self.0.drop().await;
+        self.0.take_away().await;
     }
 }
 

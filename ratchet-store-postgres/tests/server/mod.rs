@@ -93,7 +93,7 @@ impl Schema {
     }
 
     /// Takes it away.
-    pub(crate) async fn drop(&self) {
+    pub(crate) async fn take_away(&self) {
         if let Err(error) = self.execute("DROP SCHEMA {schema} CASCADE").await {
             eprintln!("the schema {} is left over: {error}", self.name);
         }
