@@ -70,8 +70,7 @@ CREATE TABLE {schema}.attempts (
     ran_for_us bigint,
     node       uuid,
     outcome    smallint NOT NULL,
-    error      text,
-    PRIMARY KEY (job, seq)
+    error      text
 );
 
 -- Who has a unique key: an unfinished job.
@@ -82,7 +81,7 @@ CREATE TABLE {schema}.unique_keys (
 
 -- Who first had an idempotency key; rows outlive their jobs.
 CREATE TABLE {schema}.idempotency_keys (
-    key         text COLLATE "C" NOT NULL PRIMARY KEY,
+    key         text COLLATE "C" NOT NULL,
     job         uuid NOT NULL,
     reserved_at bigint NOT NULL
 );
@@ -132,6 +131,15 @@ ALTER TABLE {schema}.unique_keys SET (fillfactor = 10, vacuum_truncate = off);
 INSERT INTO {schema}.unique_keys (key, job)
 SELECT repeat(' ', 600), '00000000-0000-0000-0000-000000000000' FROM generate_series(1, 128);
 DELETE FROM {schema}.unique_keys;
+ALTER TABLE {schema}.idempotency_keys SET (fillfactor = 10, vacuum_truncate = off);
+INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
+SELECT repeat(' ', 600), '00000000-0000-0000-0000-000000000000', 0 FROM generate_series(1, 128);
+DELETE FROM {schema}.idempotency_keys;
+ALTER TABLE {schema}.attempts SET (fillfactor = 10, vacuum_truncate = off);
+INSERT INTO {schema}.attempts (job, seq, claimed_at, ended_at, outcome, error)
+SELECT '00000000-0000-0000-0000-000000000000', 0, 0, 0, 0, repeat(' ', 600)
+FROM generate_series(1, 128);
+DELETE FROM {schema}.attempts;
 
 -- Room on each page for the new version of a row; and a vacuum that comes by rows changed, not by
 -- the share of the table that changed, and does not pause: dead rows are what slows a queue down.
@@ -143,6 +151,8 @@ ALTER TABLE {schema}.jobs SET (
 );
 ALTER TABLE {schema}.job_data SET (fillfactor = 100);
 ALTER TABLE {schema}.job_notes SET (fillfactor = 90);
+ALTER TABLE {schema}.attempts SET (fillfactor = 100);
+ALTER TABLE {schema}.idempotency_keys SET (fillfactor = 100);
 ALTER TABLE {schema}.unique_keys SET (
     fillfactor = 100,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
@@ -155,7 +165,9 @@ ALTER TABLE {schema}.locks SET (fillfactor = 50);
 ALTER TABLE {schema}.jobs ADD CONSTRAINT jobs_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.job_data ADD CONSTRAINT job_data_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.job_notes ADD CONSTRAINT job_notes_pkey PRIMARY KEY (job);
+ALTER TABLE {schema}.attempts ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, seq);
 ALTER TABLE {schema}.unique_keys ADD CONSTRAINT unique_keys_pkey PRIMARY KEY (key);
+ALTER TABLE {schema}.idempotency_keys ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key);
 
 -- The claim order inside one route and priority; finished and running jobs are not on it.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;

@@ -159,6 +159,7 @@ impl Builder {
         let (pool, options) = self.open_pool()?;
         Ok(Config {
             pool,
+            own_pool: matches!(self.target, Target::Url(_)),
             options,
             clock,
             schema: self.schema,
@@ -222,6 +223,8 @@ impl fmt::Debug for Builder {
 /// Checked settings.
 pub(crate) struct Config {
     pub(crate) pool: PgPool,
+    /// Whether nobody else uses the pool.
+    pub(crate) own_pool: bool,
     /// For the connections that are not of the pool.
     pub(crate) options: PgConnectOptions,
     pub(crate) schema: String,

@@ -1,12 +1,13 @@
 //! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
 
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::{Connection, Executor, PgPool};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Failure, Loss, Result};
 use ratchet_core::StoreErrorKind;
@@ -25,15 +26,105 @@ pub(crate) struct Lease<'a> {
 #[derive(Debug)]
 enum Held<'a> {
     Pooled(PoolConnection<Postgres>),
+    Kept(Kept),
     Liveness(MutexGuard<'a, Option<PgConnection>>),
 }
 
-impl<'a> Lease<'a> {
-    /// A connection of the pool, which has its own limit on the wait.
-    pub(crate) async fn pooled(pool: &PgPool) -> Result<Self> {
-        Ok(Self::new(Held::Pooled(pool.acquire().await?)))
+/// The connections for jobs.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pool: PgPool,
+    /// None for a pool that is the application's own.
+    keep: Option<Arc<Keep>>,
+}
+
+/// Connections that stay with the store while nobody uses them. The driver's pool asks each that
+/// comes back for a sign of life, one more round trip for every call; here a lost one shows at the
+/// next call on it, which is then repeated.
+#[derive(Debug)]
+struct Keep {
+    pool: PgPool,
+    idle: std::sync::Mutex<Vec<PoolConnection<Postgres>>>,
+    /// As many as the pool has connections, so that none is waited for that is kept here.
+    permits: Arc<Semaphore>,
+}
+
+/// A connection that goes back to those kept.
+#[derive(Debug)]
+struct Kept {
+    /// None once it is given back.
+    connection: Option<PoolConnection<Postgres>>,
+    keep: Arc<Keep>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Pool {
+    /// Uses this pool; `own` says that nobody else does.
+    pub(crate) fn new(pool: PgPool, own: bool) -> Self {
+        let connections = usize::try_from(pool.options().get_max_connections());
+        let keep = own.then(|| {
+            Arc::new(Keep {
+                pool: pool.clone(),
+                idle: std::sync::Mutex::default(),
+                permits: Arc::new(Semaphore::new(connections.unwrap_or(1))),
+            })
+        });
+        Self { pool, keep }
     }
 
+    /// A connection, within the time that the pool's settings give.
+    pub(crate) async fn lease(&self) -> Result<Lease<'static>> {
+        let Some(keep) = &self.keep else {
+            return Ok(Lease::new(Held::Pooled(self.pool.acquire().await?)));
+        };
+        if self.pool.is_closed() {
+            return Err(sqlx::Error::PoolClosed.into());
+        }
+        let patience = self.pool.options().get_acquire_timeout();
+        let permit = Arc::clone(&keep.permits).acquire_owned();
+        let permit = match tokio::time::timeout(patience, permit).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => return Err(sqlx::Error::PoolClosed.into()),
+            Err(_) => return Err(sqlx::Error::PoolTimedOut.into()),
+        };
+        let idle = keep.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.pool.acquire().await?,
+        };
+        Ok(Lease::new(Held::Kept(Kept {
+            connection: Some(connection),
+            keep: Arc::clone(keep),
+            _permit: permit,
+        })))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    pub(crate) fn max_connections(&self) -> u32 {
+        self.pool.options().get_max_connections()
+    }
+
+    pub(crate) async fn close(&self) {
+        // Closed from here on, though not every connection yet.
+        let closing = self.pool.close();
+        if let Some(keep) = &self.keep {
+            keep.permits.close();
+            keep.idle().clear();
+        }
+        closing.await;
+    }
+}
+
+impl Keep {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PoolConnection<Postgres>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Lease<'a> {
     const fn new(held: Held<'a>) -> Self {
         Self {
             held,
@@ -102,22 +193,40 @@ impl<'a> Lease<'a> {
     fn connection(&mut self) -> Result<&mut PgConnection> {
         match &mut self.held {
             Held::Pooled(connection) => Ok(connection),
-            Held::Liveness(slot) => slot
-                .as_mut()
-                .ok_or_else(|| Failure::new(StoreErrorKind::Unavailable, "there is no connection")),
+            Held::Kept(kept) => kept.connection.as_deref_mut().ok_or_else(no_connection),
+            Held::Liveness(slot) => slot.as_mut().ok_or_else(no_connection),
         }
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if self.broken || self.in_transaction {
-            match &mut self.held {
-                Held::Pooled(connection) => connection.close_on_drop(),
-                Held::Liveness(slot) => **slot = None,
+        let spoiled = self.broken || self.in_transaction;
+        match &mut self.held {
+            Held::Pooled(connection) if spoiled => connection.close_on_drop(),
+            Held::Pooled(_) => {}
+            Held::Kept(kept) => {
+                let Some(mut connection) = kept.connection.take() else {
+                    return;
+                };
+                if spoiled {
+                    connection.close_on_drop();
+                } else {
+                    // Looked at under the lock: what a closing store took out stays out.
+                    let mut idle = kept.keep.idle();
+                    if !kept.keep.pool.is_closed() {
+                        idle.push(connection);
+                    }
+                }
             }
+            Held::Liveness(slot) if spoiled => **slot = None,
+            Held::Liveness(_) => {}
         }
     }
+}
+
+fn no_connection() -> Failure {
+    Failure::new(StoreErrorKind::Unavailable, "there is no connection")
 }
 
 fn fixed(sql: &'static str) -> sqlx::SqlStr {

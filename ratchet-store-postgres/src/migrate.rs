@@ -161,12 +161,6 @@ impl Schema<'_> {
                 quoted(&database)
             ));
         }
-        if exists && migrate && !in_schema && self.applied(lease, STEPS).await? < STEPS.len() {
-            return refused(format!(
-                "the role may not make tables in the schema; a DBA must run: \
-                 GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};"
-            ));
-        }
         if exists && !self.own_objects(lease).await?.is_empty() {
             let readable = lease.rows(self.sql.applied_migrations.query()).await;
             if let Err(failure) = readable
@@ -177,6 +171,12 @@ impl Schema<'_> {
                      UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};"
                 )));
             }
+        }
+        if exists && migrate && !in_schema && self.applied(lease, STEPS).await? < STEPS.len() {
+            return refused(format!(
+                "the role may not make tables in the schema; a DBA must run: \
+                 GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};"
+            ));
         }
         Ok(())
     }

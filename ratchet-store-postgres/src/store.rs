@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnection, PgPool};
 
 use crate::claim::Reach;
 use crate::config::{Builder, Config};
-use crate::connection::{Lease, Liveness};
+use crate::connection::{Lease, Liveness, Pool};
 use crate::coordinator::PostgresCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
 use crate::migrate::{self, Migration};
@@ -29,7 +29,7 @@ use crate::statements::Statements;
 pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
-    pool: PgPool,
+    pool: Pool,
     liveness: Liveness,
     sql: Statements,
     routes: Routes,
@@ -158,7 +158,7 @@ impl PostgresStore {
             Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
         };
         Ok(Self(Arc::new(Inside {
-            pool: config.pool.clone(),
+            pool: Pool::new(config.pool.clone(), config.own_pool),
             liveness,
             sql,
             routes,
@@ -193,7 +193,7 @@ impl PostgresStore {
 
     /// A connection of the pool.
     pub(crate) async fn lease(&self) -> Inner<Lease<'static>> {
-        Lease::pooled(&self.0.pool).await
+        self.0.pool.lease().await
     }
 
     /// The connection of heartbeats and locks.
@@ -238,8 +238,7 @@ impl PostgresStore {
                 if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
                     given_up += 1;
                     tokio::time::sleep(pause(given_up)).await;
-                } else if repeat(failure.loss) && lost < self.0.pool.options().get_max_connections()
-                {
+                } else if repeat(failure.loss) && lost < self.0.pool.max_connections() {
                     // Each idle connection of the pool may have been lost with it.
                     lost += 1;
                 } else {

@@ -28,7 +28,7 @@ struct PostgresFixture(Schema);
 #[async_trait]
 impl Fixture for PostgresFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
-        let builder = self.0.builder().clock_table(Schema::CLOCK);
+        let builder = self.0.builder().clock_table("test_clock");
         Ok(Arc::new(builder.connect().await?))
     }
 
@@ -41,7 +41,7 @@ impl Fixture for PostgresFixture {
     }
 
     async fn teardown(&self) {
-        self.0.drop().await;
+        self.0.take_away().await;
     }
 }
 

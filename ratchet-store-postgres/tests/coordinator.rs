@@ -38,6 +38,6 @@ impl CoordinatorFixture for Notifications {
     }
 
     async fn teardown(&self) {
-        self.0.drop().await;
+        self.0.take_away().await;
     }
 }

@@ -27,9 +27,6 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// The table of its clock.
-    pub(crate) const CLOCK: &str = "test_clock";
-
     /// A new, empty schema whose clock shows the same time in every test.
     pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("test_{}", JobId::new())).await
@@ -93,7 +90,7 @@ impl Schema {
     }
 
     /// Takes it away.
-    pub(crate) async fn drop(&self) {
+    pub(crate) async fn take_away(&self) {
         if let Err(error) = self.execute("DROP SCHEMA {schema} CASCADE").await {
             eprintln!("the schema {} is left over: {error}", self.name);
         }

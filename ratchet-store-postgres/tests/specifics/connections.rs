@@ -1,0 +1,203 @@
+//! Connections that are few, taken, dropped or lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratchet_core::model::{Heartbeat, NodeStatus, Outcome, Settlement};
+use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, Store};
+use ratchet_core::{Name, NodeId, StoreErrorKind};
+use ratchet_store_postgres::PostgresStore;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection, PgConnection};
+
+use crate::server::Schema;
+use crate::{assert_kind, claim_all, enqueue, exists, job, open};
+
+fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+fn heartbeat() -> Heartbeat {
+    let interval = Duration::from_secs(5);
+    Heartbeat::new(NodeId::new(), name("node"), NodeStatus::Active, interval)
+}
+
+pub(crate) async fn a_pool_of_one_makes_progress(schema: Arc<Schema>) {
+    let store = schema.builder().max_connections(1).connect().await.unwrap();
+    let workers: Vec<_> = (0..8)
+        .map(|worker| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for round in 0..5 {
+                    let new = job().queue(&format!("{worker}-{round}")).unique_key("one");
+                    store.enqueue(&[job(), new]).await.unwrap();
+                    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+                    let ends: Vec<Settlement> = claimed
+                        .iter()
+                        .map(|job| {
+                            let result = Outcome::Succeeded { result: None };
+                            Settlement::new(job.claim.token, result)
+                        })
+                        .collect();
+                    store.settle(&ends).await.unwrap();
+                    QueueStore::queues(&store).await.unwrap();
+                    store.heartbeat(&heartbeat()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}
+
+pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: Arc<Schema>) {
+    let pool = PgPoolOptions::new()
+        .max_connections(2)
+        .acquire_timeout(Duration::from_millis(300))
+        .connect(&schema.url)
+        .await
+        .unwrap();
+    let builder = PostgresStore::pool_builder(pool.clone()).schema(&schema.name);
+    let store = builder.connect().await.unwrap();
+    let taken = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+    let refused = store.enqueue(&[job()]).await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Timeout);
+    store.heartbeat(&heartbeat()).await.unwrap();
+    store.database_time().await.unwrap();
+    let (lock, owner) = (name("l"), name("o"));
+    let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
+    assert!(matches!(lock.unwrap(), Acquired::Acquired { .. }));
+    // A transaction on the application's last connection can bring a new route.
+    drop(taken.0);
+    let mut tx = taken.1;
+    let mut tx = tx.begin().await.unwrap();
+    let new = [job().queue("never seen")];
+    store.enqueue_in(&mut tx, &new).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(exists(&store, new[0].id()).await);
+}
+
+pub(crate) async fn dropped_calls_leave_the_store_usable(schema: Arc<Schema>) {
+    let store = schema.builder().max_connections(2).connect().await.unwrap();
+    for micros in (0..4_000).step_by(40) {
+        let patience = Duration::from_micros(micros);
+        let batch = [job(), job().unique_key("u"), job().queue("q")];
+        let _ = tokio::time::timeout(patience, store.enqueue(&batch)).await;
+        let _ = tokio::time::timeout(patience, store.claim_next_batch(&claim_all())).await;
+        let _ = tokio::time::timeout(patience, store.pause_queue(&name("q"))).await;
+        let _ = tokio::time::timeout(patience, store.heartbeat(&heartbeat())).await;
+    }
+    store.resume_queue(&name("q")).await.unwrap();
+    let id = enqueue(&store, job().queue("last")).await;
+    assert!(exists(&store, id).await);
+    store.heartbeat(&heartbeat()).await.unwrap();
+    let open = "SELECT 1 FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+                JOIN pg_stat_activity USING (pid)
+                WHERE relnamespace = '{schema}'::regnamespace AND state LIKE 'idle in%'";
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(schema.rows(open).await.unwrap().is_empty());
+}
+
+pub(crate) async fn terminated_backends_are_replaced(schema: Arc<Schema>) {
+    let store = schema.builder().application_name(&schema.name);
+    let store = store.connect().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let (store, stop) = (store.clone(), Arc::clone(&stop));
+            tokio::spawn(async move {
+                let (mut acknowledged, mut failed) = (Vec::new(), 0);
+                while !stop.load(Ordering::Relaxed) {
+                    match store.enqueue(&[job()]).await {
+                        Ok(enqueued) => acknowledged.push(enqueued[0].id()),
+                        Err(error) => {
+                            assert_kind(&error, StoreErrorKind::Unavailable);
+                            failed += 1;
+                        }
+                    }
+                }
+                (acknowledged, failed)
+            })
+        })
+        .collect();
+    let terminate = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'",
+        schema.name
+    );
+    let mut terminated = 0;
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        terminated += schema.rows(&terminate).await.unwrap().len();
+        store.heartbeat(&heartbeat()).await.unwrap();
+    }
+    assert!(terminated >= 10);
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        let (acknowledged, _) = worker.await.unwrap();
+        assert!(!acknowledged.is_empty());
+        for ids in acknowledged.chunks(1_000) {
+            let stored = store.get(ids).await.unwrap();
+            assert!(stored.iter().all(Option::is_some), "a job is lost");
+        }
+    }
+}
+
+pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let impatient = schema.builder().deadline(Duration::from_millis(300));
+    let store = impatient.max_connections(1).connect().await.unwrap();
+    enqueue(&store, job()).await;
+    let lock = "BEGIN; LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE";
+    schema.execute(lock).await.unwrap();
+    for _ in 0..3 {
+        let error = store.enqueue(&[job()]).await.unwrap_err();
+        assert_kind(&error, StoreErrorKind::Timeout);
+    }
+    schema.execute("COMMIT").await.unwrap();
+    enqueue(&store, job()).await;
+}
+
+pub(crate) async fn wakeups_survive_a_lost_connection(schema: Arc<Schema>) {
+    let named = format!("{}l", &schema.name[..40]);
+    let store = schema.builder().application_name(&named).connect().await;
+    let store = store.unwrap();
+    let coordinator = store.coordinator().unwrap();
+    let mut wakeups = coordinator.subscribe();
+    let listeners = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE application_name = '{named}' AND query LIKE 'LISTEN%'"
+    );
+    while schema.rows(&listeners).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let woken = tokio::time::timeout(Duration::from_secs(5), wakeups.next()).await;
+    let woken = woken.expect("after the connection is back, everybody looks everywhere");
+    assert_eq!((woken.queue, woken.source), (None, None));
+}
+
+pub(crate) async fn unknown_roles_and_databases_are_misconfigured(schema: Arc<Schema>) {
+    let (scheme, rest) = schema.url.split_once("://").unwrap();
+    let (authority, _) = rest.split_once('/').unwrap();
+    let host = authority.rsplit('@').next().unwrap();
+    for url in [
+        format!("{scheme}://nobody_here:secret@{host}/postgres"),
+        format!("{scheme}://{authority}/nowhere_here"),
+    ] {
+        let error = PostgresStore::connect(&url).await.unwrap_err();
+        assert_kind(&error, StoreErrorKind::Misconfigured);
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert!(error.to_string().contains("_here"), "{error}");
+    }
+    let store = open(&schema).await;
+    assert!(!format!("{store:?}").contains("postgres://"));
+    let closed = store.clone();
+    store.close().await;
+    let error = closed.enqueue(&[job()]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    let error = closed.heartbeat(&heartbeat()).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    // The server itself is fine.
+    PgConnection::connect(&schema.url).await.unwrap();
+}

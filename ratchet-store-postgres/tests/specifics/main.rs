@@ -1,0 +1,107 @@
+//! What only PostgreSQL has: schemas, roles, transactions of the application, connections that are
+//! lost, query plans.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+
+mod connections;
+mod plans;
+mod schemas;
+#[path = "../server/mod.rs"]
+mod server;
+mod transactions;
+
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use ratchet_core::model::ClaimRequest;
+use ratchet_core::store::JobStore;
+use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
+use ratchet_store_postgres::PostgresStore;
+
+use crate::server::Schema;
+
+type Test = fn(Arc<Schema>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+macro_rules! tests {
+    ($($module:ident: $($name:ident)*;)*) => {
+        const TESTS: &[(&str, Test)] = &[$($(
+            (
+                concat!(stringify!($module), "::", stringify!($name)),
+                |schema| Box::pin($module::$name(schema)),
+            ),
+        )*)*];
+    };
+}
+
+tests! {
+    connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
+        dropped_calls_leave_the_store_usable terminated_backends_are_replaced
+        a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
+        unknown_roles_and_databases_are_misconfigured;
+    plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
+    schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
+        tables_of_others_are_refused many_starters_migrate_once
+        without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
+        printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;
+    transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
+        keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction;
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let url = server::url();
+    let required = std::env::var("RATCHET_REQUIRE")
+        .is_ok_and(|named| named == "1" || named.split(',').any(|name| name == "postgres"));
+    let trial = |(name, test): &(&str, Test)| {
+        let (url, test) = (url.clone(), *test);
+        let ignored = url.is_none() && !required;
+        Trial::test(*name, move || run(url, test)).with_ignored_flag(ignored)
+    };
+    let trials = TESTS.iter().map(trial).collect();
+    if url.is_none() {
+        eprintln!("{}", server::MISSING);
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn run(url: Option<String>, test: Test) -> Result<(), Failed> {
+    let url = url.ok_or(server::MISSING)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let schema = match Schema::create(&url).await {
+            Ok(schema) => Arc::new(schema),
+            Err(error) => return Err(error.to_string().into()),
+        };
+        let ended = tokio::spawn(test(Arc::clone(&schema))).await;
+        schema.take_away().await;
+        ended.map_err(|_| Failed::without_message())
+    })
+}
+
+pub(crate) async fn open(schema: &Schema) -> PostgresStore {
+    schema.builder().connect().await.unwrap()
+}
+
+pub(crate) fn job() -> NewJob {
+    NewJob::new("kind", &1)
+}
+
+pub(crate) fn claim_all() -> ClaimRequest {
+    ClaimRequest::new(NodeId::new(), 100)
+}
+
+pub(crate) async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
+    store.enqueue(&[job]).await.unwrap()[0].id()
+}
+
+pub(crate) async fn exists(store: &PostgresStore, id: JobId) -> bool {
+    store.get(&[id]).await.unwrap()[0].is_some()
+}
+
+pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
+    assert_eq!(error.kind(), kind, "{error}");
+}

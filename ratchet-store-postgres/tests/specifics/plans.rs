@@ -1,0 +1,180 @@
+//! How the server goes about the statements.
+
+use std::sync::Arc;
+
+use sqlx::Row;
+
+use crate::server::Schema;
+use crate::{enqueue, job, open};
+
+/// Statements that may read a whole table of jobs, because people ask for them and loops do not.
+const SCANS: [&str; 5] = [
+    "count_jobs.sql",
+    "list_oldest.sql",
+    "list_newest.sql",
+    "list_ended_oldest.sql",
+    "list_ended_newest.sql",
+];
+/// What cannot be explained.
+const SCRIPTS: [&str; 3] = [
+    "create_migrations.sql",
+    "await_claims.sql",
+    "await_nodes.sql",
+];
+
+const TABLES: [&str; 6] = [
+    "jobs",
+    "job_data",
+    "job_notes",
+    "attempts",
+    "unique_keys",
+    "idempotency_keys",
+];
+
+fn text(file: &str) -> String {
+    let lines = file.lines().filter(|line| !line.starts_with("--"));
+    let clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    lines.collect::<Vec<_>>().join("\n").replace("{now}", clock)
+}
+
+fn parameters(sql: &str) -> usize {
+    (1..20)
+        .take_while(|number| sql.contains(&format!("${number}")))
+        .count()
+}
+
+async fn plan(schema: &Schema, explain: &str) -> String {
+    let rows = schema.rows(explain).await.unwrap();
+    let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    lines.join("\n")
+}
+
+/// Jobs that were never analyzed: the server believes there are none.
+async fn fill(schema: &Schema, jobs: usize) {
+    let fill = format!(
+        "ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off);
+         ALTER TABLE {{schema}}.job_data SET (autovacuum_enabled = off);
+         INSERT INTO {{schema}}.jobs (id, run_at, created_at, route, state, priority)
+         SELECT gen_random_uuid(), n, n, 1, 0, n % 5 FROM generate_series(1, {jobs}) AS n;
+         INSERT INTO {{schema}}.job_data (id, payload) SELECT id, '1' FROM {{schema}}.jobs
+         ON CONFLICT DO NOTHING"
+    );
+    schema.execute(&fill).await.unwrap();
+}
+
+fn scanned(plan: &str) -> Option<&str> {
+    plan.lines().find(|line| {
+        TABLES.iter().any(|table| {
+            line.contains(&format!("Seq Scan on {table} "))
+                || line.ends_with(&format!("Seq Scan on {table}"))
+        })
+    })
+}
+
+pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    enqueue(&store, job()).await;
+    // An empty table that was vacuumed is one that the server knows to be empty.
+    for table in TABLES {
+        let vacuum = format!("VACUUM ANALYZE {{schema}}.{table}");
+        schema.execute(&vacuum).await.unwrap();
+    }
+    let generic = "SET plan_cache_mode = force_generic_plan";
+    schema.execute(generic).await.unwrap();
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql");
+    let mut files: Vec<_> = std::fs::read_dir(sources)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    let mut prepared = Vec::new();
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let file = std::fs::read_to_string(&path).unwrap();
+        assert!(file.starts_with("-- "), "{name} does not say what it does");
+        if SCRIPTS.contains(&name.as_str()) || SCANS.contains(&name.as_str()) {
+            continue;
+        }
+        let (statement, sql) = (name.replace(".sql", ""), text(&file));
+        let prepare = format!("PREPARE {statement} AS {sql}");
+        schema.execute(&prepare).await.unwrap();
+        let nulls = vec!["NULL"; parameters(&sql)].join(", ");
+        let arguments = if nulls.is_empty() {
+            nulls
+        } else {
+            format!("({nulls})")
+        };
+        prepared.push((name, format!("EXPLAIN EXECUTE {statement}{arguments}")));
+    }
+    assert!(prepared.len() > 30);
+    for fresh in [false, true] {
+        if fresh {
+            fill(&schema, 100_000).await;
+            for table in TABLES {
+                let analyze = format!("ANALYZE {{schema}}.{table}");
+                schema.execute(&analyze).await.unwrap();
+            }
+        }
+        for (name, explain) in &prepared {
+            let plan = plan(&schema, explain).await;
+            let scanned = scanned(&plan);
+            assert_eq!(scanned, None, "{name}, filled: {fresh}:\n{plan}");
+        }
+    }
+}
+
+pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Schema>) {
+    const LIMIT: usize = 50;
+    drop(open(&schema).await);
+    let route = "INSERT INTO {schema}.routes VALUES (1, 'q', 'k', '')";
+    schema.execute(route).await.unwrap();
+    let vacuum = "VACUUM ANALYZE {schema}.jobs";
+    schema.execute(vacuum).await.unwrap();
+    let sql = text(include_str!("../../src/sql/claim_jobs.sql"));
+    for mode in ["force_generic_plan", "force_custom_plan"] {
+        let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
+        schema.execute(&prepare).await.unwrap();
+    }
+    let explain = |mode: &str| {
+        format!(
+            "SET plan_cache_mode = {mode};
+             EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
+             ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true)"
+        )
+    };
+    // The plan is made for an empty table, and then used for a full one.
+    plan(&schema, &explain("force_generic_plan")).await;
+    fill(&schema, 100_000).await;
+    for analyzed in [false, true] {
+        if analyzed {
+            schema.execute("ANALYZE {schema}.jobs").await.unwrap();
+        }
+        for mode in ["force_generic_plan", "force_custom_plan"] {
+            schema.execute("BEGIN").await.unwrap();
+            let plan = plan(&schema, &explain(mode)).await;
+            schema.execute("ROLLBACK").await.unwrap();
+            let context = format!("{mode}, analyzed: {analyzed}:\n{plan}");
+            assert_eq!(scanned(&plan), None, "{context}");
+            assert!(plan.contains("using jobs_claim"), "{context}");
+            // Whatever is read of the jobs is read a batch for each priority at most.
+            for line in plan.lines().filter(|line| line.contains("actual rows")) {
+                let number = |key: &str| -> f64 {
+                    let (_, rest) = line.split_once(key).unwrap();
+                    let end = rest.find([' ', ')']).unwrap();
+                    rest[..end].parse().unwrap()
+                };
+                let (_, actual) = line.split_once("actual").unwrap();
+                let rows: f64 = actual[" rows=".len()..]
+                    .split([' ', ')'])
+                    .next()
+                    .unwrap()
+                    .parse()
+                    .unwrap();
+                let read = rows * number("loops=");
+                assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
+            }
+            let removed = plan.lines().find(|line| line.contains("Rows Removed"));
+            assert_eq!(removed, None, "{context}");
+        }
+    }
+}

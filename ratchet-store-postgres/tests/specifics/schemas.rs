@@ -1,0 +1,236 @@
+//! Schemas side by side, of odd names, of other versions, and without rights.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::cluster::Wakeup;
+use ratchet_core::model::JobFilter;
+use ratchet_core::model::PageRequest;
+use ratchet_core::store::{JobStore, LockStore, Store};
+use ratchet_core::{JobState, Name, StoreError, StoreErrorKind};
+use ratchet_store_postgres::PostgresStore;
+use sqlx::Row;
+
+use crate::server::Schema;
+use crate::{assert_kind, claim_all, enqueue, job, open};
+
+pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
+    let other = Schema::create(&schema.url).await.unwrap();
+    let (here, there) = (open(&schema).await, open(&other).await);
+    let key = || job().unique_key("u").idempotency_key("i");
+    enqueue(&here, key()).await;
+    assert!(
+        there
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let elsewhere = there.enqueue(&[key()]).await.unwrap();
+    assert!(matches!(elsewhere[0], ratchet_core::Enqueued::Created(_)));
+    let name = |text: &str| Name::new("name", text).unwrap();
+    for store in [&here, &there] {
+        let (lock, owner) = (name("l"), name(&format!("{store:p}")));
+        let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
+        assert!(matches!(
+            lock.unwrap(),
+            ratchet_core::store::Acquired::Acquired { .. }
+        ));
+    }
+    let (sender, receiver) = (here.coordinator().unwrap(), there.coordinator().unwrap());
+    let (mut own, mut foreign) = (sender.subscribe(), receiver.subscribe());
+    loop {
+        sender.notify(Wakeup::queue(name("q"))).await;
+        if tokio::time::timeout(Duration::from_millis(300), own.next())
+            .await
+            .is_ok()
+        {
+            break;
+        }
+    }
+    let woken = tokio::time::timeout(Duration::from_millis(300), foreign.next()).await;
+    assert!(woken.is_err(), "{woken:?}");
+    other.take_away().await;
+}
+
+pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
+    for name in ["My Schema; \"x\"", "größe'日本", "select"] {
+        let odd = Schema::called(&schema.url, &format!("{name}{}", &schema.name[30..]))
+            .await
+            .unwrap();
+        let store = open(&odd).await;
+        enqueue(&store, job().unique_key("u")).await;
+        assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+        drop(open(&odd).await);
+        odd.take_away().await;
+    }
+}
+
+async fn refusal(schema: &Schema) -> StoreError {
+    schema.builder().connect().await.unwrap_err()
+}
+
+pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let newer = "INSERT INTO {schema}.migrations VALUES (99, 'later', 'x', 0)";
+    schema.execute(newer).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
+                   UPDATE {schema}.migrations SET checksum = 'other'";
+    schema.execute(changed).await.unwrap();
+    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+}
+
+pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
+    let theirs = "CREATE TABLE {schema}.jobs (mine text)";
+    schema.execute(theirs).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("jobs"), "{error}");
+    let made = "SELECT relname::text FROM pg_class WHERE relkind = 'r'
+                AND relnamespace = '{schema}'::regnamespace ORDER BY 1";
+    let made: Vec<String> = schema
+        .rows(made)
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(made, ["jobs", "test_clock"], "something half made");
+    schema
+        .execute("DROP TABLE {schema}.jobs; CREATE TABLE {schema}.migrations (mine text)")
+        .await
+        .unwrap();
+    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+}
+
+pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
+    let starters: Vec<_> = (0..8)
+        .map(|_| tokio::spawn(schema.builder().max_connections(1).connect()))
+        .collect();
+    for starter in starters {
+        let store = starter.await.unwrap().unwrap();
+        enqueue(&store, job()).await;
+    }
+    let applied = "SELECT version FROM {schema}.migrations";
+    let versions = PostgresStore::migrations(&schema.name).len();
+    assert_eq!(schema.rows(applied).await.unwrap().len(), versions);
+    schema
+        .execute("DROP INDEX {schema}.jobs_claim")
+        .await
+        .unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("jobs_claim"), "{error}");
+}
+
+/// A role that may log in, and the URL as that role.
+async fn role(schema: &Schema, suffix: &str, settings: &str) -> (String, String) {
+    let role = format!("role_{}{suffix}", &schema.name[20..]);
+    let create = format!(
+        "CREATE ROLE \"{role}\" LOGIN PASSWORD 'secret';
+         ALTER ROLE \"{role}\" {settings}"
+    );
+    schema.execute(&create).await.unwrap();
+    let (scheme, rest) = schema.url.split_once("://").unwrap();
+    let host = rest.rsplit('@').next().unwrap();
+    let url = format!("{scheme}://{role}:secret@{host}");
+    (role, url)
+}
+
+async fn drop_role(schema: &Schema, role: &str) {
+    let drop = format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\"");
+    schema.execute(&drop).await.unwrap();
+}
+
+pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(schema: Arc<Schema>) {
+    let (role, url) = role(&schema, "c", "CONNECTION LIMIT 20").await;
+    let connect = |name: &str| PostgresStore::builder(&url).schema(name).connect();
+    let missing = format!("{}_new", schema.name);
+    let refused = connect(&missing).await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Misconfigured);
+    assert!(refused.to_string().contains("CREATE SCHEMA"), "{refused}");
+    assert!(refused.to_string().contains(&role), "{refused}");
+    assert!(!refused.to_string().contains("secret"), "{refused}");
+
+    let refused = connect(&schema.name).await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Misconfigured);
+    assert!(refused.to_string().contains("GRANT USAGE"), "{refused}");
+    let usage = format!("GRANT USAGE ON SCHEMA {{schema}} TO \"{role}\"");
+    schema.execute(&usage).await.unwrap();
+    let refused = connect(&schema.name).await.unwrap_err();
+    assert!(refused.to_string().contains("CREATE ON"), "{refused}");
+
+    drop(open(&schema).await);
+    let refused = connect(&schema.name).await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Misconfigured);
+    assert!(refused.to_string().contains("ALL TABLES"), "{refused}");
+    let tables = format!(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{schema}} TO \"{role}\""
+    );
+    schema.execute(&tables).await.unwrap();
+    let store = connect(&schema.name).await.unwrap();
+    enqueue(&store, job()).await;
+    store.close().await;
+    drop_role(&schema, &role).await;
+}
+
+pub(crate) async fn a_read_only_role_is_read_only(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let settings = "SUPERUSER; ALTER ROLE \"{role}\" SET default_transaction_read_only = on";
+    let name = format!("role_{}r", &schema.name[20..]);
+    let (role, url) = role(&schema, "r", &settings.replace("{role}", &name)).await;
+    let store = PostgresStore::builder(&url).schema(&schema.name).connect();
+    let store = store.await.unwrap();
+    let refused = store.enqueue(&[job()]).await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::ReadOnly);
+    let all = store.list(&JobFilter::all(), &PageRequest::first(1)).await;
+    assert!(all.unwrap().jobs.is_empty());
+    let elsewhere = PostgresStore::builder(&url).schema("never_made").connect();
+    assert_kind(&elsewhere.await.unwrap_err(), StoreErrorKind::ReadOnly);
+    store.close().await;
+    drop_role(&schema, &role).await;
+}
+
+pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) {
+    let unmigrated = schema.builder().migrate(false).connect().await.unwrap_err();
+    assert_kind(&unmigrated, StoreErrorKind::SchemaMismatch);
+    for migration in PostgresStore::migrations(&schema.name) {
+        schema.execute(&migration.sql).await.unwrap();
+    }
+    let store = schema.builder().migrate(false).connect().await.unwrap();
+    enqueue(&store, job()).await;
+    drop(open(&schema).await);
+}
+
+pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let damages = [
+        "UPDATE {schema}.job_data SET retry = '{'",
+        "UPDATE {schema}.job_data SET timeout = -1",
+        "UPDATE {schema}.jobs SET attempts = -1",
+        "UPDATE {schema}.jobs SET route = 4711, state = 0",
+        "DELETE FROM {schema}.job_data",
+    ];
+    for damage in damages {
+        // A claim of a route that nobody knows is of no node.
+        let unknown_route = damage.contains("route");
+        let good = enqueue(&store, job()).await;
+        let bad = enqueue(&store, job()).await;
+        let last = enqueue(&store, job()).await;
+        let damage = format!("{damage} WHERE id = '{bad}'");
+        schema.execute(&damage).await.unwrap();
+        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let ids: Vec<_> = claimed.iter().map(|job| job.claim.token.job).collect();
+        assert_eq!(ids, [good, last], "{damage}");
+        if !unknown_route {
+            let record = store.get(&[bad]).await.unwrap().remove(0).unwrap();
+            assert_eq!(record.state, JobState::Failed, "{damage}");
+            let error = record.last_error.unwrap();
+            assert!(error.contains("cannot be read"), "{damage}: {error}");
+            assert_eq!(store.history(bad).await.unwrap().len(), 1);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Jobs in transactions of the application.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::StoreErrorKind;
+use ratchet_core::cluster::WakeupStream;
+use ratchet_core::model::Enqueued;
+use ratchet_core::store::Store;
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, Row};
+
+use crate::server::Schema;
+use crate::{assert_kind, enqueue, exists, job, open};
+
+async fn application(schema: &Schema) -> PgConnection {
+    PgConnection::connect(&schema.url).await.unwrap()
+}
+
+async fn comes(wakeups: &mut WakeupStream) -> bool {
+    tokio::time::timeout(Duration::from_millis(500), wakeups.next())
+        .await
+        .is_ok()
+}
+
+/// A subscription that is known to work.
+async fn listening(store: &ratchet_store_postgres::PostgresStore) -> WakeupStream {
+    let coordinator = store.coordinator().unwrap();
+    let mut wakeups = coordinator.subscribe();
+    let queue = ratchet_core::Name::new("queue", "probe").unwrap();
+    loop {
+        coordinator
+            .notify(ratchet_core::cluster::Wakeup::queue(queue.clone()))
+            .await;
+        if comes(&mut wakeups).await {
+            // Those that were still on the way.
+            while comes(&mut wakeups).await {}
+            return wakeups;
+        }
+    }
+}
+
+pub(crate) async fn a_rollback_leaves_neither_rows_nor_wakeups(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut wakeups = listening(&store).await;
+    let mut application = application(&schema).await;
+    let mut tx = application.begin().await.unwrap();
+    let jobs = [job(), job().unique_key("u").idempotency_key("i")];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert!(!comes(&mut wakeups).await);
+    for job in enqueued {
+        assert!(!exists(&store, job.id()).await);
+    }
+    for table in ["jobs", "job_data", "unique_keys", "idempotency_keys"] {
+        let count = format!("SELECT count(*) FROM {{schema}}.{table}");
+        let rows = schema.rows(&count).await.unwrap();
+        assert_eq!(rows[0].get::<i64, _>(0), 0, "{table}");
+    }
+}
+
+pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut wakeups = listening(&store).await;
+    let mut application = application(&schema).await;
+    let mut tx = application.begin().await.unwrap();
+    let jobs = [job(), job(), job().delay(Duration::from_secs(60))];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    assert!(!exists(&store, enqueued[0].id()).await);
+    assert!(!comes(&mut wakeups).await, "before the commit");
+    tx.commit().await.unwrap();
+    let wakeup = wakeups.next().await;
+    assert_eq!(wakeup.queue.unwrap(), "default");
+    assert!(!comes(&mut wakeups).await, "one wakeup for the queue");
+    for job in enqueued {
+        assert!(exists(&store, job.id()).await);
+    }
+    let mut tx = application.begin().await.unwrap();
+    store.enqueue_in_quietly(&mut tx, &[job()]).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(!comes(&mut wakeups).await, "quietly");
+}
+
+pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let first = enqueue(&store, job().unique_key("u")).await;
+    let mut application = application(&schema).await;
+    let mut tx = application.begin().await.unwrap();
+    let jobs = [job().unique_key("u"), job().unique_key("v")];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    let second = Enqueued::Created(jobs[1].id());
+    assert_eq!(enqueued, [Enqueued::Duplicate(first), second]);
+    // Somebody else wants the key meanwhile, and waits for this transaction.
+    let other = tokio::spawn({
+        let store = store.clone();
+        async move {
+            store
+                .jobs()
+                .enqueue(&[job().unique_key("v")])
+                .await
+                .unwrap()
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!other.is_finished());
+    tx.commit().await.unwrap();
+    assert_eq!(other.await.unwrap(), [Enqueued::Duplicate(jobs[1].id())]);
+
+    // And the other way round: the transaction waits for somebody, loses, and goes on.
+    let mut rival = PgConnection::connect(&schema.url).await.unwrap();
+    let mut first = rival.begin().await.unwrap();
+    let winner = job().unique_key("w");
+    let won = winner.id();
+    store.enqueue_in(&mut first, &[winner]).await.unwrap();
+    let loser = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let mut tx = application.begin().await.unwrap();
+            let lost = store.enqueue_in(&mut tx, &[job().unique_key("w")]).await;
+            let more = store.enqueue_in(&mut tx, &[job()]).await.unwrap();
+            tx.commit().await.unwrap();
+            (lost.unwrap(), more)
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    first.commit().await.unwrap();
+    let (lost, more) = loser.await.unwrap();
+    assert_eq!(lost, [Enqueued::Duplicate(won)]);
+    assert!(exists(&store, more[0].id()).await);
+}
+
+pub(crate) async fn jobs_with_keys_need_a_transaction(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut application = application(&schema).await;
+    let keyed = [job().unique_key("u")];
+    let refused = store.enqueue_in(&mut application, &keyed).await;
+    assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
+    let refused = store.enqueue_in(&mut application, &[job().queue("")]).await;
+    assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
+}
