@@ -1,9 +1,9 @@
--- The first heartbeat of a node: the live nodes with its label are dead.
+-- The first heartbeat of a node: if it joins, the live nodes with its label are dead.
 -- [node.heartbeat] [node.label] Reads the small table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 displaced AS (
     UPDATE {schema}.nodes SET status = 4
-    WHERE label = $2 AND status < 3
+    WHERE $3 = 0 AND label = $2 AND status < 3
       AND NOT EXISTS (SELECT FROM {schema}.nodes AS known WHERE known.node = $1)
 )
 INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at, last_seen)
