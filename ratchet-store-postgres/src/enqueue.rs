@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::coordinator;
 use crate::error::Result;
 use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY, retry_text};
-use crate::statements::Statement;
+use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
 /// How often an enqueue that lost a race for a key inside somebody's transaction is tried again.
@@ -30,7 +30,7 @@ impl PostgresStore {
         let mut lease = self.lease().await?;
         if !jobs.iter().any(has_keys) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
-            lease.execute(insert.bind(&self.sql().enqueue_jobs)).await?;
+            lease.execute(insert.query(self.sql())).await?;
             return Ok(created(jobs));
         }
         let taken = lease.rows(self.find_keys(jobs)).await?;
@@ -54,10 +54,7 @@ impl PostgresStore {
         if !jobs.iter().any(has_keys) {
             if !jobs.is_empty() {
                 let insert = Insert::of(jobs.iter().zip(&routes))?;
-                insert
-                    .bind(&self.sql().enqueue_jobs)
-                    .execute(connection)
-                    .await?;
+                insert.query(self.sql()).execute(connection).await?;
             }
             return Ok(created(jobs));
         }
@@ -279,6 +276,33 @@ impl<'a> Insert<'a> {
                 .push(spec.idempotency_key.as_ref().map(Name::as_str));
         }
         Ok(insert)
+    }
+
+    /// The statement for these jobs, which have no keys.
+    fn query(&self, sql: &Statements) -> Query<'static, Postgres, PgArguments> {
+        if self.ids.len() == 1 {
+            self.bind_one(&sql.enqueue_job)
+        } else {
+            self.bind(&sql.enqueue_jobs)
+        }
+    }
+
+    /// `enqueue_job.sql`.
+    fn bind_one(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
+        statement
+            .query()
+            .bind(self.ids[0])
+            .bind(self.routes[0])
+            .bind(self.priorities[0])
+            .bind(self.flags[0])
+            .bind(self.run_at[0])
+            .bind(self.delays[0])
+            .bind(self.payloads[0])
+            .bind(&self.retries[0])
+            .bind(self.timeouts[0])
+            .bind(self.stall_timeouts[0])
+            .bind(self.traceparents[0])
+            .bind(self.tracestates[0])
     }
 
     /// `enqueue_jobs.sql`.
