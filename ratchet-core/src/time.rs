@@ -54,6 +54,13 @@ pub fn duration_millis(duration: Duration) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
+/// A duration in whole microseconds, rounded up like [`duration_millis`]; at most `i64::MAX`.
+#[must_use]
+pub fn duration_micros(duration: Duration) -> i64 {
+    let micros = duration.as_nanos().div_ceil(1_000);
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
 /// The duration as it is kept: rounded up to the millisecond like [`duration_millis`].
 #[must_use]
 pub fn whole_millis(duration: Duration) -> Duration {
@@ -84,6 +91,8 @@ mod tests {
         assert_eq!(duration_millis(Duration::from_nanos(1)), 1);
         assert_eq!(duration_millis(Duration::from_micros(1_001)), 2);
         assert_eq!(duration_millis(Duration::MAX), i64::MAX);
+        assert_eq!(duration_micros(Duration::from_nanos(1_001)), 2);
+        assert_eq!(duration_micros(Duration::MAX), i64::MAX);
     }
 
     #[test]

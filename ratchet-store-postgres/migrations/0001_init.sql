@@ -16,7 +16,7 @@ CREATE TABLE {schema}.routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
--- running, and otherwise left over from the last one.
+-- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE {schema}.jobs (
     id               uuid NOT NULL,
     run_at           bigint NOT NULL,
@@ -33,6 +33,7 @@ CREATE TABLE {schema}.jobs (
     claimed_at       bigint,
     finished_at      bigint,
     last_report      bigint,
+    ran_for_us       bigint,
     node             uuid
 );
 
@@ -60,8 +61,9 @@ CREATE TABLE {schema}.job_notes (
     last_error text
 );
 
--- The ended claims of each job.
--- outcome: 0 succeeded, 1 retried, 2 failed, 3 snoozed, 4 released, 5 cancelled, 6 lost.
+-- The ended claims of each job but the one that succeeded: nothing comes after it, so the row in
+-- jobs remembers it.
+-- outcome: 1 retried, 2 failed, 3 snoozed, 4 released, 5 cancelled, 6 lost.
 CREATE TABLE {schema}.attempts (
     job        uuid NOT NULL,
     seq        bigint NOT NULL,

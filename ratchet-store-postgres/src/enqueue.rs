@@ -25,13 +25,18 @@ type Rows = Vec<sqlx::postgres::PgRow>;
 
 impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
+    ///
+    /// Jobs without keys are taken for new. If some are not, which happens when a call is repeated
+    /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
         let mut lease = self.lease().await?;
         if !jobs.iter().any(has_keys) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
-            lease.execute(insert.query(self.sql())).await?;
-            return Ok(created(jobs));
+            match lease.execute(insert.bind_new(self.sql())).await {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {}
+                done => return done.map(|_| created(jobs)),
+            }
         }
         let taken = lease.rows(self.find_keys(jobs)).await?;
         let (answers, new) = resolve(jobs, &taken)?;
@@ -54,7 +59,8 @@ impl PostgresStore {
         if !jobs.iter().any(has_keys) {
             if !jobs.is_empty() {
                 let insert = Insert::of(jobs.iter().zip(&routes))?;
-                insert.query(self.sql()).execute(connection).await?;
+                let statement = &self.sql().enqueue_keyed;
+                insert.bind_keyed(statement).execute(connection).await?;
             }
             return Ok(created(jobs));
         }
@@ -278,8 +284,8 @@ impl<'a> Insert<'a> {
         Ok(insert)
     }
 
-    /// The statement for these jobs, which have no keys.
-    fn query(&self, sql: &Statements) -> Query<'static, Postgres, PgArguments> {
+    /// The statement for these jobs, which have no keys and are not stored.
+    fn bind_new(&self, sql: &Statements) -> Query<'static, Postgres, PgArguments> {
         if self.ids.len() == 1 {
             self.bind_one(&sql.enqueue_job)
         } else {

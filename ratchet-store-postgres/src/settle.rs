@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
-use ratchet_core::time::duration_millis;
+use ratchet_core::time::{duration_micros, duration_millis};
 use ratchet_core::{ClaimToken, JobId};
 use sqlx::Row;
 use uuid::Uuid;
@@ -48,10 +48,7 @@ impl<'a> Columns<'a> {
         self.errors.push(effect.error);
         self.results
             .push(effect.result.map(|result| result.as_str()));
-        self.ran_for.push(settlement.ran_for.map(|time| {
-            let micros = time.as_nanos().div_ceil(1_000);
-            i64::try_from(micros).unwrap_or(i64::MAX)
-        }));
+        self.ran_for.push(settlement.ran_for.map(duration_micros));
     }
 }
 

@@ -15,6 +15,8 @@ CREATE TABLE ratchet_routes (
 -- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout.
+-- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
+-- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE ratchet_jobs (
     id               BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     state            INTEGER NOT NULL CHECK (state BETWEEN 0 AND 6),
@@ -32,6 +34,7 @@ CREATE TABLE ratchet_jobs (
     finished_at      INTEGER,
     claimed_at       INTEGER,
     last_report      INTEGER,
+    ran_for_us       INTEGER,
     node             BLOB CHECK (length(node) = 16)
 ) STRICT, WITHOUT ROWID;
 
@@ -66,8 +69,9 @@ CREATE TABLE ratchet_job_notes (
     last_error TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The ended claims of each job.
--- outcome: 0 succeeded, 1 retried, 2 failed, 3 snoozed, 4 released, 5 cancelled, 6 lost.
+-- The ended claims of each job but the one that succeeded: nothing comes after it, so the row in
+-- ratchet_jobs remembers it.
+-- outcome: 1 retried, 2 failed, 3 snoozed, 4 released, 5 cancelled, 6 lost.
 CREATE TABLE ratchet_attempts (
     job        BLOB NOT NULL,
     seq        INTEGER NOT NULL,

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(sums, [INIT_CHECKSUM]);
     }
 
-    const INIT_CHECKSUM: &str = "9571bd974d31b867cbb766dfd17e66e1ec473b4bb67599db00809bb6d10da8ab";
+    const INIT_CHECKSUM: &str = "2e909071becac42aa5e139dfc270226414a7b7f995349e80d47580bae20059cd";
 
     #[test]
     fn versions_have_no_gaps() {

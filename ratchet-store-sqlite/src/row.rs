@@ -165,9 +165,11 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     job.attempts = keep(&mut problem, number(row, 7, "attempts"), 0);
     job.crash_count = keep(&mut problem, number(row, 8, "crash_count"), 0);
     job.claim_seq = seq(row, 9)?;
-    job.node = node_id(row, 10)?;
-    job.claimed_at = optional_time(11)?;
-    job.cancel_requested = row.get(12)?;
+    if job.state == JobState::Running {
+        job.node = node_id(row, 10)?;
+        job.claimed_at = optional_time(11)?;
+        job.cancel_requested = row.get(12)?;
+    }
     let percent = row.get::<_, Option<u8>>(22)?;
     job.progress = percent.map(|percent| Progress {
         percent,

@@ -1,11 +1,9 @@
 //! Ending claims, and hearing from running ones.
 
-use std::time::Duration;
-
 use ratchet_core::model::{
     AttemptOutcome, Fenced, NextRun, Report, ReportKind, Reported, Settlement,
 };
-use ratchet_core::time::duration_millis;
+use ratchet_core::time::{duration_micros, duration_millis};
 use ratchet_core::{ClaimToken, JobId, JobState};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
@@ -48,6 +46,8 @@ fn settle_one(
         NextRun::In(delay) => Some(work.now.saturating_add(duration_millis(delay))),
     };
     let terminal = effect.state.is_terminal();
+    let succeeded = effect.state == JobState::Succeeded;
+    let ran_for_us = settlement.ran_for.map(duration_micros);
     update.execute(params![
         token.job.as_bytes(),
         held.seq,
@@ -55,6 +55,7 @@ fn settle_one(
         run_at,
         effect.attempts_added,
         terminal.then_some(work.now),
+        ran_for_us.filter(|_| succeeded),
     ])?;
     let ended = Ended {
         id: token.job,
@@ -65,13 +66,7 @@ fn settle_one(
         flags: held.flags,
         terminal,
     };
-    end_claim(
-        work,
-        &ended,
-        effect.record,
-        settlement.ran_for,
-        effect.error,
-    )?;
+    end_claim(work, &ended, effect.record, ran_for_us, effect.error)?;
     if let Some(error) = effect.error {
         work.conn
             .prepare_cached(statements::KEEP_ERROR)?
@@ -97,30 +92,29 @@ pub(crate) struct Ended {
     pub(crate) terminal: bool,
 }
 
-/// What every end of a claim leaves: a line in the history and, at the end of the job, a free key.
+/// What every end of a claim leaves: a line in the history, which for a success is the row of the
+/// job itself, and at the end of the job a free key.
 pub(crate) fn end_claim(
     work: &Work<'_>,
     ended: &Ended,
     outcome: AttemptOutcome,
-    ran_for: Option<Duration>,
+    ran_for_us: Option<i64>,
     error: Option<&str>,
 ) -> Result<()> {
-    let ran_for = ran_for.map(|time| {
-        let micros = time.as_nanos().div_ceil(1_000);
-        i64::try_from(micros).unwrap_or(i64::MAX)
-    });
-    work.conn
-        .prepare_cached(statements::ADD_ATTEMPT)?
-        .execute(params![
-            ended.id.as_bytes(),
-            ended.seq,
-            outcome.code(),
-            ended.claimed_at,
-            work.now,
-            ran_for,
-            ended.node,
-            error,
-        ])?;
+    if outcome != AttemptOutcome::Succeeded {
+        work.conn
+            .prepare_cached(statements::ADD_ATTEMPT)?
+            .execute(params![
+                ended.id.as_bytes(),
+                ended.seq,
+                outcome.code(),
+                ended.claimed_at,
+                work.now,
+                ran_for_us,
+                ended.node,
+                error,
+            ])?;
+    }
     if ended.terminal {
         free_unique_key(work, ended.id, ended.data, ended.flags)?;
     }

@@ -88,7 +88,7 @@ impl NodeBuilder {
     }
 
     /// Holds at most this many claims beyond the running ones, while jobs are very short. Default
-    /// 480; 0 claims only for free slots.
+    /// 960; 0 claims only for free slots.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.config.prefetch = claims;
         self

@@ -46,7 +46,7 @@ impl Default for Config {
         let seconds = Duration::from_secs;
         Self {
             concurrency: 32,
-            prefetch: 480,
+            prefetch: 960,
             prefetch_ttl: seconds(5),
             lazy_payloads: false,
             aging: Aging::default(),

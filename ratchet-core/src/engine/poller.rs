@@ -25,7 +25,7 @@ const GROWTH: f64 = 1.5;
 /// By how much a wait is moved at random, either way.
 const JITTER: f64 = 0.1;
 /// The most jobs to ask for at once: enough to spread the cost of a call.
-const MAX_CLAIM: usize = 256;
+const MAX_CLAIM: usize = 320;
 
 /// Claims until the node drains.
 pub(super) async fn run(run: Arc<Run>) {

@@ -1,12 +1,9 @@
--- Stores one job without keys, unless its id is stored already: enqueue_jobs for the most common
--- batch, at two thirds of its cost. A time of NULL is now plus the delay.
--- [enqueue.created] [enqueue.repeat] [enqueue.due]
+-- Stores one new job without keys: enqueue_jobs for the most common batch, at two thirds of its cost.
+-- A time of NULL is now plus the delay. [enqueue.created] [enqueue.due]
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 cold AS (
     INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate)
     VALUES ($1, $7, $8, $9, $10, $11, $12)
-    ON CONFLICT (id) DO NOTHING
 )
 INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
 SELECT $1, 0, $2, $3, $4, coalesce($5, clock.now + $6), clock.now FROM clock
-ON CONFLICT (id) DO NOTHING

@@ -1,6 +1,6 @@
--- Stores jobs of which some have keys, and takes the keys. One that was taken meanwhile fails the
--- whole statement, so that nothing is stored. A time of NULL is now plus the delay.
--- [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
+-- Stores jobs that may have keys, unless their ids are stored already, and takes the keys. A key that
+-- was taken meanwhile fails the whole statement, so that nothing is stored. A time of NULL is now plus
+-- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 new AS (
     SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],

@@ -17,7 +17,8 @@ ended AS (
                       ELSE clock.now + settlement.delay END,
         attempts = job.attempts + settlement.attempts,
         settled_seq = job.claim_seq,
-        finished_at = CASE WHEN job.cancel_requested OR settlement.state >= 4 THEN clock.now END
+        finished_at = CASE WHEN job.cancel_requested OR settlement.state >= 4 THEN clock.now END,
+        ran_for_us = CASE WHEN settlement.state = 4 THEN settlement.ran_for_us END
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
@@ -30,6 +31,7 @@ history AS (
            coalesce(claimed_at, now), now, ran_for_us, node,
            CASE WHEN NOT cancel_requested THEN error END
     FROM ended
+    WHERE state <> 4
 ),
 noted AS (
     INSERT INTO {schema}.job_notes AS notes (job, result, last_error)

@@ -1,5 +1,10 @@
--- The ended claims of a job. [history.order] Primary key of ratchet_attempts.
+-- The ended claims of a job. [history.order] Primary keys. The claim that succeeded, the last one, is
+-- in the row of the job.
 SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error
 FROM ratchet_attempts
 WHERE job = ?1
-ORDER BY seq
+UNION ALL
+SELECT claim_seq, node, coalesce(claimed_at, finished_at), finished_at, ran_for_us, 0, NULL
+FROM ratchet_jobs
+WHERE id = ?1 AND state = 4
+ORDER BY 1
