@@ -1,6 +1,6 @@
 //! What a database server knows of a run, and a database of its own for each.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -19,6 +19,7 @@ pub(crate) struct Fresh {
 
 impl Fresh {
     pub(crate) async fn create(url: &str, count: bool) -> Result<Self> {
+        ensure!(is_postgres(url), "--fresh is for PostgreSQL only");
         let mut server = PgConnection::connect(url).await?;
         let name = format!("ratchet_bench_{}", std::process::id());
         let mut statements = vec![

@@ -20,6 +20,7 @@ pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
 #[must_use = "nothing is opened before connect"]
 pub struct Builder {
     target: Target,
+    direct: Option<String>,
     schema: String,
     max_connections: Option<u32>,
     acquire_timeout: Duration,
@@ -48,6 +49,7 @@ impl Builder {
     fn new(target: Target) -> Self {
         Self {
             target,
+            direct: None,
             schema: "ratchet".to_owned(),
             max_connections: None,
             acquire_timeout: Duration::from_secs(5),
@@ -57,6 +59,15 @@ impl Builder {
             wakeups: true,
             clock_table: None,
         }
+    }
+
+    /// Connects past a pooler to the same database, with this URL: for heartbeats and locks, for
+    /// migrations, and for wakeups. Where the other URL or the pool leads to PgBouncer in
+    /// transaction mode, wakeups need it, since nobody can listen through that; heartbeats and locks
+    /// work either way, but wait in the pooler's queue without it.
+    pub fn direct(mut self, url: impl Into<String>) -> Self {
+        self.direct = Some(url.into());
+        self
     }
 
     /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
@@ -102,7 +113,8 @@ impl Builder {
 
     /// Whether the store carries wakeups ([`PostgresCoordinator`](crate::PostgresCoordinator)),
     /// which is the default. Switch it off where nobody can listen, as through PgBouncer in
-    /// transaction mode; nodes then find the jobs of other processes by polling only.
+    /// transaction mode without a [`direct`](Self::direct) URL; nodes then find the jobs of other
+    /// processes by polling only, up to one poll interval later.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
@@ -156,7 +168,10 @@ impl Builder {
                 format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
             }
         };
-        let (pool, options) = self.open_pool()?;
+        let (pool, mut options) = self.open_pool()?;
+        if let Some(url) = &self.direct {
+            options = self.named(parse(url)?);
+        }
         Ok(Config {
             pool,
             own_pool: matches!(self.target, Target::Url(_)),
@@ -186,14 +201,7 @@ impl Builder {
         if max_connections == 0 {
             return Err(misconfigured("max_connections", "is zero"));
         }
-        let mut options = parse(url)?;
-        match &self.application_name {
-            Some(name) => options = options.application_name(name),
-            None if options.get_application_name().is_none() => {
-                options = options.application_name("ratchet");
-            }
-            None => {}
-        }
+        let options = self.named(parse(url)?);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(self.acquire_timeout)
@@ -201,6 +209,15 @@ impl Builder {
             .test_before_acquire(false)
             .connect_lazy_with(options.clone());
         Ok((pool, options))
+    }
+
+    /// With the name that the connections have in `pg_stat_activity`.
+    fn named(&self, options: PgConnectOptions) -> PgConnectOptions {
+        match &self.application_name {
+            Some(name) => options.application_name(name),
+            None if options.get_application_name().is_none() => options.application_name("ratchet"),
+            None => options,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod connections;
+mod network;
 mod plans;
 mod schemas;
 #[path = "../server/mod.rs"]
@@ -39,6 +40,8 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    network: calls_on_silent_connections_end_at_the_deadline
+        a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
         tables_of_others_are_refused many_starters_migrate_once

@@ -146,7 +146,10 @@ fn temporary() -> String {
     wanted.or_else(kept).unwrap_or_else(|| "/tmp".to_owned())
 }
 
-/// Anybody on this machine may connect over the loopback interface: nothing here is worth a
+/// The members of this role, which tests make if they need it, must know their passwords.
+const WITH_PASSWORD: &str = "host all +ratchet_with_password 127.0.0.1/32 scram-sha-256";
+
+/// Anybody else on this machine may connect over the loopback interface: nothing here is worth a
 /// password, and it goes away soon.
 fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
     let mut initdb = user.command(programs.join("initdb"));
@@ -161,7 +164,10 @@ fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
         "--no-locale",
         "--no-sync",
     ]);
-    let made = output(&mut initdb).map(drop);
+    let rules = directory.join("data").join("pg_hba.conf");
+    let mut sed = user.command("sed");
+    sed.args(["-i", &format!("1i {WITH_PASSWORD}")]).arg(rules);
+    let made = output(&mut initdb).and_then(|_| output(&mut sed)).map(drop);
     if made.is_err() {
         output(user.command("rm").arg("-rf").arg(directory))?;
     }
@@ -178,7 +184,7 @@ fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Resu
     };
     let settings = format!(
         "-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories={} \
-         -c max_connections=200 -c fsync=on {counting}",
+         -c max_connections=200 -c fsync=on -c password_encryption=scram-sha-256 {counting}",
         directory.display()
     );
     let (data, log) = (

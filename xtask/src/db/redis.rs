@@ -11,13 +11,15 @@ use super::{Control, Server, free_port, on_path, quoted};
 pub(crate) fn own() -> Result<Server> {
     let program = on_path("redis-server").context("redis-server is not installed")?;
     let port = free_port()?;
-    let pid = format!("/tmp/ratchet-redis-{port}.pid");
+    let directory = std::env::temp_dir();
+    let pid = quoted(directory.join(format!("ratchet-redis-{port}.pid")));
     let stop = format!("kill $(cat {pid})");
     let control = Control {
         start: format!(
             "{} --bind 127.0.0.1 --port {port} --save '' --appendonly no --daemonize yes \
-             --dir /tmp --pidfile {pid} >/dev/null",
-            quoted(program)
+             --dir {} --pidfile {pid} >/dev/null",
+            quoted(program),
+            quoted(directory)
         ),
         remove: stop.clone(),
         stop,

@@ -1,0 +1,56 @@
+//! The SQL stores remember the same: every table and column of one is in the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ratchet::postgres::PostgresStore;
+use ratchet::sqlite::SqliteStore;
+
+type Tables = BTreeMap<String, BTreeSet<String>>;
+
+/// The tables and columns that a script makes.
+fn tables(script: &str, prefix: &str) -> Tables {
+    let mut tables = Tables::new();
+    let mut table: Option<String> = None;
+    for line in script.lines() {
+        let begin = line
+            .strip_prefix("CREATE TABLE ")
+            .and_then(|rest| rest.split_once(" ("))
+            .and_then(|(name, _)| name.strip_prefix(prefix));
+        if let Some(name) = begin {
+            table = Some(name.to_owned());
+        } else if line.starts_with(')') {
+            table = None;
+        } else if let Some(name) = &table {
+            let column = line.split_whitespace().next().unwrap_or_default();
+            let is_column = column.starts_with(|first: char| first.is_ascii_lowercase());
+            if is_column {
+                let columns = tables.entry(name.clone()).or_default();
+                columns.insert(column.to_owned());
+            }
+        }
+    }
+    tables
+}
+
+#[test]
+fn every_column_is_in_every_sql_store() {
+    let sqlite: String = SqliteStore::migrations()
+        .iter()
+        .map(|step| step.sql)
+        .collect();
+    let postgres: String = PostgresStore::migrations("s")
+        .iter()
+        .map(|step| step.sql.as_str())
+        .collect();
+    let mut sqlite = tables(&sqlite, "ratchet_");
+    let mut postgres = tables(&postgres, "\"s\".");
+    assert!(sqlite.len() >= 10, "{sqlite:?}");
+    // The one difference: the data of a job has a number of its own where that is the place of the
+    // row, and the job's id where a number would need a sequence.
+    let jobs = sqlite.get_mut("jobs").map(|columns| columns.remove("data"));
+    assert_eq!(jobs, Some(true));
+    // Each store makes the table of its migrations by itself.
+    sqlite.remove("migrations");
+    postgres.remove("migrations");
+    assert_eq!(sqlite, postgres);
+}
