@@ -37,25 +37,27 @@ impl PostgresStore {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let (ids, selected) = match jobs {
-            JobSelector::Ids(ids) => (ids.clone(), false),
+            JobSelector::Ids(ids) => (ids.clone(), None),
             JobSelector::Matching { filter, limit } => {
                 let responds = |state: &JobState| state.respond(action) != Response::Refuse;
                 let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
                 let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
                 let ids = self.selected_ids(filter, &states, &page, *limit).await?;
-                (ids, true)
+                (ids, Some(states))
             }
             // A selector this version does not know selects nothing.
-            _ => (Vec::new(), true),
+            _ => (Vec::new(), Some(Vec::new())),
         };
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let mut lease = self.lease().await?;
         lease.begin().await?;
-        let acted = self.act_inside(&mut lease, &ids, action).await;
+        let acted = self
+            .act_inside(&mut lease, &ids, selected.as_deref(), action)
+            .await;
         let mut acted = lease.end(acted).await?;
-        if selected {
+        if selected.is_some() {
             // Somebody else changed them since they were selected: they do not match any more.
             acted.retain(|one| {
                 !matches!(
@@ -67,10 +69,13 @@ impl PostgresStore {
         Ok(acted)
     }
 
+    /// Acts on these jobs, which are locked first; on those only that are still in the states they
+    /// were selected by, if they were. [act.select]
     async fn act_inside(
         &self,
         lease: &mut Lease<'_>,
         ids: &[JobId],
+        selected: Option<&[JobState]>,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
@@ -79,7 +84,9 @@ impl PostgresStore {
         for row in lease.rows(read).await? {
             let state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
             let key = row.try_get(3)?;
-            targets.insert(row::job_id(&row, 0)?, Target { state, key });
+            if selected.is_none_or(|states| states.contains(&state)) {
+                targets.insert(row::job_id(&row, 0)?, Target { state, key });
+            }
         }
         let refused_keys = if action == JobAction::Requeue {
             self.take_keys(lease, ids, &targets).await?

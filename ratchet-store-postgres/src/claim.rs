@@ -83,14 +83,21 @@ impl PostgresStore {
                 Err(_) => break,
             };
             if round.outdated {
-                self.routes().refresh(self.liveness(), self.sql()).await?;
-                continue;
+                match self.routes().refresh(self.liveness(), self.sql()).await {
+                    Ok(()) => continue,
+                    Err(failure) if claimed.is_empty() => return Err(failure),
+                    Err(_) => break,
+                }
             }
             first.get_or_insert(round.now);
             let had = round.claimed.len() + round.unreadable.len();
             claimed.extend(round.claimed);
-            if !round.unreadable.is_empty() {
-                self.settle_jobs(&round.unreadable).await?;
+            if !round.unreadable.is_empty()
+                && let Err(error) = self.settle_jobs(&round.unreadable).await
+            {
+                // They go back once they have not begun for too long, and are seen again.
+                tracing::warn!(%error, "jobs that cannot be read could not be failed");
+                break;
             }
             if claimed.len() == request.limit || (had == round.candidates && had < look_at) {
                 break;
@@ -140,7 +147,7 @@ impl PostgresStore {
             unreadable: Vec::new(),
         };
         for row in &rows {
-            round.outdated = row.try_get::<i32, _>(0)? > routes.seen;
+            round.outdated = row.try_get::<i32, _>(0)? != routes.seen;
             round.candidates = row::count(row.try_get::<i64, _>(1)?, "candidates")?;
             round.now = row.try_get(2)?;
             let Some(id) = row.try_get::<Option<Uuid>, _>(3)? else {

@@ -19,6 +19,8 @@ pub(crate) struct Lease<'a> {
     held: Held<'a>,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
     broken: bool,
+    /// Whether the connection was lost.
+    lost: bool,
     /// Whether a transaction is open.
     in_transaction: bool,
 }
@@ -129,6 +131,7 @@ impl<'a> Lease<'a> {
         Self {
             held,
             broken: false,
+            lost: false,
             in_transaction: false,
         }
     }
@@ -184,9 +187,10 @@ impl<'a> Lease<'a> {
 
     fn after<T>(&mut self, result: sqlx::Result<T>) -> Result<T> {
         let result = result.map_err(Failure::from);
-        self.broken = result
+        self.lost = result
             .as_ref()
             .is_err_and(|failure| failure.loss != Loss::No);
+        self.broken = self.lost;
         result
     }
 
@@ -211,6 +215,10 @@ impl Drop for Lease<'_> {
                 };
                 if spoiled {
                     connection.close_on_drop();
+                    if self.lost {
+                        // The others may be lost as well: the driver's pool asks them.
+                        kept.keep.idle().clear();
+                    }
                 } else {
                     // Looked at under the lock: what a closing store took out stays out.
                     let mut idle = kept.keep.idle();

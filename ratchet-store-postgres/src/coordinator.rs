@@ -72,12 +72,8 @@ impl PostgresCoordinator {
     }
 
     fn start(&self) {
-        let unsent = self
-            .unsent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(unsent) = unsent {
+        let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(unsent) = unsent.take() {
             let transport = Transport {
                 options: self.options.clone(),
                 channel: self.channel.clone(),
@@ -91,6 +87,8 @@ impl PostgresCoordinator {
 
     /// Closes the connection; nothing is carried from then on.
     pub(crate) fn close(&self) {
+        let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(unsent.take());
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = &*task {
             task.abort();

@@ -103,9 +103,15 @@ impl Failure {
             _ => error.message(),
         };
         let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+        // Others, such as a pooler's, do not know what became of the call.
+        let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
         Self {
             kind: kind_of(code),
-            loss: if ended { Loss::Told } else { Loss::No },
+            loss: match (ended, by_server) {
+                (false, _) => Loss::No,
+                (true, true) => Loss::Told,
+                (true, false) => Loss::Silent,
+            },
             text: format!("{message} (SQLSTATE {code})"),
         }
     }
@@ -121,8 +127,8 @@ impl From<InvalidInput> for Failure {
 /// What a SQLSTATE means to the caller.
 fn kind_of(code: &str) -> StoreErrorKind {
     match code {
-        // Serialization, deadlock, a lock that was not to be had, and a key that somebody took
-        // between the look at it and the write.
+        // Serialization, deadlock, a lock that was not to be had, and a key or an id that is taken,
+        // which a look at it before the next try shows.
         "40001" | "40P01" | "55P03" | "23505" => StoreErrorKind::Contention,
         "57014" => StoreErrorKind::Timeout,
         "53100" => StoreErrorKind::Full,

@@ -62,7 +62,13 @@ impl JobStore for PostgresStore {
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
         jobs.validate()?;
-        self.call("act", || self.act_on_jobs(jobs, action)).await
+        // An action whose answer was lost may have been done, and again would be to other jobs.
+        self.call_again_after(
+            "act",
+            |loss| loss == Loss::Told,
+            || self.act_on_jobs(jobs, action),
+        )
+        .await
     }
 
     async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {

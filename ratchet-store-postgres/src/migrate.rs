@@ -110,7 +110,8 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
 async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
     let rows = lease
         .rows(sqlx::query(
-            "SELECT current_setting('server_version_num')::integer, current_setting('server_version')",
+            "SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
+                    current_setting('default_transaction_isolation')",
         ))
         .await?;
     let row = rows
@@ -121,6 +122,17 @@ async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
         return Err(Failure::new(
             StoreErrorKind::Misconfigured,
             format!("the server is PostgreSQL {text}, and 13 is the oldest that will do"),
+        ));
+    }
+    let isolation: String = row.try_get(2)?;
+    if !isolation.starts_with("read ") {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!(
+                "default_transaction_isolation is {isolation}, in which statements on queues fail \
+                 instead of seeing what others did; set it to 'read committed' for the role, or with \
+                 options=-c%20default_transaction_isolation=read%5C%20committed in the URL"
+            ),
         ));
     }
     Ok(text)

@@ -50,7 +50,9 @@ impl PostgresStore {
             .await?;
         let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
         let shown = &ids[..ids.len().min(page.limit)];
-        let jobs = self.read_jobs(shown).await?.into_iter().flatten().collect();
+        let jobs = self.read_jobs(shown).await?.into_iter().flatten();
+        // Some may have changed since they were selected.
+        let jobs = jobs.filter(|job| filter.matches(job)).collect();
         Ok(JobPage { jobs, next })
     }
 

@@ -12,7 +12,9 @@ use crate::statements::Statements;
 
 /// What a store knows of the routes. Stored routes are never changed or deleted, and become visible
 /// in the order of their ids, so what is known stays true and the largest known id says what is
-/// new.
+/// new. Only a server that took over from another, or was restored, may lack some: what is known is
+/// doubted with every connection that is lost, and when there are fewer than are known, and then read
+/// anew.
 ///
 /// Routes are read and added on the connection of heartbeats and locks, in statements of their own:
 /// the pool may have no other connection than the one that an `enqueue_in` is on, and a route that
@@ -26,6 +28,8 @@ struct Known {
     ids: HashMap<Route, i32>,
     /// The largest id that was looked at; a route that cannot be read is not among the known.
     seen: i32,
+    /// All is to be read anew before anything is stored or claimed by it.
+    doubted: bool,
 }
 
 /// The routes that a call is about.
@@ -37,13 +41,39 @@ pub(crate) struct Chosen {
     pub(crate) seen: i32,
 }
 
+impl Known {
+    /// The last route that was looked at; if that is doubted, one that there never is.
+    fn trusted(&self) -> i32 {
+        if self.doubted { -1 } else { self.seen }
+    }
+}
+
 impl Routes {
+    /// Has everything read anew.
+    pub(crate) fn doubt(&self) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.doubted = true;
+    }
+
     /// Learns the routes that were added meanwhile, by whomever.
     pub(crate) async fn refresh(&self, liveness: &Liveness, sql: &Statements) -> Result<()> {
-        let seen = self.read(|known| known.seen);
+        let (seen, doubted) = self.read(|known| (known.seen, known.doubted));
+        let from = if doubted { 0 } else { seen };
         let mut lease = liveness.lease().await?;
-        let rows = lease.rows(sql.load_routes.query().bind(seen)).await?;
+        // The last known one comes too, unless it is gone.
+        let rows = lease.rows(sql.load_routes.query().bind(from)).await?;
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if (known.seen, known.doubted) != (seen, doubted) {
+            // Somebody else was faster, or there are new doubts: callers look again.
+            return Ok(());
+        }
+        if from > 0 && rows.is_empty() {
+            known.doubted = true;
+            return Ok(());
+        }
+        if doubted {
+            *known = Known::default();
+        }
         for row in rows {
             let id: i32 = row.try_get(0)?;
             let (queue, kind, capability) = (row.try_get(1), row.try_get(2), row.try_get(3));
@@ -88,7 +118,7 @@ impl Routes {
 
     /// The id of a route that is known.
     pub(crate) fn known_id(&self, route: &Route) -> Option<i32> {
-        self.read(|known| known.ids.get(route).copied())
+        self.read(|known| known.ids.get(route).filter(|_| !known.doubted).copied())
     }
 
     /// The route with this id, if it is known.
@@ -98,7 +128,7 @@ impl Routes {
 
     /// The last route that was looked at.
     pub(crate) fn seen(&self) -> i32 {
-        self.read(|known| known.seen)
+        self.read(Known::trusted)
     }
 
     /// The known routes that match.
@@ -111,7 +141,7 @@ impl Routes {
             Chosen {
                 ids,
                 queues,
-                seen: known.seen,
+                seen: known.trusted(),
             }
         })
     }

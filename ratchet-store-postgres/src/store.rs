@@ -238,7 +238,13 @@ impl PostgresStore {
                 if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
                     given_up += 1;
                     tokio::time::sleep(pause(given_up)).await;
-                } else if repeat(failure.loss) && lost < self.0.pool.max_connections() {
+                    continue;
+                }
+                if failure.loss != Loss::No {
+                    // Another server may have taken over, and not know all that this one did.
+                    self.0.routes.doubt();
+                }
+                if repeat(failure.loss) && lost < self.0.pool.max_connections() {
                     // Each idle connection of the pool may have been lost with it.
                     lost += 1;
                 } else {
@@ -311,6 +317,9 @@ impl Store for PostgresStore {
             let coordinator = || PostgresCoordinator::new(config.options.clone(), &config.schema);
             config.wakeups.then(|| Arc::new(coordinator()))
         };
+        if self.0.pool.is_closed() {
+            return None;
+        }
         let coordinator = self.0.coordinator.get_or_init(start).as_ref()?;
         Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
     }

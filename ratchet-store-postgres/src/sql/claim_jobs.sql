@@ -1,8 +1,8 @@
 -- Gives the first $6 due jobs in claim order to node $7; with their payloads if $8.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole]
--- $1 and $2 are the wanted routes and their queues, $3 the last route the caller knows of: if there
--- are newer ones, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at.
+-- $1 and $2 are the wanted routes and their queues, $3 the last route the caller knows of: if another
+-- one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at.
 --
 -- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
 -- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by

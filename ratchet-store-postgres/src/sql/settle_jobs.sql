@@ -2,7 +2,7 @@
 -- [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys] [settle.history]
 -- The values are those of ratchet_core::model::Settlement::effect. Whether cancellation was
 -- requested is known only here, so what that function says then is here too: Cancelled (6, in the
--- history 5), no other due time, no error and no result, the attempts as they are.
+-- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
 -- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 settlement AS (
@@ -18,7 +18,8 @@ ended AS (
         attempts = job.attempts + settlement.attempts,
         settled_seq = job.claim_seq,
         finished_at = CASE WHEN job.cancel_requested OR settlement.state >= 4 THEN clock.now END,
-        ran_for_us = CASE WHEN settlement.state = 4 THEN settlement.ran_for_us END
+        ran_for_us = CASE WHEN settlement.state = 4 AND NOT job.cancel_requested
+                          THEN settlement.ran_for_us END
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,

@@ -5,6 +5,7 @@
 mod connections;
 mod network;
 mod plans;
+mod races;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
@@ -43,6 +44,9 @@ tests! {
     network: calls_on_silent_connections_end_at_the_deadline
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
+    races: an_action_spares_jobs_that_no_longer_match
+        routes_that_the_server_forgot_are_made_again
+        snapshots_that_outlive_a_statement_are_refused;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
         tables_of_others_are_refused many_starters_migrate_once
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only

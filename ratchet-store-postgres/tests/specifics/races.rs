@@ -1,0 +1,102 @@
+//! What others do between two statements of one call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector};
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{JobAction, JobState, StoreErrorKind};
+use ratchet_store_postgres::PostgresStore;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use crate::connections::heartbeat;
+use crate::server::Schema;
+use crate::{assert_kind, claim_all, enqueue, job, open};
+
+pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schema>) {
+    let store = schema.builder().application_name(&schema.name);
+    let store = store.connect().await.unwrap();
+    let id = enqueue(&store, job()).await;
+    // Somebody is about to claim it.
+    let mut other = PgConnection::connect(&schema.url).await.unwrap();
+    let mut claim = other.begin().await.unwrap();
+    let running = format!(
+        "UPDATE \"{}\".jobs SET state = 3, claim_seq = 1 WHERE id = '{id}'",
+        schema.name
+    );
+    claim
+        .execute(sqlx::raw_sql(AssertSqlSafe(running)))
+        .await
+        .unwrap();
+    let pending = JobFilter::all().state(JobState::Pending);
+    let acting = tokio::spawn(async move {
+        let selector = JobSelector::Matching {
+            filter: pending,
+            limit: 10,
+        };
+        store.act(&selector, JobAction::Cancel).await
+    });
+    let waiting = format!(
+        "SELECT FROM pg_stat_activity
+         WHERE application_name = '{}' AND wait_event_type = 'Lock'",
+        schema.name
+    );
+    while schema.rows(&waiting).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    claim.commit().await.unwrap();
+    let acted = acting.await.unwrap().unwrap();
+    assert!(acted.is_empty(), "{acted:?}");
+    let by_id = JobSelector::Ids(vec![id]);
+    let store = open(&schema).await;
+    let acted = store.act(&by_id, JobAction::Cancel).await.unwrap();
+    assert_eq!(acted[0].outcome, ActionOutcome::CancelRequested);
+}
+
+/// As after a failover to a server that had not heard of everything.
+pub(crate) async fn routes_that_the_server_forgot_are_made_again(schema: Arc<Schema>) {
+    let store = schema.builder().application_name(&schema.name);
+    let store = store.connect().await.unwrap();
+    for queue in ["one", "two"] {
+        enqueue(&store, job().queue(queue)).await;
+    }
+    let taken_over = "DELETE FROM {schema}.jobs; DELETE FROM {schema}.job_data;
+                      DELETE FROM {schema}.routes WHERE queue = 'two'";
+    schema.execute(taken_over).await.unwrap();
+    // Those who only look notice that there are fewer.
+    let watching = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert!(watching.is_empty());
+    let other = open(&schema).await;
+    let id = enqueue(&other, job().queue("three")).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].claim.token.job, id);
+    assert_eq!(claimed[0].claim.route.queue.as_str(), "three");
+
+    // Those who only enqueue notice that their connection was lost.
+    schema.execute("DELETE FROM {schema}.routes").await.unwrap();
+    let terminate = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'",
+        schema.name
+    );
+    assert!(!schema.rows(&terminate).await.unwrap().is_empty());
+    let id = enqueue(&store, job().queue("three")).await;
+    let other = open(&schema).await;
+    let claimed = other.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].claim.token.job, id);
+    store.heartbeat(&heartbeat()).await.unwrap();
+}
+
+pub(crate) async fn snapshots_that_outlive_a_statement_are_refused(schema: Arc<Schema>) {
+    for isolation in ["repeatable\\ read", "serializable"] {
+        let separator = if schema.url.contains('?') { '&' } else { '?' };
+        let setting = format!("-c default_transaction_isolation={isolation}");
+        let setting = setting.replace(' ', "%20").replace('\\', "%5C");
+        let url = format!("{}{separator}options={setting}", schema.url);
+        let refused = PostgresStore::builder(&url).schema(&schema.name).connect();
+        let refused = refused.await.unwrap_err();
+        assert_kind(&refused, StoreErrorKind::Misconfigured);
+        assert!(refused.to_string().contains("isolation"), "{refused}");
+    }
+}
