@@ -24,7 +24,10 @@ use crate::time;
 const GROWTH: f64 = 1.5;
 /// By how much a wait is moved at random, either way.
 const JITTER: f64 = 0.1;
-/// The most jobs to ask for at once: enough to spread the cost of a call.
+/// The most jobs to ask for at once: enough to spread the cost of a call, and a third of what a node
+/// may hold by default, so that one batch is claimed while another runs and a third is settled. On
+/// PostgreSQL 256 drained 0.68 of the floor, 320 reached 0.73, and 512, where claims and settlements
+/// wait for each other, 0.50.
 const MAX_CLAIM: usize = 320;
 
 /// Claims until the node drains.
