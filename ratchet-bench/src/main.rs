@@ -63,6 +63,9 @@ struct Options {
     /// Seconds of load
     #[arg(long, default_value_t = 10)]
     seconds: u32,
+    /// Enqueue where no node hears of it, so that only polling finds the jobs (latency)
+    #[arg(long)]
+    unheard: bool,
     /// Pending jobs before the claims are measured
     #[arg(long, default_value_t = 1_000)]
     backlog: usize,

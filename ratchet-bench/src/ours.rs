@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ratchet::cluster::NoopCoordinator;
 use ratchet::model::{ClaimRequest, Outcome as Ending, Settlement};
 use ratchet::{Client, Job, NewJob, Node, NodeId, Priority, Ratchet, SharedStore};
 use tokio::task::JoinSet;
@@ -184,9 +185,13 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
 async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
+    let unheard = Arc::clone(&store);
     let stores = stores(store, options).await?;
     let mut nodes = Nodes::start(stores, options, &ledger)?;
-    let client = nodes.nodes[0].client().clone();
+    let client = match options.unheard {
+        true => Ratchet::client(unheard).with_coordinator(NoopCoordinator),
+        false => nodes.nodes[0].client().clone(),
+    };
     let bar = progress("latency", total);
     let meter = Meter::start(&options.url).await?;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / options.rate);

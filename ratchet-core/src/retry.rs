@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
+use crate::json::Json;
 use crate::limits::MAX_DELAY;
 use crate::time::whole_millis;
 
@@ -126,6 +127,34 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
     }
 
+    /// What a job without a stored policy has. It is what the default was when the first stores were
+    /// made, and must stay, whatever becomes the default: then that is stored.
+    const UNSTORED: Self =
+        Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
+
+    /// The text in which stores keep the policy; none for the one nearly every job has.
+    ///
+    /// # Errors
+    /// If it cannot be written as text.
+    pub fn to_stored(&self) -> Result<Option<String>, InvalidInput> {
+        if *self == Self::UNSTORED {
+            return Ok(None);
+        }
+        let json = Json::encode("retry", self)?;
+        Ok(Some(json.as_str().to_owned()))
+    }
+
+    /// The policy that [`to_stored`](Self::to_stored) wrote.
+    ///
+    /// # Errors
+    /// If it wrote no such text.
+    pub fn from_stored(stored: Option<&str>) -> Result<Self, InvalidInput> {
+        stored.map_or(Ok(Self::UNSTORED), |text| {
+            serde_json::from_str(text)
+                .map_err(|error| InvalidInput::new("retry", format!("cannot be read: {error}")))
+        })
+    }
+
     /// The same with every duration rounded up to the millisecond, as it is stored.
     #[must_use]
     pub fn rounded(self) -> Self {
@@ -213,6 +242,22 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn policies_round_trip_through_stores() {
+        let policies = [
+            RetryPolicy::default(),
+            RetryPolicy::never(),
+            RetryPolicy::new(u32::MAX, Backoff::None),
+            RetryPolicy::linear(3, Duration::from_millis(1), Duration::from_secs(9)).with_jitter(7),
+        ];
+        for policy in policies {
+            let stored = policy.to_stored().unwrap();
+            assert_eq!(RetryPolicy::from_stored(stored.as_deref()), Ok(policy));
+        }
+        assert_eq!(RetryPolicy::UNSTORED.to_stored(), Ok(None));
+        assert!(RetryPolicy::from_stored(Some("{}")).is_err());
+    }
 
     #[test]
     fn delays_follow_the_table() {

@@ -1,5 +1,6 @@
 //! Routes: which jobs a node may claim.
 
+use crate::error::InvalidInput;
 use crate::model::ClaimRequest;
 use crate::name::Name;
 
@@ -17,6 +18,29 @@ pub struct Route {
 }
 
 impl Route {
+    /// A route from the three texts that stores keep, of which the last is empty if there is no
+    /// capability ([`capability_text`](Self::capability_text)).
+    ///
+    /// # Errors
+    /// Which of them is no name.
+    pub fn from_texts(queue: &str, kind: &str, capability: &str) -> Result<Self, InvalidInput> {
+        let capability = match capability {
+            "" => None,
+            capability => Some(Name::new("capability", capability)?),
+        };
+        Ok(Self {
+            queue: Name::new("queue", queue)?,
+            kind: Name::new("kind", kind)?,
+            capability,
+        })
+    }
+
+    /// The required capability as stores keep it: empty, which is no name, if there is none.
+    #[must_use]
+    pub fn capability_text(&self) -> &str {
+        self.capability.as_ref().map_or("", Name::as_str)
+    }
+
     /// Whether jobs of this route match the request: a queue it polls, a kind it knows, and a
     /// capability it has. Whether the queue is paused is for the store to see.
     #[must_use]

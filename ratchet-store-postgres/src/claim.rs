@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, Json, Priority};
+use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -26,24 +26,40 @@ pub(crate) enum Depth {
 /// How many candidates a claim looks at for each job it wants: one while nobody else claims, and
 /// more when others had what it chose.
 #[derive(Debug)]
-pub(crate) struct Reach(AtomicUsize);
+pub(crate) struct Reach {
+    factor: AtomicUsize,
+    /// Claims since the last that had to look further.
+    calm: AtomicUsize,
+}
 
 impl Reach {
     const MOST: usize = 32;
+    /// How many claims in a row must do without looking further before the reach shrinks. To have
+    /// looked further than needed costs an index range; not far enough, a whole round: among four
+    /// nodes one claim in four was in vain when each claim that went well shrank the reach.
+    const CALM: usize = 16;
 
     pub(crate) const fn new() -> Self {
-        Self(AtomicUsize::new(1))
+        Self {
+            factor: AtomicUsize::new(1),
+            calm: AtomicUsize::new(0),
+        }
     }
 
     fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.factor.load(Ordering::Relaxed)
     }
 
-    /// Claims that came back short make later ones look further, and full ones less far again.
+    /// Claims that came back short make later ones look further, and a row of full ones less far.
     fn learn(&self, needed: usize) {
         let now = self.get();
-        let next = if needed > now { needed } else { now.max(2) - 1 };
-        self.0.store(next.min(Self::MOST), Ordering::Relaxed);
+        if needed > now {
+            self.factor.store(needed.min(Self::MOST), Ordering::Relaxed);
+            self.calm.store(0, Ordering::Relaxed);
+        } else if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
+            self.factor.store(now - 1, Ordering::Relaxed);
+            self.calm.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -194,7 +210,7 @@ impl PostgresStore {
         {
             return Err(InvalidInput::new("data", "is missing"));
         }
-        claim.retry = row::retry_policy(row::text(row, 11, "retry")?)?;
+        claim.retry = RetryPolicy::from_stored(row::text(row, 11, "retry")?)?;
         claim.timeout = row::duration(row, 12, "timeout")?;
         claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
         claim.trace = row::trace(row, 14, 15)?;
@@ -220,12 +236,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reach_grows_when_needed_and_shrinks_slowly() {
+    fn the_reach_grows_at_once_and_shrinks_after_a_calm() {
         let reach = Reach::new();
         reach.learn(1);
         assert_eq!(reach.get(), 1);
         reach.learn(8);
         assert_eq!(reach.get(), 8);
+        for _ in 1..Reach::CALM {
+            reach.learn(8);
+            assert_eq!(reach.get(), 8);
+        }
         reach.learn(8);
         assert_eq!(reach.get(), 7);
         reach.learn(1_000);

@@ -91,6 +91,10 @@ impl Builder {
     }
 
     /// How long a call may take in all, before it fails with `Timeout`. 30 s unless set.
+    ///
+    /// It is also the `statement_timeout` of every connection that the store makes, so that the
+    /// server does not go on with what nobody waits for; unless the URL's `options` have one, or a
+    /// pooler refuses to pass it on. A pool of the application's own keeps its own setting.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -168,14 +172,14 @@ impl Builder {
                 format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
             }
         };
-        let (pool, mut options) = self.open_pool()?;
-        if let Some(url) = &self.direct {
-            options = self.named(parse(url)?);
-        }
+        let pool = self.pool_settings()?;
+        let direct = match &self.direct {
+            Some(url) => Some(self.named(parse(url)?)),
+            None => None,
+        };
         Ok(Config {
             pool,
-            own_pool: matches!(self.target, Target::Url(_)),
-            options,
+            direct,
             clock,
             schema: self.schema,
             acquire_timeout: self.acquire_timeout,
@@ -185,8 +189,7 @@ impl Builder {
         })
     }
 
-    /// The pool, which connects when it is first used, and how to connect beside it.
-    fn open_pool(&self) -> Result<(PgPool, PgConnectOptions)> {
+    fn pool_settings(&self) -> Result<PoolSettings> {
         let url = match &self.target {
             Target::Pool(_) if self.max_connections.is_some() => {
                 return Err(misconfigured(
@@ -194,21 +197,19 @@ impl Builder {
                     "is set, but the pool is the application's own",
                 ));
             }
-            Target::Pool(pool) => return Ok((pool.clone(), options_beside(pool))),
+            Target::Pool(pool) => return Ok(PoolSettings::Theirs(pool.clone())),
             Target::Url(url) => url,
         };
         let max_connections = self.max_connections.unwrap_or(10);
         if max_connections == 0 {
             return Err(misconfigured("max_connections", "is zero"));
         }
-        let options = self.named(parse(url)?);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(self.acquire_timeout)
             // A lost connection shows at the first call on it, which is then repeated.
-            .test_before_acquire(false)
-            .connect_lazy_with(options.clone());
-        Ok((pool, options))
+            .test_before_acquire(false);
+        Ok(PoolSettings::Own(pool, Box::new(self.named(parse(url)?))))
     }
 
     /// With the name that the connections have in `pg_stat_activity`.
@@ -239,11 +240,9 @@ impl fmt::Debug for Builder {
 
 /// Checked settings.
 pub(crate) struct Config {
-    pub(crate) pool: PgPool,
-    /// Whether nobody else uses the pool.
-    pub(crate) own_pool: bool,
-    /// For the connections that are not of the pool.
-    pub(crate) options: PgConnectOptions,
+    pub(crate) pool: PoolSettings,
+    /// For the connections that are not of the pool, where they differ from those of the pool.
+    pub(crate) direct: Option<PgConnectOptions>,
     pub(crate) schema: String,
     /// The expression of the clock.
     pub(crate) clock: String,
@@ -253,8 +252,12 @@ pub(crate) struct Config {
     pub(crate) wakeups: bool,
 }
 
-fn options_beside(pool: &PgPool) -> PgConnectOptions {
-    pool.connect_options().as_ref().clone()
+/// Where the connections for jobs come from.
+pub(crate) enum PoolSettings {
+    /// A pool that nobody else uses, and how its connections are made.
+    Own(PgPoolOptions, Box<PgConnectOptions>),
+    /// The application's own.
+    Theirs(PgPool),
 }
 
 fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
@@ -299,6 +302,8 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
         .map(|options| {
             options
                 .statement_cache_capacity(128)
+                // PgBouncer refuses it, and from PostgreSQL 12 on nothing is gained by it.
+                .extra_float_digits(None)
                 .disable_statement_logging()
         })
         .map_err(|error| match error {
@@ -357,7 +362,10 @@ mod tests {
     async fn the_application_name_is_the_builders_or_the_urls_or_ours() {
         let name = |builder: Builder| {
             let config = builder.into_config().unwrap();
-            config.options.get_application_name().map(str::to_owned)
+            let PoolSettings::Own(_, options) = config.pool else {
+                panic!("a URL makes a pool")
+            };
+            options.get_application_name().map(str::to_owned)
         };
         let plain = Builder::url("postgresql://h/d");
         assert_eq!(name(plain.clone()).as_deref(), Some("ratchet"));

@@ -9,8 +9,9 @@ use sqlx::query::Query;
 use sqlx::{Connection, Executor, PgPool};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
+use crate::config::{Config, PoolSettings};
 use crate::error::{Failure, Loss, Result};
-use ratchet_core::StoreErrorKind;
+use ratchet_core::{StoreErrorKind, time};
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again.
@@ -61,8 +62,27 @@ struct Kept {
 }
 
 impl Pool {
+    /// The pool, and how to connect beside it.
+    pub(crate) async fn open(config: &Config) -> Result<(Self, PgConnectOptions)> {
+        let limited = |options| limited(options, config.deadline, config.acquire_timeout);
+        let (pool, own, beside) = match &config.pool {
+            PoolSettings::Own(settings, options) => {
+                let options = limited(options.as_ref().clone()).await?;
+                let pool = settings.clone().connect_lazy_with(options.clone());
+                (pool, true, Some(options))
+            }
+            PoolSettings::Theirs(pool) => (pool.clone(), false, None),
+        };
+        let beside = match (&config.direct, beside) {
+            (Some(direct), _) => limited(direct.clone()).await?,
+            (None, Some(options)) => options,
+            (None, None) => limited(pool.connect_options().as_ref().clone()).await?,
+        };
+        Ok((Self::new(pool, own), beside))
+    }
+
     /// Uses this pool; `own` says that nobody else does.
-    pub(crate) fn new(pool: PgPool, own: bool) -> Self {
+    fn new(pool: PgPool, own: bool) -> Self {
         let connections = usize::try_from(pool.options().get_max_connections());
         let keep = own.then(|| {
             Arc::new(Keep {
@@ -277,16 +297,50 @@ impl Liveness {
     }
 }
 
+/// The same options with this limit for each statement, kept by the server: it outlives a caller
+/// that went away. A limit that is there already stays, and where a pooler lets no such setting
+/// through there is none.
+pub(crate) async fn limited(
+    options: PgConnectOptions,
+    limit: Duration,
+    patience: Duration,
+) -> Result<PgConnectOptions> {
+    const SETTING: &str = "statement_timeout";
+    let present = options.get_options();
+    if present.is_some_and(|present| present.contains(SETTING)) {
+        return Ok(options);
+    }
+    let millis = time::duration_millis(limit).max(1);
+    let limited = options.clone().options([(SETTING, millis)]);
+    match within(patience, PgConnection::connect_with(&limited)).await? {
+        Ok(connection) => {
+            let _ = connection.close().await;
+            Ok(limited)
+        }
+        // How PgBouncer answers a setting that it does not know.
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("08P01") => {
+            tracing::debug!("the pooler does not pass a statement_timeout on");
+            Ok(options)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Opens a connection within the time.
 pub(crate) async fn connect(
     options: &PgConnectOptions,
     patience: Duration,
 ) -> Result<PgConnection> {
-    match tokio::time::timeout(patience, PgConnection::connect_with(options)).await {
-        Ok(connection) => Ok(connection?),
-        Err(_) => Err(Failure::new(
-            StoreErrorKind::Unavailable,
-            format!("no connection within {patience:?}"),
-        )),
-    }
+    Ok(within(patience, PgConnection::connect_with(options)).await??)
+}
+
+async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> Result<T> {
+    tokio::time::timeout(patience, connecting)
+        .await
+        .map_err(|_| {
+            Failure::new(
+                StoreErrorKind::Unavailable,
+                format!("no connection within {patience:?}"),
+            )
+        })
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::coordinator;
 use crate::error::Result;
-use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY, retry_text};
+use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -262,7 +262,7 @@ impl<'a> Insert<'a> {
             insert.run_at.push(run_at);
             insert.delays.push(delay);
             insert.payloads.push(spec.payload.as_str());
-            insert.retries.push(retry_text(&spec.retry)?);
+            insert.retries.push(spec.retry.to_stored()?);
             insert.timeouts.push(spec.timeout.map(duration_millis));
             insert
                 .stall_timeouts

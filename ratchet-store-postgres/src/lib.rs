@@ -10,10 +10,17 @@
 //! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
 //!
 //! # PgBouncer
-//! Transaction mode works: no statement leaves anything in its session. PgBouncer must keep
-//! prepared statements (1.21 or later with `max_prepared_statements` above 0), and wakeups must be
-//! switched off ([`Builder::wakeups`]), since nobody can listen through it: then nodes find jobs of
-//! other processes by polling only.
+//! Transaction mode works: no statement leaves anything in its session. The whole suite was run
+//! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
+//! `max_prepared_statements` above 0). Give the database itself as [`Builder::direct`], or switch
+//! wakeups off ([`Builder::wakeups`]), since nobody can listen through it: then nodes find jobs of
+//! other processes by polling only. PgBouncer passes no `statement_timeout` on: set it for the role
+//! (`ALTER ROLE … SET statement_timeout`). An application's own pool needs
+//! `extra_float_digits(None)` or PgBouncer's `ignore_startup_parameters`.
+//!
+//! After a failover to an asynchronous replica, a process that only enqueues through the pooler
+//! cannot tell; restart such processes if the replica may have lagged behind the first job of a new
+//! queue or kind.
 
 mod act;
 mod claim;

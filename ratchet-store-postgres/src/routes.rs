@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
 
-use ratchet_core::{Name, Route};
+use ratchet_core::Route;
 use sqlx::Row;
 
 use crate::connection::Liveness;
@@ -14,7 +14,9 @@ use crate::statements::Statements;
 /// in the order of their ids, so what is known stays true and the largest known id says what is
 /// new. Only a server that took over from another, or was restored, may lack some: what is known is
 /// doubted with every connection that is lost, and when there are fewer than are known, and then read
-/// anew.
+/// anew. Behind a pooler a process that only enqueues does not see its connections being lost: if the
+/// server that took over lacks a route (it was added within the lag of the replica), jobs for it are
+/// stored under a number that is nobody's until a node adds it, or is another's.
 ///
 /// Routes are read and added on the connection of heartbeats and locks, in statements of their own:
 /// the pool may have no other connection than the one that an `enqueue_in` is on, and a route that
@@ -76,13 +78,13 @@ impl Routes {
         }
         for row in rows {
             let id: i32 = row.try_get(0)?;
-            let (queue, kind, capability) = (row.try_get(1), row.try_get(2), row.try_get(3));
-            match route(queue.ok(), kind.ok(), capability.ok()) {
-                Some(route) => {
+            let text = |column: usize| row.try_get::<&str, _>(column);
+            match Route::from_texts(text(1)?, text(2)?, text(3)?) {
+                Ok(route) => {
                     known.ids.insert(route.clone(), id);
                     known.routes.insert(id, route);
                 }
-                None => tracing::warn!(route = id, "a stored route cannot be read"),
+                Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
             }
             known.seen = known.seen.max(id);
         }
@@ -100,7 +102,7 @@ impl Routes {
             if let Some(id) = self.known_id(route) {
                 return Ok(id);
             }
-            let capability = route.capability.as_ref().map_or("", Name::as_str);
+            let capability = route.capability_text();
             let add = sql
                 .add_route
                 .query()
@@ -149,16 +151,4 @@ impl Routes {
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-fn route(queue: Option<&str>, kind: Option<&str>, capability: Option<&str>) -> Option<Route> {
-    let capability = match capability? {
-        "" => None,
-        capability => Some(Name::new("capability", capability).ok()?),
-    };
-    Some(Route {
-        queue: Name::new("queue", queue?).ok()?,
-        kind: Name::new("kind", kind?).ok()?,
-        capability,
-    })
 }

@@ -8,7 +8,7 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
 use ratchet_core::{Result, StoreErrorKind};
-use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 
 use crate::claim::Reach;
 use crate::config::{Builder, Config};
@@ -30,6 +30,8 @@ pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
     pool: Pool,
+    /// How to connect beside the pool.
+    beside: PgConnectOptions,
     liveness: Liveness,
     sql: Statements,
     routes: Routes,
@@ -37,8 +39,8 @@ struct Inside {
     schema: String,
     version: String,
     deadline: Duration,
+    wakeups: bool,
     coordinator: OnceLock<Option<Arc<PostgresCoordinator>>>,
-    config: Config,
 }
 
 /// How often a call that the database gave up because of others is tried again.
@@ -145,29 +147,31 @@ impl PostgresStore {
     pub(crate) async fn open(config: Config) -> Result<Self> {
         const OPERATION: &str = "connect";
         let sql = Statements::new(&config.schema, &config.clock);
-        let liveness = Liveness::new(config.options.clone(), config.acquire_timeout);
         let opening = async {
+            let (pool, beside) = Pool::open(&config).await?;
+            let liveness = Liveness::new(beside.clone(), config.acquire_timeout);
             let version = migrate::open(&liveness, &sql, &config).await?;
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;
-            Ok((version, routes))
+            Ok((pool, beside, liveness, version, routes))
         };
         let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (version, routes) = match opened {
+        let (pool, beside, liveness, version, routes) = match opened {
             Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
             Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
         };
         Ok(Self(Arc::new(Inside {
-            pool: Pool::new(config.pool.clone(), config.own_pool),
+            pool,
+            beside,
             liveness,
             sql,
             routes,
             reach: Reach::new(),
-            schema: config.schema.clone(),
+            schema: config.schema,
             version,
             deadline: config.deadline,
+            wakeups: config.wakeups,
             coordinator: OnceLock::new(),
-            config,
         })))
     }
 
@@ -312,10 +316,10 @@ impl Store for PostgresStore {
     }
 
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
-        let config = &self.0.config;
+        let inside = &self.0;
         let start = || {
-            let coordinator = || PostgresCoordinator::new(config.options.clone(), &config.schema);
-            config.wakeups.then(|| Arc::new(coordinator()))
+            let coordinator = || PostgresCoordinator::new(inside.beside.clone(), &inside.schema);
+            inside.wakeups.then(|| Arc::new(coordinator()))
         };
         if self.0.pool.is_closed() {
             return None;

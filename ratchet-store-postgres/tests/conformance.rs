@@ -12,7 +12,8 @@ use ratchet_core::{JobId, SharedStore};
 use crate::server::Schema;
 
 fn main() -> ExitCode {
-    Suite::new("postgres", Power::STORE).run(async {
+    let name = server::pooler().map_or("postgres", |_| "pgbouncer");
+    Suite::new(name, Power::STORE).run(async {
         let Some(url) = server::url() else {
             return Provision::unavailable(server::MISSING);
         };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobInput};
 use ratchet_core::priority::merge;
 use ratchet_core::time::from_millis;
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, StoreErrorKind};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, StoreErrorKind};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
@@ -210,7 +210,7 @@ fn decode(
         );
         claim.attempts = row::number(row, 4, "attempts")?;
         claim.crash_count = row::number(row, 5, "crash_count")?;
-        claim.retry = row::retry_policy(row::text(row, 7, "retry")?)?;
+        claim.retry = RetryPolicy::from_stored(row::text(row, 7, "retry")?)?;
         claim.timeout = row::duration(row, 8, "timeout")?;
         claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;
         claim.trace = row::trace(row, 10, 11)?;

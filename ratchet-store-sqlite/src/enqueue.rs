@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::request::Work;
-use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY, retry_text};
+use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
@@ -68,7 +68,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     if stored == 0 {
         return Ok(Enqueued::Created(id));
     }
-    let retry = retry_text(&spec.retry)?;
+    let retry = spec.retry.to_stored()?;
     insert.cold.execute(params![
         insert.next_data,
         spec.payload.as_str(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ratchet_core::{Name, Route};
+use ratchet_core::Route;
 use rusqlite::{Connection, params};
 
 use crate::error::Result;
@@ -36,13 +36,17 @@ impl Routes {
         let mut rows = statement.query([self.seen])?;
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
-            let text = |column: usize| row.get_ref(column).map(|value| value.as_str().ok());
-            match route(text(1)?, text(2)?, text(3)?) {
-                Some(route) => {
+            // What is no text is no name either.
+            let text = |column: usize| {
+                let value = row.get_ref(column)?;
+                Ok::<_, rusqlite::Error>(value.as_str().unwrap_or("\0"))
+            };
+            match Route::from_texts(text(1)?, text(2)?, text(3)?) {
+                Ok(route) => {
                     self.ids.insert(route.clone(), id);
                     self.known.insert(id, route);
                 }
-                None => tracing::warn!(route = id, "a stored route cannot be read"),
+                Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
             }
             self.seen = id;
         }
@@ -58,7 +62,7 @@ impl Routes {
         if let Some(id) = self.ids.get(route) {
             return Ok(*id);
         }
-        let capability = route.capability.as_ref().map_or("", Name::as_str);
+        let capability = route.capability_text();
         conn.prepare_cached(statements::ADD_ROUTE)?
             .execute(params![
                 route.queue.as_str(),
@@ -95,16 +99,4 @@ impl Routes {
             .collect();
         Ok((!ids.is_empty()).then(|| format!("[{}]", ids.join(","))))
     }
-}
-
-fn route(queue: Option<&str>, kind: Option<&str>, capability: Option<&str>) -> Option<Route> {
-    let capability = match capability? {
-        "" => None,
-        capability => Some(Name::new("capability", capability).ok()?),
-    };
-    Some(Route {
-        queue: Name::new("queue", queue?).ok()?,
-        kind: Name::new("kind", kind?).ok()?,
-        capability,
-    })
 }

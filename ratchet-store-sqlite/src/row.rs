@@ -19,27 +19,6 @@ pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
 /// A bit of `ratchet_jobs.flags`: the job has a timeout or a stall timeout.
 pub(crate) const HAS_TIMEOUTS: i64 = 2;
 
-/// What a job without a stored policy has. It is what the core's default was when the first version
-/// of the schema was made, and must stay, whatever becomes the default: then that is stored.
-const UNSTORED_RETRY: RetryPolicy =
-    RetryPolicy::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
-
-/// The policy as it is stored; none for the one nearly every job has.
-pub(crate) fn retry_text(retry: &RetryPolicy) -> Result<Option<String>> {
-    if *retry == UNSTORED_RETRY {
-        return Ok(None);
-    }
-    let json = Json::encode("retry", retry)?;
-    Ok(Some(json.as_str().to_owned()))
-}
-
-pub(crate) fn retry_policy(stored: Option<&str>) -> Result<RetryPolicy, InvalidInput> {
-    stored.map_or(Ok(UNSTORED_RETRY), |text| {
-        serde_json::from_str(text)
-            .map_err(|error| InvalidInput::new("retry", format!("cannot be read: {error}")))
-    })
-}
-
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
     row: &'a Row<'_>,
@@ -145,8 +124,8 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     spec.priority = priority;
     spec.retry = keep(
         &mut problem,
-        text(row, 15, "retry").and_then(retry_policy),
-        UNSTORED_RETRY,
+        text(row, 15, "retry").and_then(RetryPolicy::from_stored),
+        RetryPolicy::default(),
     );
     spec.timeout = keep(&mut problem, duration(row, 16, "timeout"), None);
     spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
@@ -225,27 +204,4 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let mut record = NodeRecord::joined(&heartbeat, from_millis(row.get(6)?));
     record.last_seen = from_millis(row.get(7)?);
     Ok(record)
-}
-
-#[cfg(test)]
-mod tests {
-    use ratchet_core::Backoff;
-
-    use super::*;
-
-    #[test]
-    fn retry_policies_round_trip() {
-        let policies = [
-            RetryPolicy::default(),
-            RetryPolicy::never(),
-            RetryPolicy::new(u32::MAX, Backoff::None),
-            RetryPolicy::linear(3, Duration::from_millis(1), Duration::from_secs(9)).with_jitter(7),
-        ];
-        for policy in policies {
-            let stored = retry_text(&policy).unwrap();
-            assert_eq!(retry_policy(stored.as_deref()), Ok(policy));
-        }
-        assert_eq!(retry_text(&UNSTORED_RETRY).unwrap(), None);
-        assert!(retry_policy(Some("{}")).is_err());
-    }
 }

@@ -177,10 +177,27 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
         let line = format!("enqueue --jobs {jobs} --producers 8 --batch {batch}");
         scenario(heading.to_owned(), COST, line)
     };
-    let drain = |heading: &str, more: &str| {
+    let drain = |jobs: u64, heading: &str, more: &str| {
         let heading = format!("drain {} jobs{heading}", grouped(jobs as f64));
         let line = format!("drain --jobs {jobs} --concurrency 32 {more}");
         scenario(heading, RATE, line)
+    };
+    // More jobs, so that what each node does once (connections, plans) weighs little.
+    let together = |nodes: usize| Scenario {
+        engine: true,
+        server: true,
+        ..drain(
+            4 * jobs,
+            &format!(", {nodes} node{}", if nodes == 1 { "" } else { "s" }),
+            &format!("--nodes {nodes}"),
+        )
+    };
+    let latency = |heading: &str, more: &str| {
+        scenario(
+            format!("latency at 200 jobs/s{heading}"),
+            LATENCY,
+            format!("latency --rate 200 --seconds {seconds} {more}"),
+        )
     };
     let claim = |backlog: u64| Scenario {
         engine: true,
@@ -203,27 +220,20 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
         enqueue("enqueue in hundreds, 8 producers", 100),
         Scenario {
             fields: COST,
-            ..drain("", "")
+            ..drain(jobs, "", "")
         },
         Scenario {
             server: true,
-            ..drain(", a snapshot held", "--held-snapshot")
+            ..drain(jobs, ", a snapshot held", "--held-snapshot")
         },
+        together(1),
+        together(2),
+        together(4),
+        latency("", ""),
         Scenario {
             engine: true,
-            server: true,
-            ..drain(", 2 nodes", "--nodes 2")
+            ..latency(", found by polling", "--unheard")
         },
-        Scenario {
-            engine: true,
-            server: true,
-            ..drain(", 4 nodes", "--nodes 4")
-        },
-        scenario(
-            "latency at 200 jobs/s".to_owned(),
-            LATENCY,
-            format!("latency --rate 200 --seconds {seconds}"),
-        ),
         claim(1_000),
         claim(if args.quick { 100_000 } else { 1_000_000 }),
         counted("enqueue one by one, counted", "enqueue"),

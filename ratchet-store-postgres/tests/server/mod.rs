@@ -18,6 +18,11 @@ pub(crate) fn url() -> Option<String> {
     std::env::var("RATCHET_TEST_POSTGRES_URL").ok()
 }
 
+/// A pooler in front of the server, through which all calls are to go that can.
+pub(crate) fn pooler() -> Option<String> {
+    std::env::var("RATCHET_TEST_PGBOUNCER_URL").ok()
+}
+
 /// A schema for one test.
 #[derive(Debug)]
 pub(crate) struct Schema {
@@ -51,7 +56,11 @@ impl Schema {
 
     /// A store on it, with few connections: many tests run at once.
     pub(crate) fn builder(&self) -> Builder {
-        PostgresStore::builder(&self.url)
+        let builder = match pooler() {
+            Some(pooler) => PostgresStore::builder(&pooler).direct(&self.url),
+            None => PostgresStore::builder(&self.url),
+        };
+        builder
             .schema(&self.name)
             .max_connections(4)
             .acquire_timeout(Duration::from_secs(20))

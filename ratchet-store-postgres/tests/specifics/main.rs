@@ -41,10 +41,12 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
-    network: calls_on_silent_connections_end_at_the_deadline
+    network: an_action_whose_commit_is_not_heard_of_is_not_done_again
+        calls_on_silent_connections_end_at_the_deadline
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
-    races: an_action_spares_jobs_that_no_longer_match
+    races: a_job_that_can_be_neither_read_nor_failed_keeps_no_other
+        an_action_spares_jobs_that_no_longer_match
         routes_that_the_server_forgot_are_made_again
         snapshots_that_outlive_a_statement_are_refused;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused

@@ -1,26 +1,30 @@
 //! Networks that fall silent, and servers that ask for passwords.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
+use ratchet_core::model::JobSelector;
 use ratchet_core::store::{JobStore, NodeStore, Store};
-use ratchet_core::{Name, StoreErrorKind};
+use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection};
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::connections::heartbeat;
 use crate::server::Schema;
-use crate::{assert_kind, exists, job};
+use crate::{assert_kind, exists, job, open};
 
 /// Forwards connections to the server, until it is silenced: then the ones there are stay open and
 /// carry nothing any more, as behind a router that lost its memory. Later ones work.
 struct Proxy {
     url: String,
     generation: watch::Sender<u64>,
+    cut_commit: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -31,17 +35,20 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
         let (generation, silenced) = watch::channel(0);
+        let cut_commit = Arc::new(AtomicBool::new(false));
         let host = host.to_owned();
+        let cut = Arc::clone(&cut_commit);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let (host, mut silenced) = (host.clone(), silenced.clone());
+                let cut = Arc::clone(&cut);
                 silenced.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(host).await else {
                         return;
                     };
                     tokio::select! {
-                        _ = copy_bidirectional(&mut client, &mut server) => {}
+                        _ = forward(&mut client, &mut server, &cut) => {}
                         Ok(()) = silenced.changed() => {
                             std::future::pending::<()>().await;
                         }
@@ -52,12 +59,64 @@ impl Proxy {
         Self {
             url: format!("{scheme}://{user}@{here}/{database}"),
             generation,
+            cut_commit,
         }
+    }
+
+    /// The next connection on which a COMMIT is answered ends before the answer is heard.
+    fn cut_commit(&self) {
+        self.cut_commit.store(true, Ordering::SeqCst);
     }
 
     fn silence(&self) {
         self.generation.send_modify(|generation| *generation += 1);
     }
+}
+
+/// Copies both ways, until one side ends or a COMMIT is to be cut.
+async fn forward(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    cut: &AtomicBool,
+) -> io::Result<()> {
+    let (mut asked, mut answered) = ([0; 8192], [0; 8192]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let asked = &asked[..read?];
+                if asked.is_empty() {
+                    return Ok(());
+                }
+                server.write_all(asked).await?;
+                let commit = asked.windows(7).any(|bytes| bytes == b"COMMIT\0");
+                if commit && cut.swap(false, Ordering::SeqCst) {
+                    return server.read(&mut answered).await.map(drop);
+                }
+            }
+            read = server.read(&mut answered) => {
+                let answered = &answered[..read?];
+                if answered.is_empty() {
+                    return Ok(());
+                }
+                client.write_all(answered).await?;
+            }
+        }
+    }
+}
+
+pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(schema: Arc<Schema>) {
+    let proxy = Proxy::start(&schema.url).await;
+    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let store = store.connect().await.unwrap();
+    let new = [job()];
+    store.enqueue(&new).await.unwrap();
+    proxy.cut_commit();
+    let selected = JobSelector::Ids(vec![new[0].id()]);
+    // Again it would find a job that is cancelled already, and say that it did nothing.
+    let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    let stored = open(&schema).await.get(&[new[0].id()]).await.unwrap();
+    assert_eq!(stored[0].as_ref().unwrap().state, JobState::Cancelled);
 }
 
 pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<Schema>) {
