@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Heartbeat,
+    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guarded, Heartbeat,
     HeartbeatReply, JobFilter, JobInput, JobOrder, JobPage, JobSelector, NodeRecord, NodeStatus,
     NodeSweep, Outcome, PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report,
     ReportKind, Reported, Settlement, SweptNodes,
@@ -21,6 +21,14 @@ use crate::build::name;
 /// The answer, or the end of the case.
 pub(crate) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
+}
+
+/// What a write without a guard, or in its tenure, returned.
+pub(crate) fn landed<T>(written: Guarded<T>) -> T {
+    match written {
+        Guarded::Done(value) => value,
+        Guarded::Stale => panic!("a write was refused as stale"),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -212,7 +220,7 @@ impl TestNode {
 
     pub(crate) async fn purge(&self, state: JobState, older_than: Duration, limit: usize) -> u64 {
         let request = PurgeRequest::new(state, older_than, limit);
-        ok(self.jobs().purge(&request).await)
+        landed(ok(self.jobs().purge(&request).await))
     }
 
     pub(crate) fn heartbeat(&self, status: NodeStatus) -> Heartbeat {
@@ -249,7 +257,7 @@ impl TestNode {
 
     pub(crate) async fn sweep(&self, dead_after: Duration, forget_after: Duration) -> SweptNodes {
         let sweep = NodeSweep::new(dead_after, forget_after);
-        ok(self.store.nodes().sweep_nodes(&sweep).await)
+        landed(ok(self.store.nodes().sweep_nodes(&sweep).await))
     }
 
     pub(crate) async fn pause_queue(&self, queue: &str) -> Changed {

@@ -12,6 +12,7 @@ const SOURCES: [&str; 6] = [
     include_str!("../../ratchet-core/src/store/queues.rs"),
     include_str!("../../ratchet-core/src/store/nodes.rs"),
     include_str!("../../ratchet-core/src/store/locks.rs"),
+    include_str!("../../ratchet-core/src/store/versions.rs"),
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 

@@ -39,6 +39,21 @@ impl Name {
         Err(InvalidInput::new(field, problem))
     }
 
+    /// Names as one text, a line each, as stores keep lists of them; [`split`](Self::split) reads it.
+    #[must_use]
+    pub fn join(names: &[Self]) -> String {
+        let texts: Vec<&str> = names.iter().map(Self::as_str).collect();
+        texts.join("\n")
+    }
+
+    /// The names of a text that [`join`](Self::join) made.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if a line of it is no name.
+    pub fn split(field: &'static str, text: &str) -> Result<Vec<Self>, InvalidInput> {
+        text.lines().map(|line| Self::new(field, line)).collect()
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

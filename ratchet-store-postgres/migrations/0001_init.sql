@@ -102,7 +102,18 @@ CREATE TABLE {schema}.nodes (
     capacity   bigint NOT NULL,
     interval   bigint NOT NULL,
     started_at bigint NOT NULL,
-    last_seen  bigint NOT NULL
+    last_seen  bigint NOT NULL,
+    connections  bigint,
+    cpu_percent  bigint,
+    memory_bytes bigint,
+    roles        text NOT NULL,
+    capabilities text NOT NULL
+);
+
+-- Version tokens. Rows are never deleted, since a version must grow for ever.
+CREATE TABLE {schema}.versions (
+    namespace text COLLATE "C" NOT NULL PRIMARY KEY,
+    version   bigint NOT NULL
 );
 
 -- Rows are never deleted, since a fence must grow for ever.
@@ -163,6 +174,7 @@ ALTER TABLE {schema}.unique_keys SET (
 -- A handful of rows, changed all the time: they stay on their page if it has room.
 ALTER TABLE {schema}.nodes SET (fillfactor = 50);
 ALTER TABLE {schema}.locks SET (fillfactor = 50);
+ALTER TABLE {schema}.versions SET (fillfactor = 50);
 
 ALTER TABLE {schema}.jobs ADD CONSTRAINT jobs_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.job_data ADD CONSTRAINT job_data_pkey PRIMARY KEY (id);

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest, PurgeRequest};
+use ratchet_core::model::{
+    Acted, ActionOutcome, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
+};
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
@@ -177,7 +179,22 @@ impl PostgresStore {
     }
 
     /// Deletes old finished jobs.
-    pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<u64> {
+    pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let purged = async {
+            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            self.purge_inside(&mut lease, request)
+                .await
+                .map(Guarded::Done)
+        }
+        .await;
+        lease.end(purged).await
+    }
+
+    async fn purge_inside(&self, lease: &mut Lease<'_>, request: &PurgeRequest) -> Result<u64> {
         let purge = self
             .sql()
             .purge_jobs
@@ -186,7 +203,7 @@ impl PostgresStore {
             // Longer ago than the clock can say is never.
             .bind(duration_millis(request.older_than).min(i64::MAX / 2))
             .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
-        let rows = self.lease().await?.rows(purge).await?;
+        let rows = lease.rows(purge).await?;
         let mut gone = 0;
         for row in rows {
             gone = row::seq(&row, 0)?;

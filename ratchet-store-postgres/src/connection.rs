@@ -125,6 +125,11 @@ impl Pool {
         self.pool.is_closed()
     }
 
+    /// How many connections are open.
+    pub(crate) fn open_connections(&self) -> u32 {
+        self.pool.size()
+    }
+
     pub(crate) fn max_connections(&self) -> u32 {
         self.pool.options().get_max_connections()
     }

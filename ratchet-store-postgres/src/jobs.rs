@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, JobFilter, JobInput,
-    JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed,
-    Report, Reported, Settlement,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
+    Reclaimed, Report, Reported, Settlement,
 };
 use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
@@ -85,7 +85,7 @@ impl JobStore for PostgresStore {
         self.call("history", || self.read_history(job)).await
     }
 
-    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         request.validate()?;
         self.call("purge", || self.purge_jobs(request)).await
     }

@@ -41,6 +41,7 @@ mod row;
 mod settle;
 mod statements;
 mod store;
+mod versions;
 
 pub use config::{Builder, SCHEMES};
 pub use coordinator::PostgresCoordinator;

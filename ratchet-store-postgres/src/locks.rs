@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::Fenced;
+use ratchet_core::model::{Fenced, Guard};
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreErrorKind};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
+use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
 use crate::row;
 use crate::store::PostgresStore;
@@ -17,6 +18,9 @@ use crate::store::PostgresStore;
 /// The longest time to live, in milliseconds: far beyond every calendar, and added to a time it is
 /// still a number that the database can hold.
 const LONGEST: i64 = i64::MAX / 2;
+
+/// What `move_expiry.sql` sets the expiry of a lock to that is released.
+const RELEASED: i64 = 0;
 
 #[async_trait]
 impl LockStore for PostgresStore {
@@ -81,6 +85,29 @@ impl PostgresStore {
         })
     }
 
+    /// Whether the tenure lasts that a write is made in, and will until the transaction of this
+    /// connection ends; without a guard, always.
+    pub(crate) async fn is_tenure(
+        &self,
+        lease: &mut Lease<'_>,
+        guard: Option<&Guard>,
+    ) -> Inner<bool> {
+        let Some(guard) = guard else {
+            return Ok(true);
+        };
+        let Ok(fence) = i64::try_from(guard.fence.0) else {
+            return Ok(false);
+        };
+        let look = self
+            .sql()
+            .is_tenure
+            .query()
+            .bind(guard.lock.as_str().to_owned())
+            .bind(guard.owner.as_str().to_owned())
+            .bind(fence);
+        Ok(!lease.rows(look).await?.is_empty())
+    }
+
     async fn move_expiry(
         &self,
         name: &Name,
@@ -119,5 +146,7 @@ fn lock_info(row: &PgRow) -> Inner<LockInfo> {
     Ok(LockInfo {
         fence: Fence(row::seq(row, 1)?),
         holder: (expires_at > now).then_some(holder),
+        expired_for: (RELEASED < expires_at && expires_at <= now)
+            .then(|| millis_between(expires_at, now)),
     })
 }

@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
-use ratchet_core::{ClaimToken, NodeId, Result, StoreErrorKind};
+use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
 use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::query::Query;
 use uuid::Uuid;
 
 use crate::connection::Lease;
@@ -40,7 +41,7 @@ impl NodeStore for PostgresStore {
         .await
     }
 
-    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         self.call("sweep_nodes", || self.sweep(sweep)).await
     }
 
@@ -68,17 +69,13 @@ impl PostgresStore {
         lease.begin().await?;
         let joined = async {
             lease.script(self.sql().await_nodes.text()).await?;
-            let join = self
-                .sql()
-                .put_node
-                .query()
+            let status = i16::from(heartbeat.status.code());
+            let join = self.sql().put_node.query();
+            let join = join
                 .bind(heartbeat.node.as_uuid())
                 .bind(heartbeat.label.as_str())
-                .bind(i16::from(heartbeat.status.code()))
-                .bind(i64::from(heartbeat.load.running))
-                .bind(i64::from(heartbeat.load.capacity))
-                .bind(duration_millis(heartbeat.interval));
-            lease.execute(join).await?;
+                .bind(status);
+            lease.execute(bind_words(join, heartbeat)).await?;
             self.beat(&mut lease, heartbeat).await
         }
         .await;
@@ -93,11 +90,8 @@ impl PostgresStore {
             .query()
             .bind(heartbeat.node.as_uuid())
             .bind(heartbeat.label.as_str())
-            .bind(after.map(|status| i16::from(status.code())).to_vec())
-            .bind(i64::from(heartbeat.load.running))
-            .bind(i64::from(heartbeat.load.capacity))
-            .bind(duration_millis(heartbeat.interval));
-        lease.rows(beat).await
+            .bind(after.map(|status| i16::from(status.code())).to_vec());
+        lease.rows(bind_words(beat, heartbeat)).await
     }
 
     /// Every node that can be read, the newest first, and the database's time.
@@ -106,7 +100,7 @@ impl PostgresStore {
         let mut nodes = Vec::with_capacity(rows.len());
         let mut now = 0;
         for row in &rows {
-            now = row.try_get(8)?;
+            now = row.try_get(13)?;
             match row::node_record(row) {
                 Ok(node) => nodes.extend(node),
                 Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
@@ -115,9 +109,23 @@ impl PostgresStore {
         Ok((nodes, from_millis(now)))
     }
 
-    async fn sweep(&self, sweep: &NodeSweep) -> Inner<SweptNodes> {
+    async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
         let mut lease = self.live().await?;
-        let (nodes, now) = self.all_nodes(&mut lease).await?;
+        lease.begin().await?;
+        let swept = async {
+            if !self.is_tenure(&mut lease, sweep.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            self.sweep_inside(&mut lease, sweep)
+                .await
+                .map(Guarded::Done)
+        }
+        .await;
+        lease.end(swept).await
+    }
+
+    async fn sweep_inside(&self, lease: &mut Lease<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
+        let (nodes, now) = self.all_nodes(lease).await?;
         let mut swept = SweptNodes::default();
         let is_silent =
             |node: &&NodeRecord| node.status.is_live() && node.is_silent(sweep.dead_after, now);
@@ -148,6 +156,26 @@ impl PostgresStore {
     }
 }
 
+/// What a node says of itself, from $4 on.
+fn bind_words<'q>(
+    query: Query<'q, Postgres, PgArguments>,
+    heartbeat: &Heartbeat,
+) -> Query<'q, Postgres, PgArguments> {
+    let load = &heartbeat.load;
+    let bytes = load
+        .memory_bytes
+        .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    query
+        .bind(i64::from(load.running))
+        .bind(i64::from(load.capacity))
+        .bind(duration_millis(heartbeat.interval))
+        .bind(load.connections.map(i64::from))
+        .bind(load.cpu_percent.map(i64::from))
+        .bind(bytes)
+        .bind(Name::join(&heartbeat.profile.roles))
+        .bind(Name::join(&heartbeat.profile.capabilities))
+}
+
 /// The answer of the rows of `beat_node.sql`; none if the node is unknown.
 fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
@@ -161,5 +189,14 @@ fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
             cancel_requested.push(ClaimToken::new(job.into(), row::seq(row, 3)?));
         }
     }
-    Ok(Some(HeartbeatReply::new(now, status, cancel_requested)))
+    let others = Others {
+        live: row::count(first.try_get::<i64, _>(4)?, "others")?,
+        newest: first.try_get::<Option<i64>, _>(5)?.map(from_millis),
+    };
+    Ok(Some(HeartbeatReply::new(
+        now,
+        status,
+        cancel_requested,
+        others,
+    )))
 }

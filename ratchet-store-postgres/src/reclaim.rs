@@ -74,26 +74,26 @@ fn column<T>(lost: &[Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
 fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
     // A node that cannot be read is as good as none.
     let known = row::node_record(row).ok().flatten();
-    let now: i64 = row.try_get(8)?;
-    let node: Option<Uuid> = row.try_get(15)?;
+    let now: i64 = row.try_get(13)?;
+    let node: Option<Uuid> = row.try_get(20)?;
     let claim = HeldClaim {
         owner: match (node, &known) {
             (None, _) => Owner::Nobody,
             (Some(_), None) => Owner::Unknown,
             (Some(_), Some(node)) => Owner::Known(node),
         },
-        claimed_at: row.try_get::<Option<i64>, _>(13)?.unwrap_or(now),
-        last_report: row.try_get(14)?,
+        claimed_at: row.try_get::<Option<i64>, _>(18)?.unwrap_or(now),
+        last_report: row.try_get(19)?,
         // One that cannot be read does not hold the pass up: the job has none then.
-        timeout: row::duration(row, 16, "timeout").ok().flatten(),
-        stall_timeout: row::duration(row, 17, "stall_timeout").ok().flatten(),
+        timeout: row::duration(row, 21, "timeout").ok().flatten(),
+        stall_timeout: row::duration(row, 22, "stall_timeout").ok().flatten(),
     };
     let Some(reason) = request.lost(&claim, now) else {
         return Ok(None);
     };
-    let (id, seq) = (row::job_id(row, 9)?, row.try_get::<i64, _>(10)?);
-    let crash_count: i32 = row.try_get(11)?;
-    let cancel_requested = row.try_get(12)?;
+    let (id, seq) = (row::job_id(row, 14)?, row.try_get::<i64, _>(15)?);
+    let crash_count: i32 = row.try_get(16)?;
+    let cancel_requested = row.try_get(17)?;
     // A count that makes no sense is above every budget: the job ends as a dead letter.
     let before = u32::try_from(crash_count).unwrap_or(u32::MAX - 1);
     let begun = claim.last_report.is_some();

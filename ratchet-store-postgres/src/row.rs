@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeRecord, NodeStatus,
-    Progress,
+    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
+    NodeStatus, Progress,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -53,6 +53,20 @@ pub(crate) fn name(
     text(row, column, field)?
         .map(|text| Name::new(field, text))
         .transpose()
+}
+
+/// A list of names.
+fn names(row: &PgRow, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
+    Name::split(field, text(row, column, field)?.unwrap_or_default())
+}
+
+fn optional_count<T: TryFrom<i64>>(
+    row: &PgRow,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<T>> {
+    let number: Option<i64> = row.try_get(column)?;
+    Ok(number.map(|number| count(number, field)).transpose()?)
 }
 
 /// A whole number that cannot be negative.
@@ -195,10 +209,16 @@ pub(crate) fn node_record(row: &PgRow) -> Result<Option<NodeRecord>> {
     let interval = duration(row, 5, "interval")?.unwrap_or_default();
     let running: i64 = row.try_get(3)?;
     let capacity: i64 = row.try_get(4)?;
-    let heartbeat = Heartbeat::new(node, label, status, interval).load(NodeLoad::new(
-        count(running, "running")?,
-        count(capacity, "capacity")?,
-    ));
+    let mut load = NodeLoad::new(count(running, "running")?, count(capacity, "capacity")?);
+    load.connections = optional_count(row, 8, "connections")?;
+    load.cpu_percent = optional_count(row, 9, "cpu_percent")?;
+    load.memory_bytes = optional_count(row, 10, "memory_bytes")?;
+    let heartbeat = Heartbeat::new(node, label, status, interval)
+        .load(load)
+        .profile(NodeProfile::new(
+            names(row, 11, "roles")?,
+            names(row, 12, "capabilities")?,
+        ));
     let mut record = NodeRecord::joined(&heartbeat, from_millis(row.try_get(6)?));
     record.last_seen = from_millis(row.try_get(7)?);
     Ok(Some(record))

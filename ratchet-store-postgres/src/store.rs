@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use ratchet_core::store::{
+    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+};
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 
@@ -313,6 +315,14 @@ impl Store for PostgresStore {
 
     fn locks(&self) -> &dyn LockStore {
         self
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        self
+    }
+
+    fn connections(&self) -> Option<u32> {
+        Some(self.0.pool.open_connections())
     }
 
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {

@@ -111,7 +111,18 @@ CREATE TABLE ratchet_nodes (
     capacity   INTEGER NOT NULL,
     interval   INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
-    last_seen  INTEGER NOT NULL
+    last_seen  INTEGER NOT NULL,
+    connections  INTEGER,
+    cpu_percent  INTEGER,
+    memory_bytes INTEGER,
+    roles        TEXT NOT NULL,
+    capabilities TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Version tokens. Rows are never deleted, since a version must grow for ever.
+CREATE TABLE ratchet_versions (
+    namespace TEXT NOT NULL PRIMARY KEY,
+    version   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Rows are never deleted, since a fence must grow for ever.

@@ -1,6 +1,8 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest, PurgeRequest};
+use ratchet_core::model::{
+    Acted, ActionOutcome, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
+};
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState};
@@ -8,6 +10,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::enqueue::{find_key, take_unique_key};
 use crate::error::Result;
+use crate::locks::is_tenure;
 use crate::read::{selected_ids, states_of};
 use crate::request::Work;
 use crate::row::{self, HAS_UNIQUE_KEY};
@@ -107,7 +110,10 @@ fn requeue(
 }
 
 /// Deletes old finished jobs.
-pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<u64> {
+pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    if !is_tenure(work, request.guard.as_ref())? {
+        return Ok(Guarded::Stale);
+    }
     let old = old_jobs(work, request, request.limit)?;
     let mut job = work.conn.prepare_cached(statements::PURGE_JOB)?;
     let mut notes = work.conn.prepare_cached(statements::PURGE_NOTES)?;
@@ -119,12 +125,19 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<u64> {
         }
         cold.execute([data])?;
     }
-    Ok(old.len() as u64)
+    Ok(Guarded::Done(old.len() as u64))
 }
 
-/// Whether a purge would delete nothing: reads only, and needs no lock.
-pub(crate) fn is_purged(work: &Work<'_>, request: &PurgeRequest) -> Result<bool> {
-    Ok(old_jobs(work, request, 1)?.is_empty())
+/// The answer to a purge that changes nothing, if it is one: reads only, and needs no lock.
+pub(crate) fn nothing_to_purge(
+    work: &Work<'_>,
+    request: &PurgeRequest,
+) -> Result<Option<Guarded<u64>>> {
+    if !is_tenure(work, request.guard.as_ref())? {
+        return Ok(Some(Guarded::Stale));
+    }
+    let nothing = old_jobs(work, request, 1)?.is_empty();
+    Ok(nothing.then_some(Guarded::Done(0)))
 }
 
 fn old_jobs(work: &Work<'_>, request: &PurgeRequest, limit: usize) -> Result<Vec<(JobId, i64)>> {

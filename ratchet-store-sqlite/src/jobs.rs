@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, JobFilter, JobInput,
-    JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed,
-    Report, Reported, Settlement,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
+    Reclaimed, Report, Reported, Settlement,
 };
 use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
@@ -110,12 +110,13 @@ impl JobStore for SqliteStore {
             .await
     }
 
-    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         request.validate()?;
-        let request = *request;
+        let request = request.clone();
+        let looked = request.clone();
         self.write_unless(
             "purge",
-            move |work| Ok(act::is_purged(work, &request)?.then_some(0)),
+            move |work| act::nothing_to_purge(work, &looked),
             move |work| act::purge(work, &request),
         )
         .await

@@ -28,6 +28,7 @@ mod row;
 mod settle;
 mod statements;
 mod store;
+mod versions;
 mod writer;
 
 pub use config::{Builder, SCHEME, Synchronous};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::Fenced;
+use ratchet_core::model::{Fenced, Guard};
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result};
@@ -57,6 +57,7 @@ impl LockStore for SqliteStore {
             Ok(lock.map(|lock| LockInfo {
                 fence: lock.fence(),
                 holder: lock.is_held(work.now).then(|| lock.holder(work.now)),
+                expired_for: lock.expired_for(work.now),
             }))
         })
         .await
@@ -81,6 +82,11 @@ impl Lock {
         self.expires_at > now
     }
 
+    fn expired_for(&self, now: i64) -> Option<Duration> {
+        let expired = !self.is_held(now) && self.expires_at != FREE;
+        expired.then(|| millis_between(self.expires_at, now))
+    }
+
     fn holder(&self, now: i64) -> HeldLock {
         HeldLock {
             owner: self.owner.clone(),
@@ -100,6 +106,16 @@ fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Lock>> {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
         fence: row.get(1)?,
         expires_at: row.get(2)?,
+    }))
+}
+
+/// Whether the tenure lasts that a write is made in; without a guard, always. [guard.write]
+pub(crate) fn is_tenure(work: &Work<'_>, guard: Option<&Guard>) -> Inner<bool> {
+    let Some(guard) = guard else {
+        return Ok(true);
+    };
+    Ok(find(work, &guard.lock)?.is_some_and(|lock| {
+        lock.is_held(work.now) && lock.owner == guard.owner && lock.fence() == guard.fence
     }))
 }
 

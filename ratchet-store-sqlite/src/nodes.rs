@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis};
-use ratchet_core::{ClaimToken, NodeId, Result};
+use ratchet_core::{ClaimToken, Name, NodeId, Result};
 use rusqlite::{Connection, params};
 
 use crate::error::Result as Inner;
+use crate::locks::is_tenure;
 use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
@@ -43,10 +44,13 @@ impl NodeStore for SqliteStore {
         self.read("nodes", |work| all_nodes(work.conn)).await
     }
 
-    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
-        let sweep = *sweep;
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
+        let sweep = sweep.clone();
         self.write("sweep_nodes", Urgency::Urgent, move |work| {
-            sweep_all(work, &sweep)
+            if !is_tenure(work, sweep.guard.as_ref())? {
+                return Ok(Guarded::Stale);
+            }
+            sweep_all(work, &sweep).map(Guarded::Done)
         })
         .await
     }
@@ -82,6 +86,14 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         duration_millis(heartbeat.interval),
         work.now,
         work.now,
+        heartbeat.load.connections,
+        heartbeat.load.cpu_percent,
+        heartbeat
+            .load
+            .memory_bytes
+            .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+        Name::join(&heartbeat.profile.roles),
+        Name::join(&heartbeat.profile.capabilities),
     ])?;
     let cancel_requested = conn
         .prepare_cached(statements::CANCEL_REQUESTS)?
@@ -89,10 +101,20 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
             Ok(ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
+    let others = conn.prepare_cached(statements::OTHER_NODES)?.query_row(
+        [heartbeat.node.as_bytes()],
+        |row| {
+            Ok(Others {
+                live: row.get(0)?,
+                newest: row.get::<_, Option<i64>>(1)?.map(from_millis),
+            })
+        },
+    )?;
     Ok(HeartbeatReply::new(
         from_millis(work.now),
         status,
         cancel_requested,
+        others,
     ))
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, JobRecord, JobSpec, NodeLoad, NodeRecord, NodeStatus, Progress,
+    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
+    NodeStatus, Progress,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -59,6 +60,11 @@ pub(crate) fn name(
     text(row, column, field)?
         .map(|text| Name::new(field, text))
         .transpose()
+}
+
+/// A list of names.
+fn names(row: &Row<'_>, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
+    Name::split(field, text(row, column, field)?.unwrap_or_default())
 }
 
 /// A whole number column of a narrower type.
@@ -198,9 +204,16 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
     let status = NodeStatus::from_code(row.get(2)?)?;
     let interval = duration(row, 5, "interval")?.unwrap_or_default();
-    let heartbeat = ratchet_core::model::Heartbeat::new(node, label, status, interval).load(
-        NodeLoad::new(number(row, 3, "running")?, number(row, 4, "capacity")?),
-    );
+    let mut load = NodeLoad::new(number(row, 3, "running")?, number(row, 4, "capacity")?);
+    load.connections = row.get(8)?;
+    load.cpu_percent = row.get(9)?;
+    load.memory_bytes = row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned);
+    let heartbeat = Heartbeat::new(node, label, status, interval)
+        .load(load)
+        .profile(NodeProfile::new(
+            names(row, 11, "roles")?,
+            names(row, 12, "capabilities")?,
+        ));
     let mut record = NodeRecord::joined(&heartbeat, from_millis(row.get(6)?));
     record.last_seen = from_millis(row.get(7)?);
     Ok(record)

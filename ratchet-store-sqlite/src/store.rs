@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use ratchet_core::store::{
+    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+};
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
 use tokio::sync::oneshot;
@@ -269,6 +271,10 @@ impl Store for SqliteStore {
     }
 
     fn locks(&self) -> &dyn LockStore {
+        self
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
         self
     }
 }

@@ -4,12 +4,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Heartbeat, HeartbeatReply, JobFilter,
-    JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep, PageRequest, PurgeRequest,
-    QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement, SweptNodes,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guard, Guarded, Heartbeat,
+    HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep,
+    PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
+    SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
@@ -71,6 +73,14 @@ impl Store for MeteredStore {
         self
     }
 
+    fn versions(&self) -> &dyn VersionStore {
+        self
+    }
+
+    fn connections(&self) -> Option<u32> {
+        self.inner.connections()
+    }
+
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         self.inner.coordinator()
     }
@@ -104,7 +114,7 @@ metered! { JobStore by jobs {
     async fn get(&self, ids: &[JobId]) -> Vec<Option<JobRecord>>;
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> JobPage;
     async fn history(&self, job: JobId) -> Vec<Attempt>;
-    async fn purge(&self, request: &PurgeRequest) -> u64;
+    async fn purge(&self, request: &PurgeRequest) -> Guarded<u64>;
 } }
 
 metered! { QueueStore by queues {
@@ -117,7 +127,7 @@ metered! { NodeStore by nodes {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> HeartbeatReply;
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Changed;
     async fn nodes(&self) -> Vec<NodeRecord>;
-    async fn sweep_nodes(&self, sweep: &NodeSweep) -> SweptNodes;
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Guarded<SweptNodes>;
     async fn database_time(&self) -> Timestamp;
 } }
 
@@ -126,4 +136,9 @@ metered! { LockStore by locks {
     async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Fenced;
     async fn inspect(&self, name: &Name) -> Option<LockInfo>;
+} }
+
+metered! { VersionStore by versions {
+    async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
+    async fn versions(&self, namespaces: &[Name]) -> Vec<u64>;
 } }

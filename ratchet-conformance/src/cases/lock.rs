@@ -283,6 +283,7 @@ cases! {
         let expected = LockInfo {
             fence: held,
             holder: Some(holder),
+            expired_for: None,
         };
         for _ in 0..2 {
             assert_eq!(b.inspect("lock").await, Some(expected.clone()));
@@ -291,8 +292,29 @@ cases! {
         let free = LockInfo {
             fence: held,
             holder: None,
+            expired_for: None,
         };
         assert_eq!(b.inspect("lock").await, Some(free));
+    }
+
+    #[proves("lock.inspect")]
+    #[needs(Clock)]
+    async fn an_abandoned_lock_says_how_long_ago_it_expired(cx: &Cx) {
+        let node = cx.node().await;
+        let fence = take(&node, MINUTE).await;
+        cx.advance(MINUTE).await;
+        let expired = |ago| LockInfo {
+            fence,
+            holder: None,
+            expired_for: Some(ago),
+        };
+        assert_eq!(node.inspect("lock").await, Some(expired(Duration::ZERO)));
+        cx.advance(90_001 * MILLI).await;
+        assert_eq!(node.inspect("lock").await, Some(expired(90_001 * MILLI)));
+        let held = take(&node, MINUTE).await;
+        release(&node, held).await;
+        let released = node.inspect("lock").await.expect("it was taken");
+        assert_eq!(released.expired_for, None);
     }
 
     #[proves("lock.exclusive", "lock.fence")]

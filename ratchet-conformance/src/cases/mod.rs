@@ -10,6 +10,7 @@ mod concurrency;
 mod differential;
 mod enqueue;
 mod errors;
+mod guard;
 mod keys;
 mod limits;
 mod lock;
@@ -25,6 +26,7 @@ mod retry;
 mod settle;
 mod time;
 mod token;
+mod version;
 
 use crate::{Case, Cx};
 
@@ -47,6 +49,8 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     queue::CASES,
     node::CASES,
     lock::CASES,
+    guard::CASES,
+    version::CASES,
     time::CASES,
     limits::CASES,
     errors::CASES,

@@ -21,12 +21,22 @@ cases! {
         let mut expected = NodeRecord::joined(&beat, started_at);
         assert_eq!(node.nodes().await, [expected.clone()]);
         cx.advance(SECOND).await;
-        let mut beat = node.heartbeat(NodeStatus::Active).load(NodeLoad::new(7, 9));
+        let mut load = NodeLoad::new(7, 9);
+        load.connections = Some(10);
+        load.cpu_percent = Some(180);
+        load.memory_bytes = Some(9 << 30);
+        let profile = NodeProfile::new(
+            vec![name("worker"), name("größe 🦀")],
+            vec![name("gpu"), name("a, b")],
+        );
+        let mut beat = node.heartbeat(NodeStatus::Active);
+        beat = beat.load(load).profile(profile.clone());
         beat.interval = 30_250 * MILLI;
         beat.label = name("größe 🦀");
         node.beat_with(&beat).await;
         expected.status = NodeStatus::Active;
-        expected.load = NodeLoad::new(7, 9);
+        expected.load = load;
+        expected.profile = profile;
         expected.interval = beat.interval;
         expected.label = beat.label;
         expected.last_seen = node.now().await;
@@ -46,6 +56,29 @@ cases! {
                 assert_eq!(row, Some(expected), "{stored:?}, said {said:?}");
             }
         }
+    }
+
+    #[proves("node.others")]
+    #[needs(Clock)]
+    async fn a_node_is_told_how_many_others_there_are_and_when_the_newest_began(cx: &Cx) {
+        let (a, b, c) = (cx.node().await, cx.node().await, cx.node().await);
+        let others = |live, newest| Others { live, newest };
+        assert_eq!(a.join().await.others, others(0, None));
+        cx.advance(SECOND).await;
+        let second = b.now().await;
+        b.join().await;
+        assert_eq!(a.beat().await.others, others(1, Some(second)));
+        cx.advance(SECOND).await;
+        let third = c.now().await;
+        assert_eq!(c.join().await.others, others(2, Some(second)));
+        assert_eq!(a.beat().await.others, others(2, Some(third)));
+        // One that ended counts no more, whether it left or died.
+        c.beat_with(&c.heartbeat(NodeStatus::Left)).await;
+        assert_eq!(a.beat().await.others, others(1, Some(second)));
+        a.set_status(b.id, NodeStatus::Draining).await;
+        assert_eq!(a.beat().await.others, others(1, Some(second)));
+        a.set_status(b.id, NodeStatus::Dead).await;
+        assert_eq!(a.beat().await.others, others(0, None));
     }
 
     #[proves("node.reply", "time.read")]

@@ -12,5 +12,5 @@ pub(super) use ratchet_core::{
 pub(super) use crate::build::*;
 pub(super) use crate::case::cases;
 pub(super) use crate::cx::Cx;
-pub(super) use crate::node::{TestNode, assert_refused, ids, ok};
+pub(super) use crate::node::{TestNode, assert_refused, ids, landed, ok};
 pub(super) use crate::runner::race;

@@ -312,11 +312,12 @@ impl JobStore for Sabotaged {
         Ok(history)
     }
 
-    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
-        let mut asked = *request;
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let mut asked = request.clone();
         if self.is(Sabotage::PurgesTooYoung) {
             asked.older_than /= 2;
         }
+        asked.guard = self.weakened(asked.guard).await?;
         self.inner.purge(&asked).await
     }
 }

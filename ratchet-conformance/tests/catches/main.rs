@@ -191,6 +191,26 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::LetsAnyoneRelease,
         "lock::only_its_owner_with_its_fence_releases_it",
     ),
+    (
+        Sabotage::IgnoresGuards,
+        "guard::writes_of_an_expired_tenure_are_stale_though_nobody_took_over",
+    ),
+    (
+        Sabotage::ChecksOnlyTheOwnerOfAGuard,
+        "guard::a_leader_elected_again_writes_in_its_new_term_only",
+    ),
+    (
+        Sabotage::ForgetsThatLocksWereReleased,
+        "guard::a_role_given_up_is_free_at_once_and_one_abandoned_after_the_delay",
+    ),
+    (
+        Sabotage::ReadsVersionsBeforeItBumps,
+        "version::of_bumps_at_once_each_has_its_own_version",
+    ),
+    (
+        Sabotage::HidesTheOtherNodes,
+        "node::a_node_is_told_how_many_others_there_are_and_when_the_newest_began",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Fenced, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, QueueInfo, SweptNodes,
+    Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others,
+    QueueInfo, SweptNodes,
 };
-use ratchet_core::store::{Acquired, Changed, LockInfo, LockStore, NodeStore, QueueStore};
+use ratchet_core::store::{
+    Acquired, Changed, LockInfo, LockStore, NodeStore, QueueStore, VersionStore,
+};
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{Fence, Name, NodeId, Result};
 
@@ -42,6 +45,9 @@ impl NodeStore for Sabotaged {
         if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
             reply.cancel_requested.clear();
         }
+        if self.is(Sabotage::HidesTheOtherNodes) {
+            reply.others = Others::default();
+        }
         if self.is(Sabotage::RevivesDeadNodes) {
             reply.status = heartbeat.status;
         }
@@ -56,8 +62,10 @@ impl NodeStore for Sabotaged {
         self.inner.nodes().await
     }
 
-    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
-        self.inner.sweep_nodes(sweep).await
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
+        let mut sweep = sweep.clone();
+        sweep.guard = self.weakened(sweep.guard).await?;
+        self.inner.sweep_nodes(&sweep).await
     }
 
     async fn database_time(&self) -> Result<Timestamp> {
@@ -69,6 +77,19 @@ impl NodeStore for Sabotaged {
 }
 
 impl Sabotaged {
+    /// What is left of a guard.
+    pub(crate) async fn weakened(&self, guard: Option<Guard>) -> Result<Option<Guard>> {
+        let Some(mut guard) = guard.filter(|_| !self.is(Sabotage::IgnoresGuards)) else {
+            return Ok(None);
+        };
+        if self.is(Sabotage::ChecksOnlyTheOwnerOfAGuard)
+            && let Some(lock) = self.inner.inspect(&guard.lock).await?
+        {
+            guard.fence = lock.fence;
+        }
+        Ok(Some(guard))
+    }
+
     /// The fence to use inside for the one that was given out.
     fn inner_fence(&self, name: &Name, fence: Fence) -> Fence {
         let given = self.memory().fences.get(name).copied();
@@ -130,6 +151,30 @@ impl LockStore for Sabotaged {
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
-        self.inner.inspect(name).await
+        let mut found = self.inner.inspect(name).await?;
+        if let Some(lock) = &mut found
+            && lock.holder.is_none()
+            && self.is(Sabotage::ForgetsThatLocksWereReleased)
+        {
+            lock.expired_for = Some(lock.expired_for.unwrap_or_default());
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl VersionStore for Sabotaged {
+    async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
+        if self.is(Sabotage::ReadsVersionsBeforeItBumps) {
+            let before = self.inner.versions(std::slice::from_ref(namespace)).await?[0];
+            self.let_another_look(namespace).await;
+            self.inner.bump(namespace, guard).await?;
+            return Ok(Guarded::Done(before + 1));
+        }
+        self.inner.bump(namespace, guard).await
+    }
+
+    async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
+        self.inner.versions(namespaces).await
     }
 }

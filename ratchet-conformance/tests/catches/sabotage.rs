@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
-use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use ratchet_core::store::{
+    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+};
 use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
 
@@ -73,6 +75,11 @@ sabotages! {
     LetsLocksExpireEarly,
     ChecksLocksBeforeItTakesThem,
     LetsAnyoneRelease,
+    IgnoresGuards,
+    ChecksOnlyTheOwnerOfAGuard,
+    ForgetsThatLocksWereReleased,
+    ReadsVersionsBeforeItBumps,
+    HidesTheOtherNodes,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -145,6 +152,10 @@ impl Store for Sabotaged {
     }
 
     fn locks(&self) -> &dyn LockStore {
+        self
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
         self
     }
 }

@@ -1,18 +1,27 @@
-//! Wakeups: best-effort hints to poll now.
+//! What nodes are to each other: wakeups, and leadership.
 //!
-//! Polling is correctness, wakeups are latency: losing every one of them costs at most one poll
-//! interval.
+//! Wakeups are best-effort hints to poll now. Polling is correctness, wakeups are latency: losing
+//! every one of them costs at most one poll interval.
+//!
+//! A role has one leader at a time: the holder of its lock, whose fence is the term. An
+//! [`Election`] campaigns for it, a [`Leadership`] says whether it was won.
 
+mod election;
 mod in_process;
+mod leadership;
 mod noop;
+mod timings;
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
+pub use election::{Election, ElectionOutcome};
 pub use in_process::InProcessCoordinator;
+pub use leadership::{Leadership, LeadershipWatch};
 pub use noop::NoopCoordinator;
+pub use timings::LeaderTimings;
 
 use crate::id::NodeId;
 use crate::name::Name;

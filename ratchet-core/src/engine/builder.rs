@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
+use super::leader::{MAINTENANCE, Roles};
 use super::node::Node;
 use super::shared::Shared;
-use crate::cluster::{ClusterCoordinator, NoopCoordinator};
+use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
 use crate::handler::{Job, Registry, StateMap};
 use crate::name::Name;
@@ -26,6 +27,8 @@ pub struct NodeBuilder {
     queues: Selection,
     capabilities: Vec<Name>,
     coordinator: Option<Arc<dyn ClusterCoordinator>>,
+    promotable: bool,
+    leads: Vec<Name>,
     seed: Option<u64>,
     problems: Vec<String>,
 }
@@ -41,6 +44,8 @@ impl NodeBuilder {
             queues: Selection::All,
             capabilities: Vec::new(),
             coordinator: None,
+            promotable: true,
+            leads: Vec::new(),
             seed: None,
             problems: Vec::new(),
         }
@@ -181,6 +186,35 @@ impl NodeBuilder {
         self
     }
 
+    /// Takes part in the election of the leader of this role, one of the application's own:
+    /// [`Node::leadership`] says whether it was won.
+    pub fn role(mut self, role: &str) -> Self {
+        if let Some(role) = self.keep(Name::new("role", role)) {
+            self.leads.push(role);
+        }
+        self
+    }
+
+    /// Whether the node may lead at all, in roles of the application or of the engine (which has one,
+    /// `maintenance`: taking back what dead nodes held, and deleting what is old). Yes unless set;
+    /// a cluster needs one node that may.
+    pub fn promotable(mut self, promotable: bool) -> Self {
+        self.promotable = promotable;
+        self
+    }
+
+    /// Sets the timings of leadership.
+    pub fn leader_timings(mut self, timings: LeaderTimings) -> Self {
+        self.config.leadership = timings;
+        self
+    }
+
+    /// Leaves it for so long to others to take over from a leader that vanished. Default: not at all.
+    pub fn takeover_delay(mut self, delay: Duration) -> Self {
+        self.config.takeover_delay = delay;
+        self
+    }
+
     /// Makes all jitter a function of this seed, for tests that must repeat.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -204,6 +238,13 @@ impl NodeBuilder {
         for (kind, state) in self.registry.missing_state(&self.state) {
             problems.push(format!("job {kind} needs state of type {state}"));
         }
+        let elections = elections(
+            &self.store,
+            &self.config,
+            if self.promotable { &self.leads } else { &[] },
+            self.promotable,
+            &mut problems,
+        );
         if !problems.is_empty() {
             return Err(BuildError { problems });
         }
@@ -220,6 +261,7 @@ impl NodeBuilder {
             self.queues,
             self.capabilities,
             coordinator,
+            Roles::new(elections),
             self.seed,
         );
         Ok(Node::new(Arc::new(shared)))
@@ -241,6 +283,34 @@ impl NodeBuilder {
             .filter_map(|text| self.keep(Name::new(field, text)))
             .collect()
     }
+}
+
+/// The elections that a node takes part in.
+fn elections(
+    store: &SharedStore,
+    config: &Config,
+    leads: &[Name],
+    promotable: bool,
+    problems: &mut Vec<String>,
+) -> Vec<Election> {
+    let own = Name::new("role", MAINTENANCE)
+        .into_iter()
+        .filter(|_| promotable);
+    let mut elections: Vec<Election> = Vec::new();
+    for role in own.chain(leads.iter().cloned()) {
+        let taken = |election: &Election| *election.leadership().role() == role;
+        if elections.iter().any(taken) {
+            problems.push(format!("the role {role} is there twice"));
+            continue;
+        }
+        match Election::new(Arc::clone(store), &role, config.leadership) {
+            Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
+            // The timings are among the problems already.
+            Err(_) if !config.leadership.problems().is_empty() => {}
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    elections
 }
 
 impl fmt::Debug for NodeBuilder {

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::cluster::LeaderTimings;
 use crate::model::ReclaimRequest;
 use crate::priority::Aging;
 
@@ -39,6 +40,9 @@ pub(super) struct Config {
     pub(super) maintenance_interval: Duration,
     /// How long one call of the store may take. 10 s.
     pub(super) store_deadline: Duration,
+    pub(super) leadership: LeaderTimings,
+    /// How long the node leaves it to others to take over from a leader that vanished. Not at all.
+    pub(super) takeover_delay: Duration,
 }
 
 impl Default for Config {
@@ -61,6 +65,8 @@ impl Default for Config {
             retention: Some(seconds(90 * 86_400)),
             maintenance_interval: seconds(60),
             store_deadline: seconds(10),
+            leadership: LeaderTimings::default(),
+            takeover_delay: Duration::ZERO,
         }
     }
 }
@@ -125,6 +131,7 @@ impl Config {
         for (name, value) in [
             ("poll_interval.max", self.poll_max),
             ("drain_grace", self.drain_grace),
+            ("takeover_delay", self.takeover_delay),
             ("retention", self.retention.unwrap_or_default()),
         ] {
             refuse(
@@ -153,6 +160,7 @@ impl Config {
                 self.start_timeout, self.prefetch_ttl
             ),
         );
+        problems.extend(self.leadership.problems());
         problems
     }
 }

@@ -1,12 +1,13 @@
 //! Draining: how a run ends in order.
 //!
 //! Stop claiming and hand back what has not begun; wait for running bodies up to the grace; tell
-//! the rest to stop, drop those that do not, and hand their jobs back; settle everything; leave.
+//! the rest to stop, drop those that do not, and hand their jobs back; settle everything; give every
+//! role up; leave.
 
 use std::time::Duration;
 
-use super::heartbeat;
 use super::run::Run;
+use super::{heartbeat, leader};
 use crate::handler::CancelReason;
 use crate::model::NodeStatus;
 
@@ -35,6 +36,7 @@ pub(super) async fn drain(run: &Run) {
             }
         }
     }
+    leader::step_down(run).await;
     run.set_status(NodeStatus::Left);
     if let Err(error) = heartbeat::beat(run, NodeStatus::Left).await {
         tracing::warn!(%error, "could not say that the node leaves");

@@ -1,10 +1,14 @@
 //! Maintenance: deletes finished jobs that are older than the retention, a bounded pass at a time.
+//!
+//! The leader of the maintenance role does it, and each pass lands only in its term.
 
 use std::sync::Arc;
 
+use super::leader::MAINTENANCE;
 use super::run::Run;
+use crate::cluster::Leadership;
 use crate::error::Result;
-use crate::model::PurgeRequest;
+use crate::model::{Guarded, PurgeRequest};
 use crate::state::JobState;
 
 /// The most jobs one pass deletes, so that it never holds the database up.
@@ -15,6 +19,10 @@ pub(super) async fn run(run: Arc<Run>) {
     loop {
         let wait = run.shared.config.maintenance_interval;
         tokio::time::sleep(wait.mul_f64(0.9 + 0.2 * run.shared.random())).await;
+        let leads = run.shared.roles.leadership(MAINTENANCE);
+        if !leads.is_some_and(Leadership::is_leader) {
+            continue;
+        }
         if let Err(error) = tick(&run).await {
             tracing::warn!(%error, "maintenance failed");
         }
@@ -26,18 +34,21 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     let Some(retention) = run.shared.config.retention else {
         return Ok(());
     };
+    let guard = run.shared.maintenance_guard();
     for state in JobState::ALL
         .into_iter()
         .filter(|state| state.is_terminal())
     {
-        let request = PurgeRequest::new(state, retention, PASS);
+        let request = PurgeRequest::new(state, retention, PASS).guarded(guard.clone());
         loop {
             let purge = run
                 .shared
                 .calls
                 .call("purge", |store| store.jobs().purge(&request));
-            if purge.await? < PASS as u64 {
-                break;
+            match purge.await? {
+                Guarded::Done(purged) if purged < PASS as u64 => break,
+                Guarded::Done(_) => {}
+                Guarded::Stale => return Ok(()),
             }
         }
     }

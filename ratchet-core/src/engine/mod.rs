@@ -3,19 +3,21 @@
 //! ```text
 //!            wakeups ─▶ poller ──claims──▶ ready queue ──▶ executor slots ──▶ settler ─▶ store
 //! store ◀──────────────────┘                                  │ running set
-//!                   heartbeat · reporter · reclaimer · maintenance
+//!                   heartbeat · reporter · leader ─▶ reclaimer · maintenance
 //! ```
 //!
 //! The poller claims only what there is room for; the slots of the executor run the bodies; the
 //! settler ends claims, many at a time. The heartbeat keeps the node alive and learns of cancels,
-//! the reporter tells what bodies say, the reclaimer takes back what dead nodes held, and
-//! maintenance deletes what is old. Each loop survives every store failure and its own panics.
+//! the reporter tells what bodies say. The leader loops campaign for the node's roles; on the node
+//! that leads in maintenance the reclaimer takes back what dead nodes held, and old jobs are
+//! deleted. Each loop survives every store failure and its own panics.
 
 mod builder;
 mod config;
 mod drain;
 mod executor;
 mod heartbeat;
+mod leader;
 mod maintenance;
 mod node;
 mod outcome;

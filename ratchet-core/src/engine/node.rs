@@ -7,10 +7,11 @@ use tokio::task::JoinSet;
 use super::run::Run;
 use super::shared::{NodeStats, Shared};
 use super::{
-    drain, executor, heartbeat, maintenance, poller, prefetch, reclaimer, reporter, settler,
-    supervisor,
+    drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer, reporter,
+    settler, supervisor,
 };
 use crate::client::{Backoff, Client};
+use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
@@ -83,6 +84,12 @@ impl Node {
         self.shared.registry.kinds()
     }
 
+    /// Whether this node leads in a role; none if it may not lead in it.
+    #[must_use]
+    pub fn leadership(&self, role: &str) -> Option<Leadership> {
+        self.shared.roles.leadership(role).cloned()
+    }
+
     /// What the node has done so far.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
@@ -130,6 +137,8 @@ impl Node {
             () = drain::drain(&run) => {}
         }
         end(tasks).await;
+        // Whatever stopped the node: what it still leads in is free at once.
+        leader::step_down(&run).await;
         if run.displaced.is_cancelled() {
             return Err(RunError::Displaced {
                 label: run.label.clone(),
@@ -176,6 +185,15 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     supervisor::keep(&mut tasks, run, "reporter", reporter::run);
     supervisor::keep(&mut tasks, run, "prefetch", prefetch::run);
     supervisor::keep(&mut tasks, run, "maintenance", maintenance::run);
+    for candidacy in run.shared.roles.all() {
+        let (one, other) = (Arc::clone(candidacy), Arc::clone(candidacy));
+        supervisor::keep(&mut tasks, run, "leader", move |run| {
+            leader::run(run, Arc::clone(&one))
+        });
+        supervisor::keep(&mut tasks, run, "watchdog", move |_| {
+            leader::watchdog(Arc::clone(&other))
+        });
+    }
     for _ in 0..run.shared.config.concurrency {
         supervisor::keep(&mut tasks, run, "slot", executor::slot);
     }

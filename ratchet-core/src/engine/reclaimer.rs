@@ -1,15 +1,19 @@
 //! The reclaimer: marks silent nodes dead and takes back what they held.
 //!
-//! Every node does this; passes that overlap reclaim each claim once. A pass begins with a
-//! heartbeat: a node that was asleep must not find itself among the dead. After an outage of the
-//! database the others get `dead_after` to be heard again before their silence counts. A job whose crash budget is
-//! used up is settled here as failed, through the same fenced write as every other end.
+//! The leader of the maintenance role does this, the first time as soon as it is elected; and every
+//! node once when it starts, to take back its own. Passes that overlap reclaim each claim once. A
+//! pass begins with a heartbeat: a node that was asleep must not find itself among the dead. After
+//! an outage of the database the others get `dead_after` to be heard again before their silence
+//! counts. A job whose crash budget is used up is settled here as failed, through the same fenced
+//! write as every other end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::heartbeat;
+use super::leader::MAINTENANCE;
 use super::run::Run;
+use crate::cluster::Leadership;
 use crate::error::Result;
 use crate::handler::CancelReason;
 use crate::model::{NodeSweep, Outcome, Reclaimed, Settlement};
@@ -20,12 +24,19 @@ const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 /// Reclaims for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
     let interval = run.shared.config.reclaim_interval;
+    let leadership = run.shared.roles.leadership(MAINTENANCE);
+    let mut watch = leadership.map(Leadership::watch);
     loop {
         if let Err(error) = tick(&run).await {
             tracing::warn!(%error, "reclaiming failed");
         }
-        // Nodes that started together shall not all look at the same time.
-        tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.shared.random())).await;
+        if leadership.is_some_and(Leadership::is_leader) {
+            tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.shared.random())).await;
+        }
+        match &mut watch {
+            Some(watch) => watch.elected().await,
+            None => std::future::pending().await,
+        };
     }
 }
 
@@ -35,9 +46,10 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     let (calls, config) = (&run.shared.calls, &run.shared.config);
     let silence_counts = run.trusts_silence();
     if silence_counts {
-        let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER);
+        let guard = run.shared.maintenance_guard();
+        let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER).guarded(guard);
         let swept = calls.call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep));
-        for node in swept.await?.died {
+        for node in swept.await?.done().unwrap_or_default().died {
             tracing::warn!(%node, "node is dead");
         }
     }

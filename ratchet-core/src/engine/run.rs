@@ -40,6 +40,8 @@ pub(super) struct Run {
     pub(super) beating: tokio::sync::Mutex<()>,
     /// No more claiming.
     pub(super) draining: CancellationToken,
+    /// No more leading.
+    pub(super) stepping_down: CancellationToken,
     /// Bodies are dropped.
     pub(super) abort: CancellationToken,
     /// Somebody else runs under this node's label.
@@ -66,6 +68,7 @@ impl Run {
             heard_since: Mutex::new(None),
             beating: tokio::sync::Mutex::new(()),
             draining: CancellationToken::new(),
+            stepping_down: CancellationToken::new(),
             abort: CancellationToken::new(),
             displaced: CancellationToken::new(),
         }

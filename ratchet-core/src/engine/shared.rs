@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use super::config::Config;
+use super::leader::{MAINTENANCE, Roles};
 use crate::client::{Calls, Client};
 use crate::cluster::ClusterCoordinator;
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
+use crate::model::Guard;
 use crate::name::Name;
 use crate::route::Selection;
 use crate::store::SharedStore;
@@ -24,6 +26,7 @@ pub(super) struct Shared {
     pub(super) queues: Selection,
     pub(super) capabilities: Vec<Name>,
     pub(super) coordinator: Arc<dyn ClusterCoordinator>,
+    pub(super) roles: Roles,
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
     /// Wakes the poller.
@@ -43,6 +46,7 @@ impl Shared {
         queues: Selection,
         capabilities: Vec<Name>,
         coordinator: Arc<dyn ClusterCoordinator>,
+        roles: Roles,
         seed: Option<u64>,
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
@@ -63,11 +67,19 @@ impl Shared {
             queues,
             capabilities,
             coordinator,
+            roles,
             source,
             poll,
             counters: Counters::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
+    }
+
+    /// The guard of writes that only the leader of the maintenance role may make; none if this node
+    /// does not take part in elections or never led: then only what is safe for all is done.
+    pub(super) fn maintenance_guard(&self) -> Option<Guard> {
+        let leadership = self.roles.leadership(MAINTENANCE)?;
+        leadership.guard()
     }
 
     /// A random number in `0.0..1.0`, for jitter.

@@ -9,9 +9,9 @@ use crate::id::{ClaimToken, JobId};
 use crate::limits::check_batch;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
-    Fenced, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob,
-    NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason, ReclaimRequest,
-    Reclaimed, Report, ReportKind, Reported, Settlement,
+    Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector,
+    NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason,
+    ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement,
 };
 use crate::priority::merge;
 use crate::state::{JobAction, JobState, Response};
@@ -154,9 +154,12 @@ impl JobStore for MemoryStore {
         .await
     }
 
-    async fn purge(&self, request: &PurgeRequest) -> Result<u64> {
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         request.validate()?;
         self.call("purge", |tables, now| {
+            if !tables.is_tenure(request.guard.as_ref(), now) {
+                return Ok(Guarded::Stale);
+            }
             let cutoff = now.saturating_sub(duration_millis(request.older_than));
             let old: Vec<JobId> = tables
                 .finished()
@@ -166,7 +169,7 @@ impl JobStore for MemoryStore {
                 .take(request.limit)
                 .collect();
             old.iter().for_each(|id| tables.remove(*id));
-            Ok(old.len() as u64)
+            Ok(Guarded::Done(old.len() as u64))
         })
         .await
     }

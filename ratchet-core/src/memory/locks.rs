@@ -3,15 +3,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::tables::Lock;
+use super::tables::{Lock, Tables};
 use crate::error::Result;
 use crate::id::Fence;
-use crate::model::Fenced;
+use crate::model::{Fenced, Guard};
 use crate::name::Name;
 use crate::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use crate::time::millis_between;
 
+/// The expiry of a lock that was released.
+const RELEASED: i64 = i64::MIN;
+
 impl Lock {
+    fn expired_for(&self, now: i64) -> Option<Duration> {
+        let expired = !self.is_held(now) && self.expires_at != RELEASED;
+        expired.then(|| millis_between(self.expires_at, now))
+    }
+
     fn is_held(&self, now: i64) -> bool {
         self.expires_at > now
     }
@@ -28,6 +36,16 @@ impl Lock {
     }
 }
 
+impl Tables {
+    /// Whether the tenure lasts that a write is made in; without a guard, always.
+    pub(super) fn is_tenure(&self, guard: Option<&Guard>, now: i64) -> bool {
+        guard.is_none_or(|guard| {
+            let lock = self.locks.get(&guard.lock);
+            lock.is_some_and(|lock| lock.is_held_by(&guard.owner, guard.fence, now))
+        })
+    }
+}
+
 #[async_trait]
 impl LockStore for MemoryStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
@@ -36,7 +54,7 @@ impl LockStore for MemoryStore {
             let lock = tables.locks.entry(name.clone()).or_insert_with(|| Lock {
                 owner: owner.clone(),
                 fence: 0,
-                expires_at: i64::MIN,
+                expires_at: RELEASED,
             });
             if lock.is_held(now) && lock.owner != *owner {
                 return Ok(Acquired::Held(lock.holder(now)));
@@ -77,7 +95,7 @@ impl LockStore for MemoryStore {
         self.call("release", |tables, now| {
             Ok(match tables.locks.get_mut(name) {
                 Some(lock) if lock.is_held_by(owner, fence, now) => {
-                    lock.expires_at = i64::MIN;
+                    lock.expires_at = RELEASED;
                     Fenced::Applied
                 }
                 _ => Fenced::Stale,
@@ -91,6 +109,7 @@ impl LockStore for MemoryStore {
             Ok(tables.locks.get(name).map(|lock| LockInfo {
                 fence: Fence(lock.fence),
                 holder: lock.is_held(now).then(|| lock.holder(now)),
+                expired_for: lock.expired_for(now),
             }))
         })
         .await

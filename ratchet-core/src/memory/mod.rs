@@ -10,6 +10,7 @@ mod locks;
 mod nodes;
 mod queues;
 mod tables;
+mod versions;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
-use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo};
+use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
 use clock::Clock;
 use faults::FaultPlan;
 use tables::Tables;
@@ -126,6 +127,10 @@ impl Store for MemoryStore {
     }
 
     fn locks(&self) -> &dyn LockStore {
+        self
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
         self
     }
 }

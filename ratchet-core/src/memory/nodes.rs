@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::error::Result;
 use crate::id::{ClaimToken, NodeId};
-use crate::model::{Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes};
+use crate::model::{
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+};
 use crate::store::{Changed, NodeStore};
 use crate::time::{self, Timestamp, from_millis};
 
@@ -30,6 +32,7 @@ impl NodeStore for MemoryStore {
             node.label = heartbeat.label.clone();
             node.interval = heartbeat.interval;
             node.load = heartbeat.load;
+            node.profile = heartbeat.profile.clone();
             node.last_seen = now;
             let status = node.status;
             let cancel_requested = tables
@@ -37,7 +40,14 @@ impl NodeStore for MemoryStore {
                 .filter(|row| row.job.cancel_requested && row.job.node == Some(heartbeat.node))
                 .map(|row| ClaimToken::new(row.job.id, row.job.claim_seq))
                 .collect();
-            Ok(HeartbeatReply::new(now, status, cancel_requested))
+            let live = |node: &&NodeRecord| node.node != heartbeat.node && node.status.is_live();
+            let begun = tables.nodes.values().filter(live);
+            let begun: Vec<Timestamp> = begun.map(|node| node.started_at).collect();
+            let others = Others {
+                live: u32::try_from(begun.len()).unwrap_or(u32::MAX),
+                newest: begun.into_iter().max(),
+            };
+            Ok(HeartbeatReply::new(now, status, cancel_requested, others))
         })
         .await
     }
@@ -64,8 +74,11 @@ impl NodeStore for MemoryStore {
         .await
     }
 
-    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes> {
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         self.call("sweep_nodes", |tables, now| {
+            if !tables.is_tenure(sweep.guard.as_ref(), now) {
+                return Ok(Guarded::Stale);
+            }
             let now = from_millis(now);
             let owners: BTreeSet<NodeId> =
                 tables.running().filter_map(|row| row.job.node).collect();
@@ -83,7 +96,7 @@ impl NodeStore for MemoryStore {
                     || time::add(node.last_seen, sweep.forget_after) >= now
             });
             swept.forgotten = (before - tables.nodes.len()) as u64;
-            Ok(swept)
+            Ok(Guarded::Done(swept))
         })
         .await
     }

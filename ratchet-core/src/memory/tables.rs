@@ -23,6 +23,7 @@ pub(super) struct Tables {
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) locks: HashMap<Name, Lock>,
+    pub(super) versions: HashMap<Name, u64>,
 }
 
 /// A job with what only the store needs to know.

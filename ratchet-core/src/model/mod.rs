@@ -2,6 +2,7 @@
 
 mod claim;
 mod control;
+mod guard;
 mod new_job;
 mod node;
 mod query;
@@ -12,10 +13,12 @@ mod settle;
 
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
+pub use guard::{Guard, Guarded};
 pub(crate) use new_job::positive;
 pub use new_job::{Enqueued, JobSpec, NewJob, RunAt};
 pub use node::{
-    Heartbeat, HeartbeatReply, NodeLoad, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+    Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
+    SweptNodes,
 };
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};

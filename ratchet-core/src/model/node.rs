@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, NodeId};
+use crate::model::Guard;
 use crate::name::Name;
 use crate::time::{Timestamp, whole_millis};
 
@@ -78,13 +79,47 @@ pub struct NodeLoad {
     pub running: u32,
     /// Bodies that may run at once.
     pub capacity: u32,
+    /// Connections to the database that are open; none: the store does not say.
+    pub connections: Option<u32>,
+    /// Processor time that the process used since the heartbeat before, in percent of one processor;
+    /// none: not known.
+    pub cpu_percent: Option<u32>,
+    /// Memory that the process has in use, in bytes; none: not known.
+    pub memory_bytes: Option<u64>,
 }
 
 impl NodeLoad {
     /// `running` of `capacity` bodies.
     #[must_use]
     pub const fn new(running: u32, capacity: u32) -> Self {
-        Self { running, capacity }
+        Self {
+            running,
+            capacity,
+            connections: None,
+            cpu_percent: None,
+            memory_bytes: None,
+        }
+    }
+}
+
+/// What a node is there for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeProfile {
+    /// What it takes part in: `worker` if it runs jobs, and the roles it may lead in.
+    pub roles: Vec<Name>,
+    /// What its jobs may require.
+    pub capabilities: Vec<Name>,
+}
+
+impl NodeProfile {
+    /// These roles and capabilities.
+    #[must_use]
+    pub const fn new(roles: Vec<Name>, capabilities: Vec<Name>) -> Self {
+        Self {
+            roles,
+            capabilities,
+        }
     }
 }
 
@@ -103,6 +138,8 @@ pub struct Heartbeat {
     pub interval: Duration,
     /// How busy it is.
     pub load: NodeLoad,
+    /// What it is there for.
+    pub profile: NodeProfile,
 }
 
 impl Heartbeat {
@@ -115,7 +152,15 @@ impl Heartbeat {
             status,
             interval: whole_millis(interval),
             load: NodeLoad::default(),
+            profile: NodeProfile::default(),
         }
+    }
+
+    /// Says what the node is there for.
+    #[must_use]
+    pub fn profile(mut self, profile: NodeProfile) -> Self {
+        self.profile = profile;
+        self
     }
 
     /// Says how busy the node is.
@@ -136,6 +181,17 @@ pub struct HeartbeatReply {
     pub status: NodeStatus,
     /// Claims of this node whose job somebody wants cancelled.
     pub cancel_requested: Vec<ClaimToken>,
+    /// The other live nodes.
+    pub others: Others,
+}
+
+/// The live nodes other than the one that asks: enough to see that one came or went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// How many there are.
+    pub live: u32,
+    /// When the newest of them began; none if there is none.
+    pub newest: Option<Timestamp>,
 }
 
 impl HeartbeatReply {
@@ -145,11 +201,13 @@ impl HeartbeatReply {
         database_time: Timestamp,
         status: NodeStatus,
         cancel_requested: Vec<ClaimToken>,
+        others: Others,
     ) -> Self {
         Self {
             database_time,
             status,
             cancel_requested,
+            others,
         }
     }
 }
@@ -166,6 +224,8 @@ pub struct NodeRecord {
     pub status: NodeStatus,
     /// How busy it said it is.
     pub load: NodeLoad,
+    /// What it is there for.
+    pub profile: NodeProfile,
     /// The interval it published.
     pub interval: Duration,
     /// When its first heartbeat came.
@@ -183,6 +243,7 @@ impl NodeRecord {
             label: heartbeat.label.clone(),
             status: heartbeat.status,
             load: heartbeat.load,
+            profile: heartbeat.profile.clone(),
             interval: heartbeat.interval,
             started_at: now,
             last_seen: now,
@@ -205,13 +266,15 @@ impl NodeRecord {
 }
 
 /// A pass over the node table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeSweep {
     /// How long a node must be silent to be marked dead, at least.
     pub dead_after: Duration,
     /// How long after its last heartbeat an ended node is forgotten.
     pub forget_after: Duration,
+    /// The tenure in which the pass is made; none: anybody may make it.
+    pub guard: Option<Guard>,
 }
 
 impl NodeSweep {
@@ -221,7 +284,15 @@ impl NodeSweep {
         Self {
             dead_after,
             forget_after,
+            guard: None,
         }
+    }
+
+    /// Makes the pass only while this tenure lasts.
+    #[must_use]
+    pub fn guarded(mut self, guard: Option<Guard>) -> Self {
+        self.guard = guard;
+        self
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
-use crate::model::JobRecord;
+use crate::model::{Guard, JobRecord};
 use crate::name::Name;
 use crate::state::JobState;
 
@@ -158,7 +158,7 @@ pub struct QueueInfo {
 }
 
 /// Which finished jobs to delete.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PurgeRequest {
     /// Of this terminal state.
@@ -167,6 +167,8 @@ pub struct PurgeRequest {
     pub older_than: Duration,
     /// The most to delete in one pass; at least 1.
     pub limit: usize,
+    /// The tenure in which the pass is made; none: anybody may make it.
+    pub guard: Option<Guard>,
 }
 
 impl PurgeRequest {
@@ -177,7 +179,15 @@ impl PurgeRequest {
             state,
             older_than,
             limit,
+            guard: None,
         }
+    }
+
+    /// Makes the pass only while this tenure lasts.
+    #[must_use]
+    pub fn guarded(mut self, guard: Option<Guard>) -> Self {
+        self.guard = guard;
+        self
     }
 
     /// Refuses a limit of 0 and a state that is not terminal, as every store does first.

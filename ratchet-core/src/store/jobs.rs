@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, JobFilter, JobInput,
-    JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed,
-    Report, Reported, Settlement,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
+    Reclaimed, Report, Reported, Settlement,
 };
 use crate::state::JobAction;
 
@@ -205,5 +205,5 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
-    async fn purge(&self, request: &PurgeRequest) -> Result<u64>;
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
 }

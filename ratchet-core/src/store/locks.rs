@@ -54,7 +54,7 @@ pub trait LockStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[lock.inspect]** None for a lock that was never acquired; otherwise its last fence, and
-    ///   owner and time left while it is held.
+    ///   owner and time left while it is held, or how long ago it expired if nobody released it.
     ///
     /// # Errors
     /// A failure of the store.
@@ -99,4 +99,6 @@ pub struct LockInfo {
     pub fence: Fence,
     /// Who holds it; none: it is free.
     pub holder: Option<HeldLock>,
+    /// How long ago it expired; none: it is held, or was released.
+    pub expired_for: Option<Duration>,
 }

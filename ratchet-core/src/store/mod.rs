@@ -15,6 +15,9 @@
 //! - **[time.clock]** Everything that depends on the time uses the database's clock, read inside
 //!   the call. The caller's clock never matters.
 //! - **[time.precision]** Times are kept to the millisecond. Durations are rounded up to it.
+//! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if, in the same
+//!   write, that lock is held by that owner with that fence and unexpired; otherwise it is `Stale`
+//!   and nothing changes. A tenure cannot begin between the look at the lock and the write.
 //! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; larger
 //!   ones are refused.
 //!
@@ -27,6 +30,7 @@ mod jobs;
 mod locks;
 mod nodes;
 mod queues;
+mod versions;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -35,6 +39,7 @@ pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
 pub use queues::{Changed, QueueStore};
+pub use versions::VersionStore;
 
 use crate::cluster::ClusterCoordinator;
 
@@ -57,6 +62,14 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The locks.
     fn locks(&self) -> &dyn LockStore;
+
+    /// The version tokens.
+    fn versions(&self) -> &dyn VersionStore;
+
+    /// How many connections to the database are open, if the store knows.
+    fn connections(&self) -> Option<u32> {
+        None
+    }
 
     /// Wakeups through the database, if it can carry them.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::id::NodeId;
-use crate::model::{Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes};
+use crate::model::{
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
+};
 use crate::store::Changed;
 use crate::time::Timestamp;
 
@@ -16,11 +18,13 @@ pub trait NodeStore: Debug + Send + Sync {
     /// Records a sign of life; the first one registers the node.
     ///
     /// # Contract
-    /// - **[node.heartbeat]** The row has the given label, interval and load, the status
+    /// - **[node.heartbeat]** The row has the given label, interval, load and profile, the status
     ///   [`NodeStatus::after_heartbeat`] and the database's time as `last_seen`.
     /// - **[node.reply]** The answer has the database's time and the stored status.
     /// - **[node.cancel]** The answer names every claim of this node whose job somebody wants
     ///   cancelled.
+    /// - **[node.others]** The answer says how many other nodes are live, and when the newest of them
+    ///   began.
     /// - **[node.label]** The first heartbeat of a node, if it says `Joining`, makes every other live
     ///   node with its label `Dead`. A node that is forgotten and wakes up displaces nobody.
     ///
@@ -56,7 +60,7 @@ pub trait NodeStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// A failure of the store.
-    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<SweptNodes>;
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>>;
 
     /// Reads the database's clock.
     ///

@@ -220,6 +220,9 @@ async fn old_jobs_are_deleted_in_bounded_passes() {
     sleep(200 * SECOND).await;
     assert!(world.store.get(&[last.unwrap()]).await.unwrap()[0].is_none());
     let left = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10_000);
-    assert_eq!(world.store.purge(&left).await.unwrap(), 0);
+    assert_eq!(
+        world.store.purge(&left).await.unwrap(),
+        ratchet_core::model::Guarded::Done(0)
+    );
     node.stop().await.unwrap();
 }

@@ -1,17 +1,25 @@
 -- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim that
--- somebody wants cancelled, or none. [node.heartbeat] [node.reply] [node.cancel] [cancel.running]
+-- somebody wants cancelled, or none.
+-- [node.heartbeat] [node.reply] [node.cancel] [node.others] [cancel.running]
 -- $3 has for each stored status what NodeStatus::after_heartbeat makes of it.
--- Primary key, no index has what changes; jobs_running: as many rows as there are claims.
+-- Primary key, no index has what changes; the small table; jobs_running: as many rows as there are
+-- claims.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
     SET label = $2, status = ($3::smallint[])[node.status + 1], running = $4, capacity = $5,
-        interval = $6, last_seen = clock.now
+        interval = $6, last_seen = clock.now, connections = $7, cpu_percent = $8,
+        memory_bytes = $9, roles = $10, capabilities = $11
     FROM clock
     WHERE node.node = $1
     RETURNING node.status, clock.now
+),
+others AS (
+    SELECT count(*) AS live, max(started_at) AS newest
+    FROM {schema}.nodes WHERE node <> $1 AND status < 3
 )
-SELECT beat.now, beat.status, job.id, job.claim_seq
+SELECT beat.now, beat.status, job.id, job.claim_seq, others.live, others.newest
 FROM beat
+CROSS JOIN others
 LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.cancel_requested AND job.node = $1
 ORDER BY job.id

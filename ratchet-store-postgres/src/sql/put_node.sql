@@ -6,6 +6,7 @@ displaced AS (
     WHERE $3 = 0 AND label = $2 AND status < 3
       AND NOT EXISTS (SELECT FROM {schema}.nodes AS known WHERE known.node = $1)
 )
-INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at, last_seen)
-SELECT $1, $2, $3, $4, $5, $6, now, now FROM clock
+INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at, last_seen,
+                            connections, cpu_percent, memory_bytes, roles, capabilities)
+SELECT $1, $2, $3, $4, $5, $6, now, now, $7, $8, $9, $10, $11 FROM clock
 ON CONFLICT (node) DO NOTHING

@@ -3,7 +3,8 @@
 -- jobs_running: as many rows as there are claims, however many jobs there are.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT node.node, node.label, node.status, node.running, node.capacity, node.interval,
-       node.started_at, node.last_seen,
+       node.started_at, node.last_seen, node.connections, node.cpu_percent, node.memory_bytes,
+       node.roles, node.capabilities,
        clock.now, job.id, job.claim_seq, job.crash_count, job.cancel_requested, job.claimed_at,
        job.last_report, job.node, data.timeout, data.stall_timeout
 FROM {schema}.jobs AS job

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, ClaimRequest, Enqueued, Heartbeat, NodeStatus, Outcome, PurgeRequest,
+    AttemptOutcome, ClaimRequest, Enqueued, Guarded, Heartbeat, NodeStatus, Outcome, PurgeRequest,
     Settlement,
 };
 use ratchet_core::store::{JobStore, NodeStore};
@@ -240,7 +240,7 @@ async fn a_purge_leaves_nothing_but_the_idempotency_key() {
     store.settle(&[end]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     let request = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
-    assert_eq!(store.purge(&request).await.unwrap(), 1);
+    assert_eq!(store.purge(&request).await.unwrap(), Guarded::Done(1));
     let count = |table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM ratchet_{table}");
         place.sql().query_row(&sql, [], |row| row.get(0)).unwrap()

@@ -51,10 +51,10 @@ pub(super) enum Answer {
     Acted(Vec<Acted>),
     Jobs(Vec<Option<JobRecord>>),
     Page(Vec<JobRecord>, Option<JobId>),
-    Count(u64),
     Reply(HeartbeatReply),
     Changed(Changed),
-    Swept(SweptNodes),
+    Swept(Guarded<SweptNodes>),
+    Purged(Guarded<u64>),
     Acquired(Acquired),
     Refused(StoreErrorKind, Option<&'static str>),
 }
@@ -93,7 +93,7 @@ impl Step {
                 let page = jobs.list(filter, page).await?;
                 Answer::Page(page.jobs, page.next)
             }
-            Self::Purge(request) => Answer::Count(jobs.purge(request).await?),
+            Self::Purge(request) => Answer::Purged(jobs.purge(request).await?),
             Self::Beat(heartbeat) => {
                 let mut reply = nodes.heartbeat(heartbeat).await?;
                 reply.cancel_requested.sort();
@@ -104,7 +104,9 @@ impl Step {
             }
             Self::Sweep(sweep) => {
                 let mut swept = nodes.sweep_nodes(sweep).await?;
-                swept.died.sort();
+                if let Guarded::Done(swept) = &mut swept {
+                    swept.died.sort();
+                }
                 Answer::Swept(swept)
             }
             Self::Pause(queue) => Answer::Changed(queues.pause_queue(queue).await?),

@@ -1,0 +1,85 @@
+//! Version tokens: they only grow, and everybody sees them grow.
+
+use super::prelude::*;
+
+async fn bump(node: &TestNode, namespace: &str) -> u64 {
+    landed(ok(node.store.versions().bump(&name(namespace), None).await))
+}
+
+async fn versions(node: &TestNode, namespaces: &[&str]) -> Vec<u64> {
+    let names: Vec<Name> = namespaces.iter().map(|one| name(one)).collect();
+    ok(node.store.versions().versions(&names).await)
+}
+
+cases! {
+    "version" on Cx;
+
+    #[proves("version.bump", "version.read")]
+    async fn every_handle_sees_a_bump_that_has_returned(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        assert_eq!(versions(&b, &["config"]).await, [0]);
+        for expected in 1..=3 {
+            assert_eq!(bump(&a, "config").await, expected);
+            assert_eq!(versions(&b, &["config"]).await, [expected]);
+        }
+        assert_eq!(bump(&b, "config").await, 4);
+    }
+
+    #[proves("version.read")]
+    async fn versions_are_read_in_the_order_they_are_asked_for(cx: &Cx) {
+        let node = cx.node().await;
+        bump(&node, "b").await;
+        bump(&node, "b").await;
+        bump(&node, "B").await;
+        assert_eq!(versions(&node, &["b", "a", "B", "b"]).await, [2, 0, 1, 2]);
+        assert_eq!(versions(&node, &[]).await, [0_u64; 0]);
+    }
+
+    #[proves("version.bump")]
+    async fn of_bumps_at_once_each_has_its_own_version(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let all = race(8, |racer| {
+            let node = nodes[racer % 4].sibling();
+            async move {
+                let mut mine = Vec::new();
+                for _ in 0..10 {
+                    mine.push(bump(&node, "config").await);
+                }
+                mine
+            }
+        })
+        .await;
+        for mine in &all {
+            assert!(mine.is_sorted(), "{mine:?}");
+        }
+        let mut all: Vec<u64> = all.into_iter().flatten().collect();
+        all.sort_unstable();
+        assert_eq!(all, (1..=80).collect::<Vec<u64>>());
+    }
+
+    #[proves("version.bump", "guard.write")]
+    async fn a_bump_of_a_tenure_that_is_over_changes_nothing(cx: &Cx) {
+        let node = cx.node().await;
+        let Acquired::Acquired { fence } = node.acquire("lock", HOUR).await else {
+            panic!("a free lock cannot be had");
+        };
+        let guard = Guard {
+            lock: name("lock"),
+            owner: node.label.clone(),
+            fence,
+        };
+        let config = name("config");
+        let versions_of = node.store.versions();
+        assert_eq!(ok(versions_of.bump(&config, Some(&guard)).await), Guarded::Done(1));
+        ok(node.store.locks().release(&guard.lock, &guard.owner, guard.fence).await);
+        assert_eq!(ok(versions_of.bump(&config, Some(&guard)).await), Guarded::Stale);
+        assert_eq!(versions(&node, &["config"]).await, [1]);
+    }
+
+    #[proves("limits.batch")]
+    async fn more_namespaces_than_a_batch_has_are_refused(cx: &Cx) {
+        let node = cx.node().await;
+        let many = vec![name("n"); ratchet_core::limits::MAX_BATCH + 1];
+        assert_refused(node.store.versions().versions(&many).await, "namespaces");
+    }
+}

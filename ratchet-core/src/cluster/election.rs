@@ -1,0 +1,253 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::leadership::Leadership;
+use super::timings::LeaderTimings;
+use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
+use crate::id::{Fence, NodeId};
+use crate::model::Fenced;
+use crate::name::Name;
+use crate::store::{Acquired, LockInfo, SharedStore};
+use crate::time;
+
+/// What a turn of an [`Election`] came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElectionOutcome {
+    /// This candidate leads from now on, in this term.
+    Elected(Fence),
+    /// It did already, and renewed.
+    AlreadyLeader(Fence),
+    /// Somebody else leads, for so long at least.
+    OtherLeader {
+        /// Who.
+        leader: Name,
+        /// The time left on the lock.
+        remaining: Duration,
+    },
+    /// The tenure that this candidate had is over, or nobody leads but this candidate may not yet:
+    /// who leads shows at the next turn.
+    Conflict,
+}
+
+/// Campaigns for a role: takes its lock, keeps it, and gives it back.
+///
+/// The lock of a role has one owner at a time in the database, and its fence, which grows with every
+/// change of owner, is the term. A candidate makes one [`turn`](Self::turn) per heartbeat.
+#[derive(Debug)]
+pub struct Election {
+    store: SharedStore,
+    leadership: Leadership,
+    timings: LeaderTimings,
+    takeover_delay: Duration,
+    /// Until when nobody takes part: after a resignation, so that others can lead.
+    sitting_out: Option<Instant>,
+}
+
+impl Election {
+    /// A candidate for this role.
+    ///
+    /// # Errors
+    /// If the timings cannot work, or the name of the role is too long to make a lock of it.
+    pub fn new(
+        store: SharedStore,
+        role: &Name,
+        timings: LeaderTimings,
+    ) -> Result<Self, InvalidInput> {
+        if let Some(problem) = timings.problems().into_iter().next() {
+            return Err(InvalidInput::new("timings", problem));
+        }
+        let lock = Self::lock_of(role)?;
+        Ok(Self {
+            store,
+            leadership: Leadership::new(role.clone(), lock),
+            timings,
+            takeover_delay: Duration::ZERO,
+            sitting_out: None,
+        })
+    }
+
+    /// Waits so long before it takes over from a leader that vanished, so that others are preferred.
+    /// A role that was given up in order is taken at once by anybody.
+    #[must_use]
+    pub fn takeover_delay(mut self, delay: Duration) -> Self {
+        self.takeover_delay = delay;
+        self
+    }
+
+    /// The name of the lock of a role.
+    ///
+    /// # Errors
+    /// If that would be too long.
+    pub fn lock_of(role: &Name) -> Result<Name, InvalidInput> {
+        Name::new("role", format!("leader/{role}"))
+    }
+
+    /// Who leads, from the row of the lock itself.
+    ///
+    /// # Errors
+    /// A failure of the store, or a role whose name is too long.
+    pub async fn inspect(store: &SharedStore, role: &Name) -> Result<Option<LockInfo>> {
+        let lock = Self::lock_of(role)?;
+        store.locks().inspect(&lock).await
+    }
+
+    /// What this candidate is.
+    #[must_use]
+    pub const fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// Renews, or tries to be elected. A candidate that has another `owner` than before gives its old
+    /// tenure up first.
+    ///
+    /// # Errors
+    /// A failure of the store; `Timeout` if it took longer than the renewal timeout. Leadership
+    /// is kept through it, until the fence timeout.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the lock was taken or renewed; the next turn finds
+    /// out. Leadership is never believed for longer than it lasts.
+    pub async fn turn(&mut self, owner: NodeId) -> Result<ElectionOutcome> {
+        let owner = owner_name(owner);
+        if self
+            .leadership
+            .unreleased()
+            .is_some_and(|tenure| tenure.owner != owner)
+        {
+            self.resign().await?;
+            return Ok(ElectionOutcome::Conflict);
+        }
+        match self.leadership.current() {
+            Some(tenure) => self.renew(&owner, tenure.term).await,
+            None => self.campaign(&owner).await,
+        }
+    }
+
+    /// How long to wait before the next turn.
+    #[must_use]
+    pub fn next_turn(&self, outcome: &ElectionOutcome) -> Duration {
+        match outcome {
+            // To be there when the lock expires.
+            ElectionOutcome::OtherLeader { remaining, .. } => {
+                (*remaining + Duration::from_millis(1)).min(self.timings.heartbeat)
+            }
+            _ => self.timings.heartbeat,
+        }
+    }
+
+    /// Gives the role up at once, if this candidate has it.
+    ///
+    /// # Errors
+    /// A failure of the store; the leadership is given up in any case, and the lock expires by
+    /// itself.
+    pub async fn resign(&mut self) -> Result<()> {
+        self.leadership.step_down();
+        let Some(tenure) = self.leadership.unreleased() else {
+            return Ok(());
+        };
+        let locks = self.store.locks();
+        let lock = self.leadership.lock();
+        let release = locks.release(lock, &tenure.owner, tenure.term);
+        within(self.timings.renew_timeout, release).await?;
+        self.leadership.released();
+        Ok(())
+    }
+
+    /// Gives the role up and takes no part for a while, so that somebody else can have it.
+    ///
+    /// # Errors
+    /// As for [`resign`](Self::resign).
+    pub async fn sit_out(&mut self, pause: Duration) -> Result<()> {
+        self.sitting_out = Some(time::monotonic() + pause);
+        self.resign().await
+    }
+
+    async fn renew(&self, owner: &Name, term: Fence) -> Result<ElectionOutcome> {
+        // Before the call: the database counts from when it gets it, which is later.
+        let asked = time::monotonic();
+        let lock = self.leadership.lock();
+        let locks = self.store.locks();
+        let renew = locks.renew(lock, owner, term, self.timings.ttl);
+        Ok(match within(self.timings.renew_timeout, renew).await? {
+            Fenced::Applied => {
+                self.leadership
+                    .lead(owner, term, asked + self.timings.fence_timeout);
+                ElectionOutcome::AlreadyLeader(term)
+            }
+            Fenced::Stale => {
+                tracing::warn!(role = %self.leadership.role(), "the leadership was lost");
+                self.leadership.step_down();
+                ElectionOutcome::Conflict
+            }
+        })
+    }
+
+    async fn campaign(&self, owner: &Name) -> Result<ElectionOutcome> {
+        let asked = time::monotonic();
+        if self.sitting_out.is_some_and(|until| asked < until) {
+            return Ok(ElectionOutcome::Conflict);
+        }
+        if let Some(outcome) = self.must_wait(owner).await? {
+            return Ok(outcome);
+        }
+        let asked = time::monotonic();
+        let lock = self.leadership.lock();
+        let locks = self.store.locks();
+        let acquire = locks.acquire(lock, owner, self.timings.ttl);
+        Ok(match within(self.timings.renew_timeout, acquire).await? {
+            Acquired::Acquired { fence } => {
+                let again = self
+                    .leadership
+                    .guard()
+                    .is_some_and(|guard| guard.fence == fence);
+                self.leadership
+                    .lead(owner, fence, asked + self.timings.fence_timeout);
+                if again {
+                    ElectionOutcome::AlreadyLeader(fence)
+                } else {
+                    ElectionOutcome::Elected(fence)
+                }
+            }
+            Acquired::Held(held) => ElectionOutcome::OtherLeader {
+                leader: held.owner,
+                remaining: held.remaining,
+            },
+        })
+    }
+
+    /// Why a candidate with a takeover delay may not try yet.
+    async fn must_wait(&self, owner: &Name) -> Result<Option<ElectionOutcome>> {
+        if self.takeover_delay.is_zero() {
+            return Ok(None);
+        }
+        let locks = self.store.locks();
+        let inspect = locks.inspect(self.leadership.lock());
+        let lock = within(self.timings.renew_timeout, inspect).await?;
+        Ok(lock.and_then(|lock| match (lock.holder, lock.expired_for) {
+            (Some(holder), _) if holder.owner != *owner => Some(ElectionOutcome::OtherLeader {
+                leader: holder.owner,
+                remaining: holder.remaining,
+            }),
+            (None, Some(expired)) if expired < self.takeover_delay => {
+                Some(ElectionOutcome::Conflict)
+            }
+            _ => None,
+        }))
+    }
+}
+
+/// How a node is called as the owner of a lock.
+fn owner_name(node: NodeId) -> Name {
+    match Name::new("owner", node.to_string()) {
+        Ok(owner) => owner,
+        Err(_) => unreachable!("an id makes a valid name"),
+    }
+}
+
+async fn within<T>(timeout: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(timeout, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::new(StoreErrorKind::Timeout, "election")),
+    }
+}

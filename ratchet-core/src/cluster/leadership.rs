@@ -1,0 +1,232 @@
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::id::Fence;
+use crate::model::Guard;
+use crate::name::Name;
+use crate::time;
+
+/// Whether this process leads in a role, as far as it can know. Clones see the same.
+///
+/// An [`Election`](super::Election) keeps it up to date. It answers without asking anybody, and it
+/// errs on the safe side: once the last renewal that came through is older than the fence timeout,
+/// nobody leads here, whether the database can be reached or not, and even if the process was
+/// stopped meanwhile and has not run anything since. What the process does in the belief that it
+/// leads can still come too late by the time it reaches the database: give such writes the
+/// [`guard`](Self::guard).
+#[derive(Clone, Debug)]
+pub struct Leadership(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    role: Name,
+    lock: Name,
+    tenure: Mutex<Option<Tenure>>,
+    changes: watch::Sender<Option<Fence>>,
+}
+
+/// The last tenure of this process.
+#[derive(Clone, Debug)]
+pub(super) struct Tenure {
+    pub(super) owner: Name,
+    pub(super) term: Fence,
+    /// When trust in it ends; it has ended if that is past.
+    pub(super) until: Instant,
+    /// Whether the watchers were told that it began, and not yet that it ended.
+    announced: bool,
+    /// Whether its lock was given back.
+    pub(super) released: bool,
+}
+
+impl Leadership {
+    pub(super) fn new(role: Name, lock: Name) -> Self {
+        Self(Arc::new(Inside {
+            role,
+            lock,
+            tenure: Mutex::new(None),
+            changes: watch::Sender::new(None),
+        }))
+    }
+
+    /// The role.
+    #[must_use]
+    pub fn role(&self) -> &Name {
+        &self.0.role
+    }
+
+    /// The name of the lock behind it.
+    pub(super) fn lock(&self) -> &Name {
+        &self.0.lock
+    }
+
+    /// Whether this process leads. Synchronous, and without I/O.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.term().is_some()
+    }
+
+    /// The term of this process; none while it does not lead.
+    #[must_use]
+    pub fn term(&self) -> Option<Fence> {
+        let now = time::monotonic();
+        let tenure = self.tenure();
+        tenure
+            .as_ref()
+            .filter(|tenure| now < tenure.until)
+            .map(|tenure| tenure.term)
+    }
+
+    /// What to give to writes that only the leader may make: that of the last term of this process,
+    /// even when that is over, since a write without a guard would land. None if it never led.
+    #[must_use]
+    pub fn guard(&self) -> Option<Guard> {
+        self.tenure().as_ref().map(|tenure| Guard {
+            lock: self.0.lock.clone(),
+            owner: tenure.owner.clone(),
+            fence: tenure.term,
+        })
+    }
+
+    /// Tells of every change from now on.
+    #[must_use]
+    pub fn watch(&self) -> LeadershipWatch {
+        LeadershipWatch {
+            leadership: self.clone(),
+            changes: self.0.changes.subscribe(),
+        }
+    }
+
+    /// The last tenure, if its trust has not ended.
+    pub(super) fn current(&self) -> Option<Tenure> {
+        let now = time::monotonic();
+        self.tenure().clone().filter(|tenure| now < tenure.until)
+    }
+
+    /// Leads until then, from now on or further on.
+    pub(super) fn lead(&self, owner: &Name, term: Fence, until: Instant) {
+        let mut slot = self.tenure();
+        *slot = Some(Tenure {
+            owner: owner.clone(),
+            term,
+            until,
+            announced: true,
+            released: false,
+        });
+        drop(slot);
+        if time::monotonic() < until {
+            self.announce(Some(term));
+        }
+    }
+
+    /// The last tenure, over or not, if its lock was not given back.
+    pub(super) fn unreleased(&self) -> Option<Tenure> {
+        self.tenure().clone().filter(|tenure| !tenure.released)
+    }
+
+    /// Takes note that the lock of the tenure was given back.
+    pub(super) fn released(&self) {
+        if let Some(tenure) = &mut *self.tenure() {
+            tenure.released = true;
+        }
+    }
+
+    /// Leads no more. The tenure is kept for its guard.
+    pub(super) fn step_down(&self) {
+        if let Some(tenure) = &mut *self.tenure() {
+            tenure.until = tenure.until.min(time::monotonic());
+            tenure.announced = false;
+        }
+        self.announce(None);
+    }
+
+    /// Tells the watchers as soon as trust in a tenure has ended; never returns. No I/O.
+    pub async fn watchdog(&self) {
+        let mut changes = self.0.changes.subscribe();
+        loop {
+            let until = self
+                .tenure()
+                .as_ref()
+                .filter(|tenure| tenure.announced)
+                .map(|t| t.until);
+            match until {
+                None => {
+                    // Nobody to fence before the next change.
+                    let _ = changes.changed().await;
+                }
+                Some(until) if time::monotonic() >= until => {
+                    tracing::warn!(role = %self.0.role, "fenced: the leadership could not be renewed in time");
+                    self.step_down();
+                }
+                Some(until) => tokio::time::sleep_until(until).await,
+            }
+        }
+    }
+
+    fn announce(&self, term: Option<Fence>) {
+        self.0.changes.send_if_modified(|told| {
+            let changed = *told != term;
+            *told = term;
+            changed
+        });
+    }
+
+    fn tenure(&self) -> MutexGuard<'_, Option<Tenure>> {
+        self.0
+            .tenure
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+/// The changes of a [`Leadership`], as they come.
+#[derive(Clone, Debug)]
+pub struct LeadershipWatch {
+    leadership: Leadership,
+    changes: watch::Receiver<Option<Fence>>,
+}
+
+impl LeadershipWatch {
+    /// Waits for the next change and returns the term, none while another process or nobody leads.
+    /// Changes that follow each other quickly may be seen as one.
+    ///
+    /// # Cancel safety
+    /// No change is lost by dropping the future.
+    pub async fn changed(&mut self) -> Option<Fence> {
+        if self.changes.changed().await.is_err() {
+            // The leadership that is held here keeps the sender.
+            std::future::pending::<()>().await;
+        }
+        self.changes.borrow_and_update();
+        self.leadership.term()
+    }
+
+    /// Waits until this process leads and returns the term; at once if it does.
+    ///
+    /// # Cancel safety
+    /// No change is lost by dropping the future.
+    pub async fn elected(&mut self) -> Fence {
+        loop {
+            self.changes.borrow_and_update();
+            if let Some(term) = self.leadership.term() {
+                return term;
+            }
+            self.changed().await;
+        }
+    }
+
+    /// Waits until this process no longer leads in that term; at once if it does not.
+    ///
+    /// # Cancel safety
+    /// No change is lost by dropping the future.
+    pub async fn lost(&mut self, term: Fence) {
+        loop {
+            self.changes.borrow_and_update();
+            if self.leadership.term() != Some(term) {
+                return;
+            }
+            self.changed().await;
+        }
+    }
+}

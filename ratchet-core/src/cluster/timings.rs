@@ -1,0 +1,165 @@
+use std::time::Duration;
+
+/// The timings of leadership, with the reasons for their defaults.
+///
+/// Two inequalities must hold, or a node refuses to be built:
+///
+/// - `heartbeat + renew_timeout < fence_timeout`: one renewal may fail without a demotion.
+/// - `fence_timeout + watchdog tick + teardown ≤ ttl`: a leader that cannot renew has stopped by
+///   itself before its lock can expire. It holds because trust is counted from *before* the renewal
+///   was sent, and the lock's time from when the database got it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaderTimings {
+    /// How often a leader renews, and how often others look whether they can lead. 3 s.
+    pub heartbeat: Duration,
+    /// How long one renewal may take. 2 s.
+    pub renew_timeout: Duration,
+    /// How long after a renewal was sent the leader still takes itself for one. 8 s.
+    pub fence_timeout: Duration,
+    /// How long what rides on leadership may take to stop. 2 s.
+    pub teardown: Duration,
+    /// How long the lock lasts without renewal: the longest time without a leader after a crash, but
+    /// for one heartbeat of another node. 12 s.
+    pub ttl: Duration,
+}
+
+impl Default for LeaderTimings {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            heartbeat: seconds(3),
+            renew_timeout: seconds(2),
+            fence_timeout: seconds(8),
+            teardown: seconds(2),
+            ttl: seconds(12),
+        }
+    }
+}
+
+impl LeaderTimings {
+    /// Timings in the proportions of the defaults for a lock that lasts this long: a quarter
+    /// between heartbeats, a sixth for a renewal and for stopping, two thirds of trust.
+    #[must_use]
+    pub fn of_ttl(ttl: Duration) -> Self {
+        Self {
+            heartbeat: ttl / 4,
+            renew_timeout: ttl / 6,
+            fence_timeout: ttl * 2 / 3,
+            teardown: ttl / 6,
+            ttl,
+        }
+    }
+
+    /// How exact the watchdog is: a tenth of the trust, at most 1 s.
+    #[must_use]
+    pub fn tick(&self) -> Duration {
+        (self.fence_timeout / 10).min(Duration::from_secs(1))
+    }
+
+    /// Everything that cannot work, each with the values that clash.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (name, value) in [
+            ("heartbeat", self.heartbeat),
+            ("renew_timeout", self.renew_timeout),
+            ("fence_timeout", self.fence_timeout),
+            ("ttl", self.ttl),
+        ] {
+            if value.is_zero() {
+                problems.push(format!("leadership: {name} is zero"));
+            }
+        }
+        if self.ttl > Duration::from_secs(86_400) {
+            problems.push(format!(
+                "leadership: ttl {:?} is longer than a day",
+                self.ttl
+            ));
+        }
+        let renewed = self.heartbeat.saturating_add(self.renew_timeout);
+        if renewed >= self.fence_timeout {
+            problems.push(format!(
+                "leadership: heartbeat {:?} + renew_timeout {:?} is not shorter than fence_timeout {:?}",
+                self.heartbeat, self.renew_timeout, self.fence_timeout
+            ));
+        }
+        let stopped = self
+            .fence_timeout
+            .saturating_add(self.tick())
+            .saturating_add(self.teardown);
+        if stopped > self.ttl {
+            problems.push(format!(
+                "leadership: fence_timeout {:?} + watchdog tick {:?} + teardown {:?} is longer than ttl {:?}",
+                self.fence_timeout,
+                self.tick(),
+                self.teardown,
+                self.ttl
+            ));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_defaults_and_their_proportions_work() {
+        assert_eq!(LeaderTimings::default().problems(), Vec::<String>::new());
+        for millis in [60, 1_000, 30_000] {
+            let timings = LeaderTimings::of_ttl(Duration::from_millis(millis));
+            assert_eq!(timings.problems(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn every_clash_is_named_with_its_values() {
+        let timings = LeaderTimings::default();
+        let table = [
+            (
+                LeaderTimings {
+                    heartbeat: 6 * SECOND,
+                    ..timings
+                },
+                "heartbeat 6s",
+            ),
+            (
+                LeaderTimings {
+                    ttl: 9 * SECOND,
+                    ..timings
+                },
+                "ttl 9s",
+            ),
+            (
+                LeaderTimings {
+                    teardown: 4 * SECOND,
+                    ..timings
+                },
+                "teardown 4s",
+            ),
+            (
+                LeaderTimings {
+                    renew_timeout: Duration::ZERO,
+                    ..timings
+                },
+                "renew_timeout is zero",
+            ),
+            (
+                LeaderTimings {
+                    ttl: Duration::MAX,
+                    ..timings
+                },
+                "longer than a day",
+            ),
+        ];
+        for (timings, part) in table {
+            let problems = timings.problems();
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].contains(part), "{part} not in {problems:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Leadership: one loop per role of the node, which campaigns for it while the node is active.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use super::run::Run;
+use crate::client::Backoff;
+use crate::cluster::{Election, ElectionOutcome, Leadership};
+use crate::error::Result;
+use crate::model::NodeStatus;
+use crate::name::Name;
+
+/// The role whose leader looks after the cluster: marks silent nodes dead, takes back what they held,
+/// deletes what is old.
+pub(super) const MAINTENANCE: &str = "maintenance";
+
+/// A role that the node may lead in.
+#[derive(Debug)]
+pub(super) struct Candidacy {
+    pub(super) leadership: Leadership,
+    election: Mutex<Election>,
+}
+
+impl Candidacy {
+    pub(super) fn new(election: Election) -> Self {
+        Self {
+            leadership: election.leadership().clone(),
+            election: Mutex::new(election),
+        }
+    }
+
+    /// Gives the role up and leaves it to others for a while.
+    pub(super) async fn sit_out(&self, pause: Duration) {
+        let mut election = self.election.lock().await;
+        if let Err(error) = election.sit_out(pause).await {
+            tracing::warn!(%error, role = %self.leadership.role(), "could not give a role up");
+        }
+    }
+}
+
+/// The roles that a node may lead in.
+#[derive(Debug)]
+pub(super) struct Roles(Vec<Arc<Candidacy>>);
+
+impl Roles {
+    pub(super) fn new(elections: Vec<Election>) -> Self {
+        Self(
+            elections
+                .into_iter()
+                .map(|election| Arc::new(Candidacy::new(election)))
+                .collect(),
+        )
+    }
+
+    pub(super) fn all(&self) -> &[Arc<Candidacy>] {
+        &self.0
+    }
+
+    /// The candidacy for this role; none if the node may not lead in it.
+    pub(super) fn get(&self, role: &str) -> Option<&Arc<Candidacy>> {
+        self.0
+            .iter()
+            .find(|candidacy| *candidacy.leadership.role() == role)
+    }
+
+    /// The leadership in this role; none if the node may not lead in it.
+    pub(super) fn leadership(&self, role: &str) -> Option<&Leadership> {
+        self.get(role).map(|candidacy| &candidacy.leadership)
+    }
+
+    /// The names of the roles.
+    pub(super) fn names(&self) -> Vec<Name> {
+        let names = self.0.iter().map(|one| one.leadership.role().clone());
+        names.collect()
+    }
+}
+
+/// Campaigns for as long as the node is to lead.
+pub(super) async fn run(run: Arc<Run>, candidacy: Arc<Candidacy>) {
+    let mut backoff = Backoff::default();
+    while !run.stepping_down.is_cancelled() {
+        let wait = match turn(&run, &candidacy).await {
+            Ok(wait) => {
+                backoff.reset();
+                wait
+            }
+            Err(error) => {
+                tracing::warn!(%error, role = %candidacy.leadership.role(), "the election failed, trying again");
+                backoff.next(run.shared.random()).min(heartbeat(&run))
+            }
+        };
+        tokio::select! {
+            biased;
+            () = run.stepping_down.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Tells those who watch when a leadership could not be renewed in time.
+pub(super) async fn watchdog(candidacy: Arc<Candidacy>) {
+    candidacy.leadership.watchdog().await;
+}
+
+/// One turn, and how long to wait before the next.
+async fn turn(run: &Run, candidacy: &Candidacy) -> Result<Duration> {
+    let mut election = candidacy.election.lock().await;
+    let leads = candidacy.leadership.is_leader();
+    if run.stepping_down.is_cancelled() || (!leads && run.status() != NodeStatus::Active) {
+        return Ok(heartbeat(run));
+    }
+    let outcome = election.turn(run.node()).await?;
+    if let ElectionOutcome::Elected(term) = &outcome {
+        tracing::info!(node = %run.node(), role = %candidacy.leadership.role(), term = term.0, "leads");
+    }
+    Ok(election.next_turn(&outcome))
+}
+
+fn heartbeat(run: &Run) -> Duration {
+    run.shared.config.leadership.heartbeat
+}
+
+/// Gives every role up at once: the last thing a node does before it leaves.
+pub(super) async fn step_down(run: &Run) {
+    run.stepping_down.cancel();
+    for candidacy in run.shared.roles.all() {
+        if let Err(error) = candidacy.election.lock().await.resign().await {
+            tracing::warn!(%error, role = %candidacy.leadership.role(), "could not give a role up");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+use crate::id::Fence;
+use crate::name::Name;
+
+/// The tenure that a write is made in: it lands only while that tenure lasts.
+///
+/// A leader that was deposed without noticing, because it was suspended or cut off, still has the
+/// guard of its own term; the store compares it with the lock in the write itself, so such a write
+/// changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The lock.
+    pub lock: Name,
+    /// Who must hold it.
+    pub owner: Name,
+    /// With which token: the term.
+    pub fence: Fence,
+}
+
+/// What became of a write that had a [`Guard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded<T> {
+    /// It took effect.
+    Done(T),
+    /// The tenure was over; nothing changed.
+    Stale,
+}
+
+impl<T> Guarded<T> {
+    /// What the write returned; none if it was stale.
+    pub fn done(self) -> Option<T> {
+        match self {
+            Self::Done(value) => Some(value),
+            Self::Stale => None,
+        }
+    }
+}
