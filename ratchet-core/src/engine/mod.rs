@@ -7,11 +7,12 @@
 //! ```
 //!
 //! The poller claims only what there is room for; the slots of the executor run the bodies; the
-//! settler ends claims, many at a time. The heartbeat keeps the node alive and learns of cancels,
+//! settler ends claims, many at a time. Poller, ready queue and slots exist once per pool. The heartbeat keeps the node alive and learns of cancels,
 //! the reporter tells what bodies say, the reclaimer takes back what dead nodes held, and
 //! maintenance deletes what is old. Each loop survives every store failure and its own panics.
 
 mod builder;
+mod bulkhead;
 mod config;
 mod drain;
 mod executor;
@@ -19,7 +20,9 @@ mod heartbeat;
 mod maintenance;
 mod node;
 mod outcome;
+mod partition;
 mod poller;
+mod pool;
 mod prefetch;
 mod ready;
 mod reclaimer;
@@ -33,7 +36,8 @@ mod suspects;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use node::{Node, RunError};
-pub use shared::NodeStats;
+pub use pool::{Pool, SYSTEM_QUEUE};
+pub use shared::{NodeStats, PoolStats};
 
 use crate::client::Client;
 use crate::store::SharedStore;
