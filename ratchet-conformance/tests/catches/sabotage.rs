@@ -43,6 +43,8 @@ sabotages! {
     ReturnsBatchesOutOfOrder,
     IgnoresAging,
     IgnoresCapabilities,
+    ClaimsUntaggedJobsUnasked,
+    IgnoresExceptions,
     LosesCheckpoints,
     IgnoresTokensOnSettle,
     IgnoresTokensOnReport,

@@ -124,11 +124,6 @@ impl Run {
         self.pools.iter().map(Bulkhead::held).sum()
     }
 
-    /// Whether a body is about to begin in any pool.
-    pub(super) fn has_ready(&self) -> bool {
-        self.pools.iter().any(|pool| pool.ready.len() > 0)
-    }
-
     /// Forgets claims of a pool that were settled, handed back or lost.
     pub(super) fn let_go(&self, pool: &Bulkhead, claims: usize) {
         pool.let_go(claims);

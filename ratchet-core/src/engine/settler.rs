@@ -1,7 +1,7 @@
 //! The settler: ends claims, many at a time.
 //!
-//! Settlements gather in a buffer and go to the store in one call: at once when no other claim is
-//! ready to run, since then nothing is about to join them; otherwise when there are enough of them
+//! Settlements gather in a buffer and go to the store in one call: at once when no other claim of
+//! their pools is ready to run, since then nothing is about to join them; otherwise when there are enough of them
 //! or [`LINGER`] is over. While one call is under way the next batch gathers. A store that fails is
 //! tried again until it works; meanwhile the claims count as held, so that the poller takes no
 //! more. What a store refuses for good, though it takes others, waits apart.
@@ -93,6 +93,14 @@ impl SettleBuffer {
         self.pending().len()
     }
 
+    /// Whether others are likely to join: a body is about to begin in a pool of which something is
+    /// to be settled. What waits in other pools holds nothing up.
+    fn awaits(&self, run: &Run) -> bool {
+        let pending = self.pending();
+        let mut pools = pending.pools.iter();
+        pools.any(|pool| run.pools[*pool].ready.len() > 0)
+    }
+
     fn take(&self) -> Batch {
         let mut pending = self.pending();
         let count = pending.len().min(crate::limits::MAX_BATCH);
@@ -127,7 +135,7 @@ async fn gather(run: &Run) {
     }
     let linger = tokio::time::sleep(LINGER);
     tokio::pin!(linger);
-    while run.has_ready() && buffer.len() < ENOUGH {
+    while buffer.awaits(run) && buffer.len() < ENOUGH {
         tokio::select! {
             biased;
             () = buffer.changed.notified() => {}
