@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ratchet_conformance::{CoordinatorSuite, Suite};
 
 /// Every source that documents clauses.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     include_str!("../../ratchet-core/src/store/mod.rs"),
     include_str!("../../ratchet-core/src/store/jobs.rs"),
     include_str!("../../ratchet-core/src/store/queues.rs"),

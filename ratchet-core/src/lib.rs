@@ -29,7 +29,9 @@ pub mod time;
 pub mod trace;
 
 pub use client::Client;
-pub use engine::{BuildError, Node, NodeBuilder, NodeStats, Ratchet, RunError};
+pub use engine::{
+    BuildError, Node, NodeBuilder, NodeStats, Pool, PoolStats, Ratchet, RunError, SYSTEM_QUEUE,
+};
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
 pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
 pub use id::{ClaimToken, Fence, JobId, NodeId};

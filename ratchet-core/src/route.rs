@@ -42,7 +42,8 @@ impl Route {
     }
 
     /// Whether jobs of this route match the request: a queue it polls, a kind it knows, and a
-    /// capability it has. Whether the queue is paused is for the store to see.
+    /// capability it has, or none if the request takes untagged jobs. Whether the queue is paused
+    /// is for the store to see.
     #[must_use]
     pub fn matches(&self, request: &ClaimRequest) -> bool {
         request.queues.contains(&self.queue)
@@ -50,7 +51,9 @@ impl Route {
             && self
                 .capability
                 .as_ref()
-                .is_none_or(|required| request.capabilities.contains(required))
+                .map_or(request.untagged, |required| {
+                    request.capabilities.contains(required)
+                })
     }
 }
 
@@ -61,6 +64,8 @@ pub enum Selection {
     All,
     /// These and no others; an empty list selects nothing.
     Only(Vec<Name>),
+    /// All others; an empty list selects everything.
+    Except(Vec<Name>),
 }
 
 impl Selection {
@@ -70,6 +75,23 @@ impl Selection {
         match self {
             Self::All => true,
             Self::Only(names) => names.contains(name),
+            Self::Except(names) => !names.contains(name),
+        }
+    }
+
+    /// The same without these names.
+    #[must_use]
+    pub(crate) fn without(self, names: &[Name]) -> Self {
+        match self {
+            Self::All => Self::Except(names.to_vec()),
+            Self::Only(mut only) => {
+                only.retain(|name| !names.contains(name));
+                Self::Only(only)
+            }
+            Self::Except(mut except) => {
+                except.extend_from_slice(names);
+                Self::Except(except)
+            }
         }
     }
 }
@@ -101,6 +123,8 @@ mod tests {
         assert!(route(None).matches(&gpu));
         assert!(!route(Some("gpu")).matches(&plain));
         assert!(route(Some("gpu")).matches(&gpu));
+        assert!(!route(None).matches(&gpu.clone().untagged(false)));
+        assert!(route(Some("gpu")).matches(&gpu.untagged(false)));
     }
 
     #[test]
@@ -111,7 +135,27 @@ mod tests {
         assert!(!route(None).matches(&request.clone().queues(other.clone())));
         assert!(!route(None).matches(&request.clone().kinds(other)));
         assert!(!route(None).matches(&request.clone().kinds(Selection::Only(vec![]))));
-        assert!(route(None).matches(&request.queues(both.clone()).kinds(both)));
+        assert!(route(None).matches(&request.clone().queues(both.clone()).kinds(both)));
+        let others = Selection::Except(vec![name("mail")]);
+        let none = Selection::Except(vec![name("images"), name("resize")]);
+        assert!(route(None).matches(&request.clone().queues(others.clone()).kinds(others)));
+        assert!(!route(None).matches(&request.clone().queues(none.clone())));
+        assert!(!route(None).matches(&request.kinds(none)));
+    }
+
+    #[test]
+    fn without_takes_names_out_of_every_selection() {
+        let texts = ["a", "b", "c"].map(name);
+        let [a, b, c] = &texts;
+        for (selection, left) in [
+            (Selection::All, vec![c]),
+            (Selection::Only(vec![a.clone(), c.clone()]), vec![c]),
+            (Selection::Except(vec![c.clone()]), vec![]),
+        ] {
+            let rest = selection.without(&[a.clone(), b.clone()]);
+            let selected: Vec<&Name> = texts.iter().filter(|name| rest.contains(name)).collect();
+            assert_eq!(selected, left);
+        }
     }
 
     proptest! {

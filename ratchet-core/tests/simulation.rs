@@ -430,6 +430,9 @@ fn node(store: MemoryStore, random: &mut fastrand::Rng) -> Node {
         .start_timeout(Duration::from_secs(60))
         .drain_grace(Duration::from_secs(random.u64(0..20)))
         .seed(random.u64(..));
+    if random.bool() {
+        builder = builder.queue_concurrency("a", random.usize(1..4));
+    }
     if random.u8(0..3) == 0 {
         builder = builder.label(["one", "two"][random.usize(0..2)]);
     }

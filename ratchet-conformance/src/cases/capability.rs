@@ -62,6 +62,25 @@ cases! {
         assert_eq!(lean[0].route.capability, Some(name("gpu")));
     }
 
+    #[proves("claim.match", "claim.optimized")]
+    async fn a_request_may_leave_jobs_without_a_requirement_out(cx: &Cx) {
+        let node = cx.node().await;
+        let free = node.add(job().priority(Priority::Critical)).await;
+        let tagged = ["gpu", "arm", "gpu"].map(|tag| job().capability(tag));
+        let tagged = node.add_all(&tagged).await;
+        let request = |tags: &[&str], limit| {
+            let tags = tags.iter().map(|tag| name(tag));
+            node.request(limit).capabilities(tags).untagged(false)
+        };
+        assert!(node.claim_with(&request(&[], 10)).await.is_empty());
+        assert_eq!(ids(&node.claim_with(&request(&["gpu"], 1)).await), [tagged[0]]);
+        let lean = node.claim_lean(&request(&["gpu"], 10)).await;
+        assert_eq!(lean.len(), 1);
+        assert_eq!(lean[0].token.job, tagged[2]);
+        let both = node.request(10).capabilities(names(["arm"]));
+        assert_eq!(ids(&node.claim_with(&both).await), [free, tagged[1]]);
+    }
+
     #[proves("claim.match", "claim.order")]
     async fn required_and_free_jobs_share_one_order(cx: &Cx) {
         let node = cx.node().await;

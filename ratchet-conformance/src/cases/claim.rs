@@ -195,6 +195,29 @@ cases! {
         assert_eq!(node.state(all[1]).await, JobState::Pending);
     }
 
+    #[proves("claim.match", "claim.optimized")]
+    async fn a_request_may_leave_queues_and_kinds_out(cx: &Cx) {
+        let node = cx.node().await;
+        let routes = [("a", "k"), ("a", "l"), ("b", "k"), ("b", "l"), ("c", "k")];
+        let batch = routes.map(|(queue, kind)| NewJob::new(kind, &()).queue(queue));
+        let all = node.add_all(&batch).await;
+        let except = |texts: &[&str]| Selection::Except(texts.iter().map(|text| name(text)).collect());
+        let nothing = node.request(10).queues(except(&["a", "b", "c"]));
+        assert!(node.claim_with(&nothing).await.is_empty());
+        let nothing = node.request(10).kinds(except(&["l", "k", "m"]));
+        assert!(node.claim_lean(&nothing).await.is_empty());
+        let request = node.request(10).queues(except(&["c", "a", "d"])).kinds(except(&["l"]));
+        assert_eq!(ids(&node.claim_with(&request).await), [all[2]]);
+        // One whose route the store has not seen when the first claim was made.
+        let new = node.add(NewJob::new("k", &()).queue("later")).await;
+        let request = node.request(10).queues(except(&["a"])).kinds(except(&["l"]));
+        let claimed = node.claim_lean(&request).await;
+        let claimed: Vec<JobId> = claimed.iter().map(|claim| claim.token.job).collect();
+        assert_eq!(claimed, [all[4], new]);
+        let everything = node.request(10).queues(except(&[])).kinds(except(&[]));
+        assert_eq!(ids(&node.claim_with(&everything).await), [all[0], all[1], all[3]]);
+    }
+
     #[proves("claim.match")]
     async fn a_request_may_name_a_hundred_queues_kinds_and_capabilities(cx: &Cx) {
         let node = cx.node().await;

@@ -7,7 +7,7 @@ use ratchet_core::model::*;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
     Aging, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId,
-    Result, time,
+    Result, Selection, time,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -119,6 +119,14 @@ impl JobStore for Sabotaged {
             Sabotage::ClaimsForInactiveNodes => asked.node = NodeId::new(),
             Sabotage::IgnoresCapabilities => {
                 asked.capabilities = self.required_capabilities().await?;
+            }
+            Sabotage::ClaimsUntaggedJobsUnasked => asked.untagged = true,
+            Sabotage::IgnoresExceptions => {
+                for names in [&mut asked.queues, &mut asked.kinds] {
+                    if matches!(names, Selection::Except(_)) {
+                        *names = Selection::All;
+                    }
+                }
             }
             Sabotage::ClaimsFirstInFirstOut => asked.limit = 10_000,
             Sabotage::ForgetsToFillTheBatch => {

@@ -72,6 +72,14 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "capability::a_job_with_a_requirement_runs_only_where_it_is_met",
     ),
     (
+        Sabotage::ClaimsUntaggedJobsUnasked,
+        "capability::a_request_may_leave_jobs_without_a_requirement_out",
+    ),
+    (
+        Sabotage::IgnoresExceptions,
+        "claim::a_request_may_leave_queues_and_kinds_out",
+    ),
+    (
         Sabotage::LosesCheckpoints,
         "report::a_checkpoint_outlives_its_claim",
     ),
@@ -221,6 +229,8 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::ClaimsTwice,
     Sabotage::ClaimsFirstInFirstOut,
     Sabotage::IgnoresAging,
+    Sabotage::ClaimsUntaggedJobsUnasked,
+    Sabotage::IgnoresExceptions,
     Sabotage::IgnoresTokensOnSettle,
     Sabotage::IgnoresTokensOnReport,
     Sabotage::AnswersRepeatsAsStale,

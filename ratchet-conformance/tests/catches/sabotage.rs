@@ -45,6 +45,8 @@ sabotages! {
     ReturnsBatchesOutOfOrder,
     IgnoresAging,
     IgnoresCapabilities,
+    ClaimsUntaggedJobsUnasked,
+    IgnoresExceptions,
     LosesCheckpoints,
     IgnoresTokensOnSettle,
     IgnoresTokensOnReport,

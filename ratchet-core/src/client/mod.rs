@@ -1,13 +1,13 @@
 //! The client: enqueue jobs and look after them, without running any.
 
+mod bells;
 mod call;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
+pub(crate) use bells::Bells;
 pub(crate) use call::{Backoff, Calls};
 
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
@@ -43,8 +43,8 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     calls: Arc<Calls>,
     coordinator: Arc<dyn ClusterCoordinator>,
-    /// The node this client belongs to, and what wakes its poller.
-    node: Option<(NodeId, Arc<Notify>)>,
+    /// The node this client belongs to, and what wakes its pollers.
+    node: Option<(NodeId, Arc<Bells>)>,
 }
 
 impl Client {
@@ -68,12 +68,12 @@ impl Client {
         calls: Arc<Calls>,
         coordinator: Arc<dyn ClusterCoordinator>,
         node: NodeId,
-        poll: Arc<Notify>,
+        bells: Arc<Bells>,
     ) -> Self {
         Self(Arc::new(Inner {
             calls,
             coordinator,
-            node: Some((node, poll)),
+            node: Some((node, bells)),
         }))
     }
 
@@ -153,8 +153,8 @@ impl Client {
     /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
     /// caller wait.
     async fn wake(&self, mut wakeup: Wakeup) {
-        if let Some((node, poll)) = &self.0.node {
-            poll.notify_one();
+        if let Some((node, bells)) = &self.0.node {
+            bells.ring(wakeup.queue.as_ref());
             wakeup = wakeup.from_node(*node);
         }
         let notify = self.0.coordinator.notify(wakeup);

@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::config::Config;
 use super::leader::{MAINTENANCE, Roles};
 use super::node::Node;
+use super::partition::partition;
+use super::pool::Pool;
 use super::shared::Shared;
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
@@ -26,6 +28,7 @@ pub struct NodeBuilder {
     label: Option<Name>,
     queues: Selection,
     capabilities: Vec<Name>,
+    pools: Vec<Pool>,
     coordinator: Option<Arc<dyn ClusterCoordinator>>,
     promotable: bool,
     leads: Vec<Name>,
@@ -43,6 +46,7 @@ impl NodeBuilder {
             label: None,
             queues: Selection::All,
             capabilities: Vec::new(),
+            pools: Vec::new(),
             coordinator: None,
             promotable: true,
             leads: Vec::new(),
@@ -73,7 +77,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Polls only these queues; the default is all.
+    /// Polls only these queues, and [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) unless
+    /// [`system_concurrency`](Self::system_concurrency) is 0; the default is all.
     pub fn queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
         let queues = self.names("queue", queues);
         self.queues = Selection::Only(queues);
@@ -86,14 +91,43 @@ impl NodeBuilder {
         self
     }
 
-    /// Runs at most this many bodies at once. Default 32.
+    /// Runs at most this many bodies at once, those of other [pools](Pool) not counted. Default 32.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.config.concurrency = bodies;
         self
     }
 
+    /// Gives some of the node's jobs slots of their own; see [`Pool`] for which.
+    pub fn pool(mut self, pool: Pool) -> Self {
+        self.pools.push(pool);
+        self
+    }
+
+    /// Runs at most this many bodies of this queue at once, in a [`Pool`] of its own. It is named
+    /// `queue:` and the queue.
+    pub fn queue_concurrency(self, queue: &str, bodies: usize) -> Self {
+        let pool = Pool::new(&format!("queue:{queue}")).queues([queue]);
+        self.pool(pool.concurrency(bodies))
+    }
+
+    /// Runs at most this many bodies of this type at once, in a [`Pool`] of its own. It is named
+    /// `kind:` and the kind.
+    pub fn kind_concurrency<J: Job>(self, bodies: usize) -> Self {
+        let pool = Pool::new(&format!("kind:{}", J::KIND)).kind::<J>();
+        self.pool(pool.concurrency(bodies))
+    }
+
+    /// Reserves this many slots for the jobs of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE), which the
+    /// node then polls whatever its other queues are: no load of others can keep these jobs
+    /// waiting. Default 2; 0 reserves none, and the queue is like any other.
+    pub fn system_concurrency(mut self, bodies: usize) -> Self {
+        self.config.system_concurrency = bodies;
+        self
+    }
+
     /// Holds at most this many claims beyond the running ones, while jobs are very short. Default
-    /// 960; 0 claims only for free slots.
+    /// 960; 0 claims only for free slots. Other pools have a [`prefetch`](Pool::prefetch) of their
+    /// own.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.config.prefetch = claims;
         self
@@ -224,8 +258,8 @@ impl NodeBuilder {
     /// Checks everything and makes the node. Does no I/O.
     ///
     /// # Errors
-    /// [`BuildError`] with every problem: bad names, kinds registered twice, missing state, timings
-    /// that clash.
+    /// [`BuildError`] with every problem: bad names, kinds registered twice, missing state, pools
+    /// that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
         let mut problems = self.problems;
         problems.extend(self.config.problems());
@@ -245,9 +279,20 @@ impl NodeBuilder {
             self.promotable,
             &mut problems,
         );
-        if !problems.is_empty() {
-            return Err(BuildError { problems });
-        }
+        let pools = partition(
+            self.queues,
+            self.registry.kinds(),
+            self.capabilities,
+            &self.config,
+            &self.pools,
+        );
+        let pools = match pools {
+            Ok(pools) if problems.is_empty() => pools,
+            pools => {
+                problems.extend(pools.err().into_iter().flatten());
+                return Err(BuildError { problems });
+            }
+        };
         let coordinator = self
             .coordinator
             .or_else(|| self.store.coordinator())
@@ -258,8 +303,7 @@ impl NodeBuilder {
             self.state,
             self.config,
             self.label,
-            self.queues,
-            self.capabilities,
+            pools,
             coordinator,
             Roles::new(elections),
             self.seed,

@@ -8,8 +8,10 @@ use crate::priority::Aging;
 /// [`NodeBuilder`](super::NodeBuilder), checked by [`Config::problems`].
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    /// Bodies at once. 32: jobs mostly wait for others.
+    /// Bodies at once in the default pool. 32: jobs mostly wait for others.
     pub(super) concurrency: usize,
+    /// Bodies at once in the pool of the system queue. 2, so that one that hangs is not the end.
+    pub(super) system_concurrency: usize,
     /// Claims held beyond that, at most, while jobs are so short that a round trip to the store
     /// would be longer than the work at hand.
     pub(super) prefetch: usize,
@@ -50,7 +52,8 @@ impl Default for Config {
         let seconds = Duration::from_secs;
         Self {
             concurrency: 32,
-            prefetch: 960,
+            system_concurrency: 2,
+            prefetch: Self::prefetch_for(32),
             prefetch_ttl: seconds(5),
             lazy_payloads: false,
             aging: Aging::default(),
@@ -74,6 +77,15 @@ impl Default for Config {
 impl Config {
     /// The longest duration a setting may have: ten years, far from every overflow.
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+    /// The prefetch of a pool for which none was set: 30 claims for each slot, and 960 at most.
+    pub(super) const fn prefetch_for(concurrency: usize) -> usize {
+        if concurrency < 32 {
+            concurrency * 30
+        } else {
+            960
+        }
+    }
 
     /// How long a heartbeat may take: one that hangs must leave time for another before the node
     /// is taken for dead.
@@ -103,15 +115,6 @@ impl Config {
             }
         };
         refuse(self.concurrency == 0, "concurrency is 0".to_owned());
-        refuse(
-            self.concurrency.saturating_add(self.prefetch) > crate::limits::MAX_BATCH,
-            format!(
-                "concurrency {} + prefetch {} is more than {}",
-                self.concurrency,
-                self.prefetch,
-                crate::limits::MAX_BATCH
-            ),
-        );
         for (name, value) in [
             ("prefetch_ttl", self.prefetch_ttl),
             ("poll_interval.min", self.poll_min),

@@ -18,7 +18,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(super) async fn drain(run: &Run) {
     let grace = run.shared.config.drain_grace;
     run.draining.cancel();
-    run.hand_back(run.ready.take_all());
+    run.hand_back_waiting();
     run.set_status(NodeStatus::Draining);
     if let Err(error) = heartbeat::beat(run, NodeStatus::Draining).await {
         tracing::warn!(%error, "could not say that the node drains");
@@ -49,7 +49,7 @@ async fn settled_within(run: &Run, patience: Duration) -> bool {
         while run.held() > 0 {
             run.settled.notified().await;
             // A claim call that was under way when the drain began may have brought more.
-            run.hand_back(run.ready.take_all());
+            run.hand_back_waiting();
         }
     };
     tokio::time::timeout(patience, settled).await.is_ok()

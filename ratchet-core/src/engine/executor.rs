@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tracing::Instrument;
 
+use super::bulkhead::Bulkhead;
 use super::outcome::{Ended, outcome};
 use super::ready::Ready;
 use super::reporter::JobReports;
@@ -25,42 +26,41 @@ use crate::time;
 /// How many inputs are read in one call when payloads are read lazily.
 const READ_AHEAD: usize = 32;
 
-/// Runs one job after another for as long as the node runs.
-pub(super) async fn slot(run: Arc<Run>) {
+/// Runs one job of its pool after another for as long as the node runs.
+pub(super) async fn slot(run: Arc<Run>, pool: usize) {
     let isolate_from = run.shared.config.isolate_from();
+    let pool = &run.pools[pool];
     loop {
-        let ready = run.ready.pop().await;
+        let ready = pool.ready.pop().await;
         if run.draining.is_cancelled() {
-            run.hand_back(vec![ready]);
+            run.hand_back(pool, vec![ready]);
         } else if ready.claim.crash_count < isolate_from {
-            execute(&run, ready).await;
+            execute(&run, pool, ready).await;
         } else if let Some(_alone) = run.suspects.admit() {
-            execute(&run, ready).await;
+            execute(&run, pool, ready).await;
         } else {
             let delay = suspects::PUT_OFF;
-            run.settle(Settlement::new(
-                ready.claim.token,
-                Outcome::Snoozed { delay },
-            ));
+            let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
+            run.settle(pool, put_off);
         }
     }
 }
 
 /// Runs one claimed job to its end.
-async fn execute(run: &Arc<Run>, ready: Ready) {
+async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     let claim = ready.claim;
     // The node was taken for dead while the claim waited.
     if ready.node != run.node() {
-        return run.let_go(1);
+        return run.let_go(pool, 1);
     }
     let input = match ready.input {
         Some(input) => input,
-        None => match read_inputs(run, &claim).await {
+        None => match read_inputs(run, pool, &claim).await {
             Some(input) => input,
             None => return,
         },
     };
-    if claim.crash_count > 0 && !announce(run, &claim).await {
+    if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;
     }
     let begun = time::monotonic();
@@ -75,16 +75,17 @@ async fn execute(run: &Arc<Run>, ready: Ready) {
     run.running.remove(claim.token);
     let ended = ended.unwrap_or_else(|panic| Stopped::Ended(Ended::Panicked(panic)));
     if let Stopped::Lost = ended {
-        return run.let_go(1);
+        return run.let_go(pool, 1);
     }
     run.reporter.flush(&job).await;
     let ran_for = time::monotonic().saturating_duration_since(begun);
     let settle = |outcome| Settlement::new(claim.token, outcome).ran_for(ran_for);
-    run.settle(match ended {
+    let settlement = match ended {
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
-    });
+    };
+    run.settle(pool, settlement);
 }
 
 /// Why a job no longer runs here.
@@ -174,41 +175,42 @@ async fn stalled(job: &RunningJob) {
 
 /// Makes known that the body of a job that was lost before begins; false if the claim is lost, was
 /// cancelled, or was handed back because the node drains.
-async fn announce(run: &Run, claim: &Claim) -> bool {
+async fn announce(run: &Run, pool: &Bulkhead, claim: &Claim) -> bool {
+    let end = |outcome| Settlement::new(claim.token, outcome);
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
     match known {
         Some(Reported::Applied {
             cancel_requested: false,
         }) => return true,
         Some(Reported::Applied { .. }) => {
-            run.settle(Settlement::new(claim.token, Outcome::Cancelled).without_attempt());
+            run.settle(pool, end(Outcome::Cancelled).without_attempt());
         }
-        Some(Reported::Stale) => run.let_go(1),
-        None => run.settle(Settlement::new(claim.token, Outcome::Released)),
+        Some(Reported::Stale) => run.let_go(pool, 1),
+        None => run.settle(pool, end(Outcome::Released)),
     }
     false
 }
 
 /// Reads the input of a claim, and with the same call those of the claims behind it. None if the
 /// claim is lost, or was handed back because the node drains.
-async fn read_inputs(run: &Run, claim: &Claim) -> Option<JobInput> {
+async fn read_inputs(run: &Run, pool: &Bulkhead, claim: &Claim) -> Option<JobInput> {
     let mut tokens = vec![claim.token];
-    tokens.extend(run.ready.unread(READ_AHEAD - 1));
+    tokens.extend(pool.ready.unread(READ_AHEAD - 1));
     let read = || {
         let calls = &run.shared.calls;
         calls.call("load_inputs", |store| store.jobs().load_inputs(&tokens))
     };
     let Some(inputs) = patiently(run, read).await else {
-        run.settle(Settlement::new(claim.token, Outcome::Released));
+        run.settle(pool, Settlement::new(claim.token, Outcome::Released));
         return None;
     };
     let mut inputs = inputs.into_iter();
     let own = inputs.next().flatten();
     let others = tokens[1..].iter().copied().zip(inputs);
-    run.ready
+    pool.ready
         .fill(others.filter_map(|(token, input)| Some((token, input?))));
     if own.is_none() {
-        run.let_go(1);
+        run.let_go(pool, 1);
     }
     own
 }

@@ -42,9 +42,11 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     let _beating = run.beating.lock().await;
     let reply = beat(run, run.status()).await?;
     warn_of_skew(reply.database_time);
-    for claim in run.ready.take_these(&reply.cancel_requested) {
-        let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
-        run.settle(cancelled.without_attempt());
+    for pool in &run.pools {
+        for claim in pool.ready.take_these(&reply.cancel_requested) {
+            let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
+            run.settle(pool, cancelled.without_attempt());
+        }
     }
     for token in reply.cancel_requested {
         run.running.cancel(token, CancelReason::Requested);
@@ -63,7 +65,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
 pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply> {
     let config = &run.shared.config;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let load = NodeLoad::new(count(run.running.len()), count(config.concurrency));
+    let load = NodeLoad::new(count(run.running.len()), count(run.shared.capacity()));
     let interval = config.heartbeat_interval;
     let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval).load(load);
     let calls = &run.shared.calls;
@@ -76,8 +78,9 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
 }
 
 async fn taken_for_dead(run: &Run) -> Result<()> {
-    let lost = run.ready.take_all();
-    run.let_go(lost.len());
+    for pool in &run.pools {
+        run.let_go(pool, pool.ready.take_all().len());
+    }
     run.running.cancel_all(CancelReason::ClaimLost);
     let nodes = run
         .shared

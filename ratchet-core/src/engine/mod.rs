@@ -7,12 +7,14 @@
 //! ```
 //!
 //! The poller claims only what there is room for; the slots of the executor run the bodies; the
-//! settler ends claims, many at a time. The heartbeat keeps the node alive and learns of cancels,
-//! the reporter tells what bodies say. The leader loops campaign for the node's roles; on the node
-//! that leads in maintenance the reclaimer takes back what dead nodes held, and old jobs are
-//! deleted. Each loop survives every store failure and its own panics.
+//! settler ends claims, many at a time. Poller, ready queue and slots exist once per pool. The
+//! heartbeat keeps the node alive and learns of cancels, the reporter tells what bodies say. The
+//! leader loops campaign for the node's roles; on the node that leads in maintenance the reclaimer
+//! takes back what dead nodes held, and old jobs are deleted. Each loop survives every store failure
+//! and its own panics.
 
 mod builder;
+mod bulkhead;
 mod config;
 mod drain;
 mod executor;
@@ -21,7 +23,9 @@ mod leader;
 mod maintenance;
 mod node;
 mod outcome;
+mod partition;
 mod poller;
+mod pool;
 mod prefetch;
 mod ready;
 mod reclaimer;
@@ -35,7 +39,8 @@ mod suspects;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use node::{Node, RunError};
-pub use shared::NodeStats;
+pub use pool::{Pool, SYSTEM_QUEUE};
+pub use shared::{NodeStats, PoolStats};
 
 use crate::client::Client;
 use crate::store::SharedStore;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::run::Run;
-use super::shared::{NodeStats, Shared};
+use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
 use super::{
     drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer, reporter,
     settler, supervisor,
@@ -94,6 +94,12 @@ impl Node {
     #[must_use]
     pub fn stats(&self) -> NodeStats {
         self.shared.stats()
+    }
+
+    /// The node's pools, in the order in which they choose jobs, and what each has done so far.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolStats> {
+        self.shared.pools.iter().map(SharedPool::stats).collect()
     }
 
     /// Runs jobs until `shutdown` is ready or somebody asks the node to drain, then drains.
@@ -194,10 +200,14 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
             leader::watchdog(Arc::clone(&other))
         });
     }
-    for _ in 0..run.shared.config.concurrency {
-        supervisor::keep(&mut tasks, run, "slot", executor::slot);
+    for pool in 0..run.pools.len() {
+        for _ in 0..run.shared.pools[pool].share.concurrency {
+            let slot = move |run| executor::slot(run, pool);
+            supervisor::keep(&mut tasks, run, "slot", slot);
+        }
+        let poller = move |run| poller::run(run, pool);
+        supervisor::keep(&mut tasks, run, "poller", poller);
     }
-    supervisor::keep(&mut tasks, run, "poller", poller::run);
     tasks
 }
 

@@ -1,6 +1,6 @@
-//! The poller: claims what there is room for.
+//! The poller: claims what there is room for. Every pool has one.
 //!
-//! It asks for no more than the node can hold, and not at all when there is no room. After a full
+//! It asks for no more than the pool can hold, and not at all when there is no room. After a full
 //! batch it asks again at once; after a short one nothing more is due, so it waits: first
 //! `poll_interval.min`, then longer up to `poll_interval.max`, each delay moved a little at random.
 //! A wakeup cuts the wait. A store that fails is asked again with growing delays.
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::bulkhead::Bulkhead;
 use super::prefetch::Rate;
 use super::ready::Ready;
 use super::run::Run;
@@ -17,7 +18,6 @@ use crate::client::Backoff;
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::Result;
 use crate::model::ClaimRequest;
-use crate::route::Selection;
 use crate::time;
 
 /// How much longer each wait of an idle poller is than the one before.
@@ -30,25 +30,26 @@ const JITTER: f64 = 0.1;
 /// wait for each other, 0.50.
 const MAX_CLAIM: usize = 320;
 
-/// Claims until the node drains.
-pub(super) async fn run(run: Arc<Run>) {
-    let mut poller = Poller::new(&run);
+/// Claims for one pool until the node drains.
+pub(super) async fn run(run: Arc<Run>, pool: usize) {
+    let pool = &run.pools[pool];
+    let mut poller = Poller::new(&run, pool);
     let mut wakeups = run.shared.coordinator.subscribe();
     while !run.draining.is_cancelled() {
-        let Some(limit) = poller.room(&run) else {
+        let Some(limit) = poller.room(&run, pool) else {
             // At times also without news: how fast jobs end changes what counts as room.
             tokio::select! {
                 biased;
                 () = run.draining.cancelled() => return,
-                () = run.room.notified() => {}
+                () = pool.room.notified() => {}
                 () = tokio::time::sleep(run.shared.config.poll_max) => {}
             }
             continue;
         };
         wakeups.clear();
-        let wait = poller.tick(&run, limit).await;
+        let wait = poller.tick(&run, pool, limit).await;
         if !wait.is_zero() {
-            idle(&run, wait, poller.failing, &mut wakeups).await;
+            idle(&run, pool, wait, poller.failing, &mut wakeups).await;
         }
     }
 }
@@ -63,13 +64,10 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    pub(super) fn new(run: &Run) -> Self {
+    pub(super) fn new(run: &Run, pool: &Bulkhead) -> Self {
         let shared = &run.shared;
-        let request = ClaimRequest::new(run.node(), 0)
-            .queues(shared.queues.clone())
-            .kinds(Selection::Only(shared.registry.kinds()))
-            .capabilities(shared.capabilities.iter().cloned())
-            .aging(shared.config.aging);
+        let request = pool.share(shared).request(run.node());
+        let request = request.aging(shared.config.aging);
         Self {
             request,
             rate: Rate::new(time::monotonic()),
@@ -80,36 +78,36 @@ impl Poller {
     }
 
     /// How many jobs to ask for; none while there is too little room to be worth a call.
-    fn room(&mut self, run: &Run) -> Option<usize> {
-        let config = &run.shared.config;
-        let finished = run.shared.counters.finished.load(Ordering::Relaxed);
+    fn room(&mut self, run: &Run, pool: &Bulkhead) -> Option<usize> {
+        let share = pool.share(&run.shared);
+        let finished = Counters::read(&pool.counters(&run.shared).finished);
         self.rate.measure(finished, time::monotonic());
-        let capacity = config.concurrency + self.rate.prefetch(config.prefetch);
-        // A node that prefetches refills when half is used up, so that batches stay large; but
+        let capacity = share.concurrency + self.rate.prefetch(share.prefetch);
+        // A pool that prefetches refills when half is used up, so that batches stay large; but
         // never does a slot wait for that.
-        let refill_at = (capacity / 2).max(config.concurrency - 1);
-        run.refill_at.store(refill_at, Ordering::SeqCst);
-        let held = run.held();
+        let refill_at = (capacity / 2).max(share.concurrency - 1);
+        pool.refill_at.store(refill_at, Ordering::SeqCst);
+        let held = pool.held();
         (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
     }
 
     /// Polls once and says how long to wait before the next poll.
-    pub(super) async fn tick(&mut self, run: &Run, limit: usize) -> Duration {
+    pub(super) async fn tick(&mut self, run: &Run, pool: &Bulkhead, limit: usize) -> Duration {
         let config = &run.shared.config;
         self.request.node = run.node();
         self.request.limit = limit;
         // Held before they are claimed: a drain that begins meanwhile waits for the answer.
-        run.hold(limit);
-        let answer = claim(run, &self.request).await;
+        pool.hold(limit);
+        let answer = claim(run, pool, &self.request).await;
         let claimed = answer.as_ref().map_or(0, Vec::len);
         // A store that gives more than was asked for has done wrong, but the jobs are here.
-        run.hold(claimed.saturating_sub(limit));
-        run.let_go(limit.saturating_sub(claimed));
+        pool.hold(claimed.saturating_sub(limit));
+        run.let_go(pool, limit.saturating_sub(claimed));
         match answer {
             Ok(batch) => {
                 self.backoff.reset();
                 self.failing = false;
-                accept(run, batch);
+                accept(run, pool, batch);
                 if claimed == limit {
                     self.delay = config.poll_min;
                     return Duration::ZERO;
@@ -133,9 +131,10 @@ impl Poller {
 }
 
 /// Claims a batch, with payloads or without as configured.
-async fn claim(run: &Run, request: &ClaimRequest) -> Result<Vec<Ready>> {
+async fn claim(run: &Run, pool: &Bulkhead, request: &ClaimRequest) -> Result<Vec<Ready>> {
     let shared = &run.shared;
-    Counters::add(&shared.counters.claim_calls, 1);
+    let counters = pool.counters(shared);
+    Counters::add(&counters.claim_calls, 1);
     let operation = "claim";
     let ready = |claim, input| Ready {
         claim: Arc::new(claim),
@@ -160,30 +159,36 @@ async fn claim(run: &Run, request: &ClaimRequest) -> Result<Vec<Ready>> {
             .map(|job| ready(job.claim, Some(job.input)))
             .collect()
     };
-    Counters::add(&shared.counters.claimed, batch.len());
+    Counters::add(&counters.claimed, batch.len());
     Ok(batch)
 }
 
 /// Gives a batch to the slots, or back to the store if the node began to drain meanwhile.
-fn accept(run: &Run, batch: Vec<Ready>) {
+fn accept(run: &Run, pool: &Bulkhead, batch: Vec<Ready>) {
     if run.draining.is_cancelled() {
-        run.hand_back(batch);
+        run.hand_back(pool, batch);
     } else {
-        run.ready.push(batch);
+        pool.ready.push(batch);
     }
 }
 
 /// Waits; a wakeup cuts the wait unless the store is failing.
-async fn idle(run: &Run, wait: Duration, failing: bool, wakeups: &mut WakeupStream) {
+async fn idle(
+    run: &Run,
+    pool: &Bulkhead,
+    wait: Duration,
+    failing: bool,
+    wakeups: &mut WakeupStream,
+) {
     let sleep = tokio::time::sleep(wait);
     tokio::pin!(sleep);
     loop {
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return,
-            () = run.shared.poll.notified(), if !failing => return,
+            () = run.shared.bells.rung(pool.index), if !failing => return,
             wakeup = wakeups.next(), if !failing => {
-                if concerns(run, &wakeup) {
+                if concerns(run, pool, &wakeup) {
                     return;
                 }
             }
@@ -192,11 +197,12 @@ async fn idle(run: &Run, wait: Duration, failing: bool, wakeups: &mut WakeupStre
     }
 }
 
-/// Whether a wakeup is from somebody else and about a queue that this node polls.
-fn concerns(run: &Run, wakeup: &Wakeup) -> bool {
+/// Whether a wakeup is from somebody else and about a queue that this pool takes from.
+fn concerns(run: &Run, pool: &Bulkhead, wakeup: &Wakeup) -> bool {
+    let queues = &pool.share(&run.shared).queues;
     wakeup.source != Some(run.shared.source)
         && wakeup
             .queue
             .as_ref()
-            .is_none_or(|queue| run.shared.queues.contains(queue))
+            .is_none_or(|queue| queues.contains(queue))
 }

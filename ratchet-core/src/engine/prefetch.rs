@@ -66,7 +66,9 @@ pub(super) async fn run(run: Arc<Run>) {
     let ttl = run.shared.config.prefetch_ttl;
     loop {
         tokio::time::sleep(ttl / 4).await;
-        run.hand_back(run.ready.take_older(ttl, time::monotonic()));
+        for pool in &run.pools {
+            run.hand_back(pool, pool.ready.take_older(ttl, time::monotonic()));
+        }
     }
 }
 

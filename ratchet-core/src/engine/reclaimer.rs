@@ -67,7 +67,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
                 jobs = reclaimed.len(),
                 "took back jobs that nobody worked on"
             );
-            run.shared.poll.notify_one();
+            run.shared.bells.ring(None);
         }
         if reclaimed.len() < request.limit {
             return Ok(());

@@ -1,11 +1,11 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ready::{Ready, ReadyQueue};
+use super::bulkhead::Bulkhead;
+use super::ready::Ready;
 use super::reporter::Reporter;
 use super::running::RunningSet;
 use super::settler::SettleBuffer;
@@ -21,16 +21,11 @@ pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) label: Name,
     identity: Mutex<(NodeId, NodeStatus)>,
-    pub(super) ready: ReadyQueue,
+    pub(super) pools: Box<[Bulkhead]>,
     pub(super) suspects: Suspects,
     pub(super) running: RunningSet,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
-    /// Claims this node has, or has asked for, and has not settled.
-    held: AtomicUsize,
-    /// The poller is told of room when no more than this many claims are held.
-    pub(super) refill_at: AtomicUsize,
-    pub(super) room: Notify,
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
     /// Since when this node's heartbeats have come through without a gap.
@@ -54,16 +49,13 @@ impl Run {
         let label = shared.label.clone().unwrap_or_else(|| default_label(id));
         Self {
             reporter: Arc::new(Reporter::new(Arc::clone(&shared.calls))),
+            pools: (0..shared.pools.len()).map(Bulkhead::new).collect(),
             shared,
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
-            ready: ReadyQueue::new(),
             suspects: Suspects::default(),
             running: RunningSet::default(),
             settlements: SettleBuffer::default(),
-            held: AtomicUsize::new(0),
-            refill_at: AtomicUsize::new(0),
-            room: Notify::new(),
             settled: Notify::new(),
             heard_since: Mutex::new(None),
             beating: tokio::sync::Mutex::new(()),
@@ -130,33 +122,36 @@ impl Run {
         heard.is_some_and(|(since, last)| last.saturating_duration_since(since) >= patience)
     }
 
+    /// How many claims all pools hold.
     pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::SeqCst)
+        self.pools.iter().map(Bulkhead::held).sum()
     }
 
-    pub(super) fn hold(&self, claims: usize) {
-        self.held.fetch_add(claims, Ordering::SeqCst);
-    }
-
-    /// Forgets claims that were settled, handed back or lost.
-    pub(super) fn let_go(&self, claims: usize) {
-        let held = self.held.fetch_sub(claims, Ordering::SeqCst) - claims;
+    /// Forgets claims of a pool that were settled, handed back or lost.
+    pub(super) fn let_go(&self, pool: &Bulkhead, claims: usize) {
+        pool.let_go(claims);
         self.settled.notify_one();
-        if held <= self.refill_at.load(Ordering::SeqCst) {
-            self.room.notify_one();
-        }
     }
 
-    /// Hands claims back whose bodies have not begun.
-    pub(super) fn hand_back(&self, claims: Vec<Ready>) {
+    /// Hands claims of a pool back whose bodies have not begun.
+    pub(super) fn hand_back(&self, pool: &Bulkhead, claims: Vec<Ready>) {
         for ready in claims {
-            self.settle(Settlement::new(ready.claim.token, Outcome::Released));
+            self.settle(pool, Settlement::new(ready.claim.token, Outcome::Released));
         }
     }
 
-    /// Ends a claim, soon; it is settled together with others while more are about to end.
-    pub(super) fn settle(&self, settlement: Settlement) {
-        self.settlements.push(settlement, self.ready.len() > 0);
+    /// Hands back everything that waits for a slot.
+    pub(super) fn hand_back_waiting(&self) {
+        for pool in &self.pools {
+            self.hand_back(pool, pool.ready.take_all());
+        }
+    }
+
+    /// Ends a claim of a pool, soon; it is settled together with others while more are about to
+    /// end.
+    pub(super) fn settle(&self, pool: &Bulkhead, settlement: Settlement) {
+        let more_coming = pool.ready.len() > 0;
+        self.settlements.push(settlement, pool.index, more_coming);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The settler: ends claims, many at a time.
 //!
-//! Settlements gather in a buffer and go to the store in one call: at once when no other claim is
-//! ready to run, since then nothing is about to join them; otherwise when there are enough of them
+//! Settlements gather in a buffer and go to the store in one call: at once when no other claim of
+//! their pools is ready to run, since then nothing is about to join them; otherwise when there are enough of them
 //! or [`LINGER`] is over. While one call is under way the next batch gathers. A store that fails is
 //! tried again until it works; meanwhile the claims count as held, so that the poller takes no
 //! more. What a store refuses for good, though it takes others, waits apart.
@@ -27,15 +27,51 @@ const ENOUGH: usize = 256;
 /// Settlements that are to be sent.
 #[derive(Default)]
 pub(super) struct SettleBuffer {
-    pending: Mutex<Vec<Settlement>>,
+    pending: Mutex<Batch>,
     changed: Notify,
 }
 
+/// Settlements, and beside each the place of the pool whose claim it ends: the store is given the
+/// settlements as they lie.
+#[derive(Default)]
+struct Batch {
+    settlements: Vec<Settlement>,
+    pools: Vec<usize>,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.settlements.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.settlements.is_empty()
+    }
+
+    fn push(&mut self, settlement: Settlement, pool: usize) {
+        self.settlements.push(settlement);
+        self.pools.push(pool);
+    }
+
+    /// Takes the first `count`.
+    fn take(&mut self, count: usize) -> Self {
+        let rest = Self {
+            settlements: self.settlements.split_off(count),
+            pools: self.pools.split_off(count),
+        };
+        std::mem::replace(self, rest)
+    }
+
+    fn into_iter(self) -> impl Iterator<Item = (Settlement, usize)> {
+        self.settlements.into_iter().zip(self.pools)
+    }
+}
+
 impl SettleBuffer {
-    /// Adds one; `more_coming` says that others are likely to follow within microseconds.
-    pub(super) fn push(&self, settlement: Settlement, more_coming: bool) {
+    /// Adds one that ends a claim of this pool; `more_coming` says that others are likely to follow within microseconds.
+    pub(super) fn push(&self, settlement: Settlement, pool: usize, more_coming: bool) {
         let mut pending = self.pending();
-        pending.push(settlement);
+        pending.push(settlement, pool);
         let count = pending.len();
         drop(pending);
         if count == 1 || count == ENOUGH || !more_coming {
@@ -44,8 +80,12 @@ impl SettleBuffer {
     }
 
     /// Puts back what could not be sent, before the others.
-    fn put_back(&self, settlements: impl Iterator<Item = Settlement>) {
-        self.pending().splice(0..0, settlements);
+    fn put_back(&self, settlements: impl Iterator<Item = (Settlement, usize)>) {
+        let (settlements, pools): (Vec<_>, Vec<_>) = settlements.unzip();
+        let mut pending = self.pending();
+        pending.settlements.splice(0..0, settlements);
+        pending.pools.splice(0..0, pools);
+        drop(pending);
         self.changed.notify_one();
     }
 
@@ -53,14 +93,21 @@ impl SettleBuffer {
         self.pending().len()
     }
 
-    fn take(&self) -> Vec<Settlement> {
-        let mut pending = self.pending();
-        let count = pending.len().min(crate::limits::MAX_BATCH);
-        let rest = pending.split_off(count);
-        std::mem::replace(&mut *pending, rest)
+    /// Whether others are likely to join: a body is about to begin in a pool of which something is
+    /// to be settled. What waits in other pools holds nothing up.
+    fn awaits(&self, run: &Run) -> bool {
+        let pending = self.pending();
+        let mut pools = pending.pools.iter();
+        pools.any(|pool| run.pools[*pool].ready.len() > 0)
     }
 
-    fn pending(&self) -> MutexGuard<'_, Vec<Settlement>> {
+    fn take(&self) -> Batch {
+        let mut pending = self.pending();
+        let count = pending.len().min(crate::limits::MAX_BATCH);
+        pending.take(count)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Batch> {
         self.pending
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
@@ -88,7 +135,7 @@ async fn gather(run: &Run) {
     }
     let linger = tokio::time::sleep(LINGER);
     tokio::pin!(linger);
-    while run.ready.len() > 0 && buffer.len() < ENOUGH {
+    while buffer.awaits(run) && buffer.len() < ENOUGH {
         tokio::select! {
             biased;
             () = buffer.changed.notified() => {}
@@ -101,7 +148,7 @@ async fn gather(run: &Run) {
 #[derive(Default)]
 pub(super) struct Settler {
     /// Settlements that the store does not take, though it takes others.
-    refused: Vec<Settlement>,
+    refused: Batch,
     retry_at: Option<Instant>,
     backoff: Backoff,
 }
@@ -119,9 +166,9 @@ impl Settler {
         let batch = run.settlements.take();
         let mut backoff = Backoff::default();
         while !batch.is_empty() {
-            match send(run, &batch).await {
+            match send(run, &batch.settlements).await {
                 Ok(answers) => {
-                    count(run, &batch, &answers);
+                    count(run, &batch.settlements, &batch.pools, &answers);
                     break;
                 }
                 Err(error) if error.is_transient() => {
@@ -145,15 +192,15 @@ impl Settler {
     /// Settles each by itself, so that one that the store refuses harms only its own job. One that
     /// is invalid is failed with the reason; the others are tried again later. If the store fails
     /// meanwhile, the rest goes back to where it came from.
-    async fn one_by_one(&mut self, run: &Run, batch: Vec<Settlement>) {
+    async fn one_by_one(&mut self, run: &Run, batch: Batch) {
         let mut batch = batch.into_iter();
-        while let Some(settlement) = batch.next() {
+        while let Some((settlement, pool)) = batch.next() {
             let one = std::slice::from_ref(&settlement);
             match send(run, one).await {
-                Ok(answers) => count(run, one, &answers),
+                Ok(answers) => count(run, one, &[pool], &answers),
                 Err(error) if error.is_transient() => {
                     tracing::warn!(%error, "settling failed, trying again");
-                    let rest = std::iter::once(settlement).chain(batch);
+                    let rest = std::iter::once((settlement, pool)).chain(batch);
                     run.settlements.put_back(rest);
                     tokio::time::sleep(self.backoff.next(run.shared.random())).await;
                     break;
@@ -161,9 +208,10 @@ impl Settler {
                 Err(error) if error.kind() == StoreErrorKind::Invalid => {
                     let error = format!("the outcome could not be stored: {error}");
                     let failed = Outcome::Failed { error };
-                    self.refused.push(Settlement::new(settlement.token, failed));
+                    let settlement = Settlement::new(settlement.token, failed);
+                    self.refused.push(settlement, pool);
                 }
-                Err(_) => self.refused.push(settlement),
+                Err(_) => self.refused.push(settlement, pool),
             }
         }
         if self.refused.is_empty() {
@@ -183,27 +231,45 @@ async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
         .await
 }
 
-/// Counts what was settled, and lets it go.
-fn count(run: &Run, batch: &[Settlement], answers: &[Fenced]) {
-    let stale = answers
-        .iter()
-        .filter(|answer| **answer == Fenced::Stale)
-        .count();
-    let finished = batch
-        .iter()
-        .zip(answers)
-        .filter(|(_, answer)| **answer == Fenced::Applied)
-        .filter(|(settlement, _)| settlement.effect(false).state.is_terminal())
-        .count();
-    let counters = &run.shared.counters;
-    Counters::add(&counters.settled, answers.len() - stale);
-    Counters::add(&counters.finished, finished);
-    Counters::add(&counters.stale, stale);
+/// What became of the claims of one pool.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    sent: usize,
+    settled: usize,
+    finished: usize,
+    stale: usize,
+}
+
+/// Counts what was settled, pool by pool, and lets it go.
+fn count(run: &Run, batch: &[Settlement], pools: &[usize], answers: &[Fenced]) {
+    let mut tallies = vec![Tally::default(); run.pools.len()];
+    for pool in pools {
+        tallies[*pool].sent += 1;
+    }
+    for ((settlement, pool), answer) in batch.iter().zip(pools).zip(answers) {
+        let tally = &mut tallies[*pool];
+        match answer {
+            Fenced::Stale => tally.stale += 1,
+            Fenced::Applied => {
+                tally.settled += 1;
+                tally.finished += usize::from(settlement.effect(false).state.is_terminal());
+            }
+        }
+    }
+    let stale: usize = tallies.iter().map(|tally| tally.stale).sum();
     if stale > 0 {
         tracing::warn!(
             stale,
             "jobs were taken away from this node before it settled them"
         );
     }
-    run.let_go(batch.len());
+    for (pool, tally) in run.pools.iter().zip(tallies) {
+        if tally.sent > 0 {
+            let counters = pool.counters(&run.shared);
+            Counters::add(&counters.settled, tally.settled);
+            Counters::add(&counters.finished, tally.finished);
+            Counters::add(&counters.stale, tally.stale);
+            run.let_go(pool, tally.sent);
+        }
+    }
 }

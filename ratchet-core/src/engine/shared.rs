@@ -1,17 +1,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::Notify;
-
 use super::config::Config;
 use super::leader::{MAINTENANCE, Roles};
-use crate::client::{Calls, Client};
+use super::partition::Share;
+use crate::client::{Bells, Calls, Client};
 use crate::cluster::ClusterCoordinator;
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
 use crate::model::Guard;
 use crate::name::Name;
-use crate::route::Selection;
 use crate::store::SharedStore;
 
 /// What a node is made of, the same for all its runs.
@@ -23,15 +21,13 @@ pub(super) struct Shared {
     pub(super) state: Arc<StateMap>,
     pub(super) config: Config,
     pub(super) label: Option<Name>,
-    pub(super) queues: Selection,
-    pub(super) capabilities: Vec<Name>,
+    pub(super) pools: Vec<SharedPool>,
     pub(super) coordinator: Arc<dyn ClusterCoordinator>,
     pub(super) roles: Roles,
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
-    /// Wakes the poller.
-    pub(super) poll: Arc<Notify>,
-    pub(super) counters: Counters,
+    /// Wake the pollers of the pools.
+    pub(super) bells: Arc<Bells>,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -43,19 +39,19 @@ impl Shared {
         state: StateMap,
         config: Config,
         label: Option<Name>,
-        queues: Selection,
-        capabilities: Vec<Name>,
+        pools: Vec<Share>,
         coordinator: Arc<dyn ClusterCoordinator>,
         roles: Roles,
         seed: Option<u64>,
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
-        let (source, poll) = (NodeId::new(), Arc::new(Notify::new()));
+        let source = NodeId::new();
+        let bells = Arc::new(Bells::new(pools.iter().map(|pool| pool.queues.clone())));
         let client = Client::of_node(
             Arc::clone(&calls),
             Arc::clone(&coordinator),
             source,
-            Arc::clone(&poll),
+            Arc::clone(&bells),
         );
         Self {
             calls,
@@ -64,13 +60,11 @@ impl Shared {
             state: Arc::new(state),
             config,
             label,
-            queues,
-            capabilities,
+            pools: pools.into_iter().map(SharedPool::new).collect(),
             coordinator,
             roles,
             source,
-            poll,
-            counters: Counters::default(),
+            bells,
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
     }
@@ -91,14 +85,52 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> NodeStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sum = |counter: fn(&Counters) -> &AtomicU64| {
+            let pools = self.pools.iter();
+            pools
+                .map(|pool| Counters::read(counter(&pool.counters)))
+                .sum()
+        };
         NodeStats {
-            claim_calls: read(&self.counters.claim_calls),
-            claimed: read(&self.counters.claimed),
-            settled: read(&self.counters.settled),
-            finished: read(&self.counters.finished),
-            stale: read(&self.counters.stale),
+            claim_calls: sum(|of| &of.claim_calls),
+            claimed: sum(|of| &of.claimed),
+            settled: sum(|of| &of.settled),
+            finished: sum(|of| &of.finished),
+            stale: sum(|of| &of.stale),
             store_calls: self.calls.made(),
+        }
+    }
+
+    /// How many bodies the node may run at once.
+    pub(super) fn capacity(&self) -> usize {
+        self.pools.iter().map(|pool| pool.share.concurrency).sum()
+    }
+}
+
+/// One pool of a node: what it takes, and what it has done in all runs.
+#[derive(Debug)]
+pub(super) struct SharedPool {
+    pub(super) share: Share,
+    pub(super) counters: Counters,
+}
+
+impl SharedPool {
+    fn new(share: Share) -> Self {
+        Self {
+            share,
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> PoolStats {
+        PoolStats {
+            name: self.share.name.clone(),
+            concurrency: self.share.concurrency,
+            claim_calls: Counters::read(&self.counters.claim_calls),
+            claimed: Counters::read(&self.counters.claimed),
+            settled: Counters::read(&self.counters.settled),
+            finished: Counters::read(&self.counters.finished),
+            stale: Counters::read(&self.counters.stale),
         }
     }
 }
@@ -121,6 +153,26 @@ pub struct NodeStats {
     pub store_calls: u64,
 }
 
+/// What one [pool](crate::Pool) of a node is and has done since the node was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Its name.
+    pub name: Name,
+    /// How many bodies it runs at once, at most.
+    pub concurrency: usize,
+    /// Calls that asked for jobs.
+    pub claim_calls: u64,
+    /// Jobs they returned.
+    pub claimed: u64,
+    /// Claims that were ended by this node.
+    pub settled: u64,
+    /// Jobs that reached their end with one of these claims.
+    pub finished: u64,
+    /// Claims whose end came too late.
+    pub stale: u64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) claim_calls: AtomicU64,
@@ -131,6 +183,10 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    pub(super) fn read(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+
     pub(super) fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(count as u64, Ordering::Relaxed);
     }

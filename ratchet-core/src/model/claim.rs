@@ -27,13 +27,15 @@ pub struct ClaimRequest {
     pub kinds: Selection,
     /// The capabilities the node advertises.
     pub capabilities: Vec<Name>,
+    /// Whether jobs that require no capability are taken.
+    pub untagged: bool,
     /// How waiting raises priority.
     pub aging: Aging,
 }
 
 impl ClaimRequest {
-    /// Up to `limit` jobs for `node`: of all queues and kinds, without capabilities, with the
-    /// default aging.
+    /// Up to `limit` jobs for `node`: of all queues and kinds, those that require no capability,
+    /// with the default aging.
     #[must_use]
     pub fn new(node: NodeId, limit: usize) -> Self {
         Self {
@@ -42,6 +44,7 @@ impl ClaimRequest {
             queues: Selection::All,
             kinds: Selection::All,
             capabilities: Vec::new(),
+            untagged: true,
             aging: Aging::default(),
         }
     }
@@ -71,6 +74,13 @@ impl ClaimRequest {
     #[must_use]
     pub fn capabilities(mut self, capabilities: impl IntoIterator<Item = Name>) -> Self {
         self.capabilities = capabilities.into_iter().collect();
+        self
+    }
+
+    /// Sets whether jobs that require no capability are taken too; they are by default.
+    #[must_use]
+    pub const fn untagged(mut self, taken: bool) -> Self {
+        self.untagged = taken;
         self
     }
 

@@ -7,6 +7,7 @@ mod kit;
 mod lifecycle;
 mod outcomes;
 mod polling;
+mod pools;
 mod reports;
 mod robust;
 mod suspects;

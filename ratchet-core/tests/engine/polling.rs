@@ -28,20 +28,30 @@ fn counted(store: &MemoryStore) -> (MemoryStore, Arc<Mutex<BTreeMap<&'static str
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_node_asks_once_per_poll_interval_also_while_jobs_are_not_due() {
+async fn an_idle_pool_asks_once_per_poll_interval_also_while_jobs_are_not_due() {
     let world = World::new();
     for number in 0..50 {
         let job = world.job(&number.to_string(), |_| async { Ok(()) });
         world.enqueue(job.delay(3_600 * SECOND)).await;
     }
     let (store, calls) = counted(&world.store);
-    let _node = Started::new(world.builder_on(store).build().unwrap());
+    let node = Started::new(world.builder_on(store).build().unwrap());
     sleep(60 * SECOND).await;
     calls.lock().unwrap().clear();
+    let before = node.node.pools();
     sleep(100 * SECOND).await;
     let calls = calls.lock().unwrap();
     let claims = calls["claim_next_batch"];
-    assert!((90..=112).contains(&claims), "{claims} claims in 100 s");
+    let after = node.node.pools();
+    assert_eq!(
+        after.len(),
+        2,
+        "the default pool and that of the system queue"
+    );
+    for (before, after) in before.iter().zip(&after) {
+        let claims = after.claim_calls - before.claim_calls;
+        assert!((90..=112).contains(&claims), "{claims} claims in 100 s");
+    }
     // Liveness: a heartbeat every five seconds, a heartbeat and a look for orphans (two calls) every
     // five seconds, a purge of three states every minute, a renewal of its leadership every three
     // seconds. Nothing else.

@@ -146,6 +146,7 @@ impl Generator {
             .filter(|_| self.random.bool())
             .map(name);
         let capabilities: Vec<Name> = capabilities.collect();
+        let untagged = capabilities.is_empty() || !self.chance(20);
         let aging = [
             Aging::OFF,
             Aging::default(),
@@ -155,6 +156,7 @@ impl Generator {
             .queues(queues)
             .kinds(kinds)
             .capabilities(capabilities)
+            .untagged(untagged)
             .aging(self.pick(&aging))
     }
 
@@ -166,7 +168,11 @@ impl Generator {
             .iter()
             .filter(|_| self.random.bool())
             .map(|text| name(text));
-        Selection::Only(some.collect())
+        let some = some.collect();
+        match self.random.bool() {
+            true => Selection::Only(some),
+            false => Selection::Except(some),
+        }
     }
 
     fn a_node(&mut self) -> NodeId {
