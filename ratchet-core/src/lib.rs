@@ -28,9 +28,10 @@ pub mod store;
 pub mod time;
 pub mod trace;
 
-pub use client::Client;
+pub use client::{Client, VersionWatch, Wakes};
 pub use engine::{
-    BuildError, Node, NodeBuilder, NodeStats, Pool, PoolStats, Ratchet, RunError, SYSTEM_QUEUE,
+    BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeStats, Pool, PoolStats,
+    Ratchet, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
 pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};

@@ -2,6 +2,7 @@
 
 mod bells;
 mod call;
+mod versions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 pub(crate) use bells::Bells;
 pub(crate) use call::{Backoff, Calls};
+pub use versions::VersionWatch;
 
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -18,6 +20,7 @@ use crate::model::{
     NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt,
 };
 use crate::name::Name;
+use crate::priority::Priority;
 use crate::state::JobAction;
 use crate::store::{Changed, SharedStore};
 
@@ -45,6 +48,33 @@ struct Inner {
     coordinator: Arc<dyn ClusterCoordinator>,
     /// The node this client belongs to, and what wakes its pollers.
     node: Option<(NodeId, Arc<Bells>)>,
+    wakes: Wakes,
+}
+
+/// Which enqueued jobs other nodes are woken up for. The rest are found by their next poll: with the
+/// defaults up to 1 s later on an idle node, up to 0.1 s on one that is at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wakes {
+    /// Those that are due at once.
+    #[default]
+    Due,
+    /// Those that are due at once and of priority [`Critical`](Priority::Critical): where so many
+    /// processes enqueue that their wakeups would cost more than they bring.
+    Critical,
+    /// None.
+    Never,
+}
+
+impl Wakes {
+    /// Whether nodes are woken up for this job.
+    fn wakes(self, job: &NewJob) -> bool {
+        let due = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
+        due && match self {
+            Self::Due => true,
+            Self::Critical => job.spec().priority == Priority::Critical,
+            Self::Never => false,
+        }
+    }
 }
 
 impl Client {
@@ -61,6 +91,7 @@ impl Client {
             calls: Arc::new(Calls::new(store, Self::DEADLINE)),
             coordinator: coordinator.unwrap_or_else(|| Arc::new(NoopCoordinator)),
             node: None,
+            wakes: Wakes::default(),
         }))
     }
 
@@ -74,6 +105,7 @@ impl Client {
             calls,
             coordinator,
             node: Some((node, bells)),
+            wakes: Wakes::default(),
         }))
     }
 
@@ -84,6 +116,18 @@ impl Client {
             calls: Arc::clone(&self.0.calls),
             coordinator: Arc::new(coordinator),
             node: self.0.node.clone(),
+            wakes: self.0.wakes,
+        }))
+    }
+
+    /// The same client, waking nodes for these jobs only.
+    #[must_use]
+    pub fn with_wakes(&self, wakes: Wakes) -> Self {
+        Self(Arc::new(Inner {
+            calls: Arc::clone(&self.0.calls),
+            coordinator: Arc::clone(&self.0.coordinator),
+            node: self.0.node.clone(),
+            wakes,
         }))
     }
 
@@ -108,7 +152,8 @@ impl Client {
         })
     }
 
-    /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once.
+    /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once, unless
+    /// told otherwise ([`with_wakes`](Self::with_wakes)).
     ///
     /// Transient failures are repeated a few times, which is safe since jobs carry their ids. For
     /// the same reason the caller may repeat a failed call with the same jobs.
@@ -137,11 +182,12 @@ impl Client {
                 other => break other?,
             }
         };
-        let immediate = |job: &NewJob| matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
         let queues: BTreeSet<&Name> = jobs
             .iter()
             .zip(&answers)
-            .filter(|(job, answer)| immediate(job) && matches!(answer, Enqueued::Created(_)))
+            .filter(|(job, answer)| {
+                self.0.wakes.wakes(job) && matches!(answer, Enqueued::Created(_))
+            })
             .map(|(job, _)| &job.spec().route.queue)
             .collect();
         for queue in queues {

@@ -1,16 +1,20 @@
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
-use super::leader::{MAINTENANCE, Roles};
+use super::daemon::{Daemon, DaemonContext, DaemonResult};
+use super::leader::Roles;
 use super::node::Node;
 use super::partition::partition;
 use super::pool::Pool;
 use super::shared::Shared;
+use super::taking::{Surroundings, Taking, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
 use crate::handler::{Job, Registry, StateMap};
+use crate::model::NodeProfile;
 use crate::name::Name;
 use crate::priority::Aging;
 use crate::route::Selection;
@@ -32,6 +36,9 @@ pub struct NodeBuilder {
     coordinator: Option<Arc<dyn ClusterCoordinator>>,
     promotable: bool,
     leads: Vec<Name>,
+    roles: Option<Vec<Name>>,
+    active_in: Option<Name>,
+    daemons: Vec<Daemon>,
     seed: Option<u64>,
     problems: Vec<String>,
 }
@@ -50,6 +57,9 @@ impl NodeBuilder {
             coordinator: None,
             promotable: true,
             leads: Vec::new(),
+            roles: None,
+            active_in: None,
+            daemons: Vec::new(),
             seed: None,
             problems: Vec::new(),
         }
@@ -159,9 +169,18 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how often the node gives a sign of life. Default 5 s.
+    /// Sets how often the node gives a sign of life while something depends on it. Default 5 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.config.heartbeat_interval = interval;
+        self.config.heartbeat_max = self.config.heartbeat_max.max(interval);
+        self
+    }
+
+    /// Sets how seldom at most a node gives a sign of life that holds no job and leads in nothing,
+    /// while no other comes or goes. Default 30 s, at most 60 s. An order to drain reaches such a
+    /// node that much later.
+    pub fn heartbeat_max(mut self, interval: Duration) -> Self {
+        self.config.heartbeat_max = interval;
         self
     }
 
@@ -229,6 +248,90 @@ impl NodeBuilder {
         self
     }
 
+    /// Runs one instance of this body in the whole cluster: on the node that leads in the role of this
+    /// name, for which every node with the daemon stands.
+    ///
+    /// It is told to stop ([`DaemonContext::stopped`]) when the node drains or ceases to lead, and
+    /// dropped if it does not; another node then starts its own. A body that fails or panics is started
+    /// again after a growing delay; if it fails five times in a row, its node leaves it to others for
+    /// five minutes. A body that returns `Ok` is started again in the next term only.
+    ///
+    /// For a moment after its node has lost leadership without knowing it, two instances may run. What
+    /// only one may write needs the [`guard`](DaemonContext::guard) or the
+    /// [`term`](DaemonContext::term).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use ratchet_core::{DaemonContext, MemoryStore, Ratchet};
+    /// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).daemon(
+    ///     "price_feed",
+    ///     |ctx: DaemonContext| async move {
+    ///         while !ctx.is_stopped() {
+    ///             // Fetch and publish.
+    ///             tokio::time::sleep(Duration::from_secs(1)).await;
+    ///         }
+    ///         Ok(())
+    ///     },
+    /// );
+    /// # let _ = builder;
+    /// ```
+    pub fn daemon<B, F>(mut self, role: &str, body: B) -> Self
+    where
+        B: Fn(DaemonContext) -> F + Send + Sync + 'static,
+        F: Future<Output = DaemonResult> + Send + 'static,
+    {
+        if let Some(role) = self.keep(Name::new("role", role)) {
+            self.leads.push(role.clone());
+            self.daemons.push(Daemon::new(role, body));
+        }
+        self
+    }
+
+    /// Claims only while the node leads in this role, which is added if it is not there: one node of
+    /// the cluster works, the others stand by, warm. What a node claimed and has not begun goes back
+    /// when it ceases to lead.
+    pub fn active_passive(mut self, role: &str) -> Self {
+        if let Some(role) = self.keep(Name::new("role", role)) {
+            if !self.leads.contains(&role) {
+                self.leads.push(role.clone());
+            }
+            self.active_in = Some(role);
+        }
+        self
+    }
+
+    /// Takes part in these roles only; all unless set. `worker` runs jobs, `maintenance` looks after
+    /// the cluster, the others are those of [`role`](Self::role), [`daemon`](Self::daemon) and
+    /// [`active_passive`](Self::active_passive).
+    pub fn roles<'a>(mut self, roles: impl IntoIterator<Item = &'a str>) -> Self {
+        self.roles = Some(self.names("role", roles));
+        self
+    }
+
+    /// Takes label, capabilities and roles from the environment, where it has them:
+    /// `RATCHET_NODE_LABEL`, and with commas between their items `RATCHET_NODE_CAPABILITIES` and
+    /// `RATCHET_NODE_ROLES`. They replace what was set before.
+    pub fn read_env(mut self) -> Self {
+        match Surroundings::read() {
+            Ok(found) => self.surround(&found),
+            Err(problems) => self.problems.extend(problems),
+        }
+        self
+    }
+
+    /// Takes the capabilities from a file: separated by commas or new lines, `#` begins a comment.
+    /// They replace what was set before.
+    pub fn capabilities_from_file(mut self, path: impl AsRef<Path>) -> Self {
+        match capabilities_in(path.as_ref()) {
+            Ok(found) => self.capabilities(found.iter().map(String::as_str)),
+            Err(problem) => {
+                self.problems.push(problem);
+                self
+            }
+        }
+    }
+
     /// Whether the node may lead at all, in roles of the application or of the engine (which has one,
     /// `maintenance`: taking back what dead nodes held, and deleting what is old). Yes unless set;
     /// a cluster needs one node that may.
@@ -263,7 +366,7 @@ impl NodeBuilder {
     pub fn build(self) -> Result<Node, BuildError> {
         let mut problems = self.problems;
         problems.extend(self.config.problems());
-        if self.registry.kinds().is_empty() {
+        if self.registry.kinds().is_empty() && self.daemons.is_empty() {
             problems.push("no job is registered; to enqueue only, use a client".to_owned());
         }
         if self.queues == Selection::Only(Vec::new()) {
@@ -272,13 +375,13 @@ impl NodeBuilder {
         for (kind, state) in self.registry.missing_state(&self.state) {
             problems.push(format!("job {kind} needs state of type {state}"));
         }
-        let elections = elections(
-            &self.store,
-            &self.config,
-            if self.promotable { &self.leads } else { &[] },
-            self.promotable,
-            &mut problems,
-        );
+        let taking = Taking::new(&self.leads, self.roles.as_deref(), self.promotable);
+        let taking = taking.unwrap_or_else(|unknown| {
+            problems.extend(unknown);
+            Taking::default()
+        });
+        let elections = elections(&self.store, &self.config, &taking.leads, &mut problems);
+        let profile = NodeProfile::new(taking.names(), self.capabilities.clone());
         let pools = partition(
             self.queues,
             self.registry.kinds(),
@@ -306,6 +409,10 @@ impl NodeBuilder {
             pools,
             coordinator,
             Roles::new(elections),
+            taking.works,
+            self.active_in,
+            self.daemons,
+            profile,
             self.seed,
         );
         Ok(Node::new(Arc::new(shared)))
@@ -315,6 +422,18 @@ impl NodeBuilder {
         checked
             .map_err(|error| self.problems.push(error.to_string()))
             .ok()
+    }
+
+    fn surround(&mut self, found: &Surroundings) {
+        if let Some(label) = &found.label {
+            self.label = self.keep(Name::new("label", label));
+        }
+        if let Some(items) = &found.capabilities {
+            self.capabilities = self.names("capability", items.iter().map(String::as_str));
+        }
+        if let Some(items) = &found.roles {
+            self.roles = Some(self.names("role", items.iter().map(String::as_str)));
+        }
     }
 
     fn names<'a>(
@@ -334,20 +453,11 @@ fn elections(
     store: &SharedStore,
     config: &Config,
     leads: &[Name],
-    promotable: bool,
     problems: &mut Vec<String>,
 ) -> Vec<Election> {
-    let own = Name::new("role", MAINTENANCE)
-        .into_iter()
-        .filter(|_| promotable);
-    let mut elections: Vec<Election> = Vec::new();
-    for role in own.chain(leads.iter().cloned()) {
-        let taken = |election: &Election| *election.leadership().role() == role;
-        if elections.iter().any(taken) {
-            problems.push(format!("the role {role} is there twice"));
-            continue;
-        }
-        match Election::new(Arc::clone(store), &role, config.leadership) {
+    let mut elections = Vec::new();
+    for role in leads {
+        match Election::new(Arc::clone(store), role, config.leadership) {
             Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
             // The timings are among the problems already.
             Err(_) if !config.leadership.problems().is_empty() => {}

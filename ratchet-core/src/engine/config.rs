@@ -26,6 +26,8 @@ pub(super) struct Config {
     pub(super) poll_max: Duration,
     /// 5 s: three of them are the default patience of the others.
     pub(super) heartbeat_interval: Duration,
+    /// The longest interval of a node at rest. 30 s.
+    pub(super) heartbeat_max: Duration,
     /// 15 s of silence mean death.
     pub(super) dead_after: Duration,
     /// How often orphans are looked for. 5 s.
@@ -60,6 +62,7 @@ impl Default for Config {
             poll_min: Duration::from_millis(100),
             poll_max: seconds(1),
             heartbeat_interval: seconds(5),
+            heartbeat_max: seconds(30),
             dead_after: seconds(15),
             reclaim_interval: seconds(5),
             start_timeout: seconds(300),
@@ -86,6 +89,9 @@ impl Config {
             960
         }
     }
+
+    /// The longest interval that may be configured.
+    const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 
     /// How long a heartbeat may take: one that hangs must leave time for another before the node
     /// is taken for dead.
@@ -147,6 +153,21 @@ impl Config {
             format!(
                 "poll_interval.min {:?} is longer than poll_interval.max {:?}",
                 self.poll_min, self.poll_max
+            ),
+        );
+        refuse(
+            self.heartbeat_max > Self::LONGEST_HEARTBEAT,
+            format!(
+                "heartbeat_max {:?} is longer than {:?}",
+                self.heartbeat_max,
+                Self::LONGEST_HEARTBEAT
+            ),
+        );
+        refuse(
+            self.heartbeat_interval > self.heartbeat_max,
+            format!(
+                "heartbeat_interval {:?} is longer than heartbeat_max {:?}",
+                self.heartbeat_interval, self.heartbeat_max
             ),
         );
         refuse(

@@ -4,6 +4,8 @@
 //! that the node was taken for dead. A node that was only slow drops what it held, which others
 //! have taken or will take, and goes on under a new id; one that was displaced by another node with
 //! its label stops.
+//!
+//! How often it beats is for [`Pace`](super::pace::Pace).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +22,23 @@ const SKEW: Duration = Duration::from_secs(1);
 
 /// Beats for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
-    let interval = run.shared.config.heartbeat_interval;
     let mut backoff = Backoff::default();
     loop {
         let wait = match tick(&run).await {
             Ok(()) => {
                 backoff.reset();
-                interval
+                run.pace.interval()
             }
             Err(error) => {
                 tracing::warn!(%error, "the heartbeat failed, trying again");
-                backoff.next(run.shared.random()).min(interval)
+                let shortest = run.shared.config.heartbeat_interval;
+                backoff.next(run.shared.random()).min(shortest)
             }
         };
-        tokio::time::sleep(wait).await;
+        tokio::select! {
+            () = run.beat_now.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
     }
 }
 
@@ -41,7 +46,9 @@ pub(super) async fn run(run: Arc<Run>) {
 pub(super) async fn tick(run: &Run) -> Result<()> {
     let _beating = run.beating.lock().await;
     let reply = beat(run, run.status()).await?;
-    warn_of_skew(reply.database_time);
+    let skew = skew(reply.database_time);
+    run.shared.note_skew(skew);
+    run.pace.learn(reply.others, run.is_at_rest());
     for pool in &run.pools {
         for claim in pool.ready.take_these(&reply.cancel_requested) {
             let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
@@ -65,15 +72,22 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
 pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply> {
     let config = &run.shared.config;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let load = NodeLoad::new(count(run.running.len()), count(run.shared.capacity()));
-    let interval = config.heartbeat_interval;
-    let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval).load(load);
+    let mut load = NodeLoad::new(count(run.running.len()), count(run.shared.capacity()));
+    load.connections = run.shared.calls.store().connections();
+    if let Some((cpu_percent, memory_bytes)) = run.gauge.read() {
+        load.cpu_percent = Some(cpu_percent);
+        load.memory_bytes = Some(memory_bytes);
+    }
+    let interval = run.pace.interval();
+    let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval)
+        .load(load)
+        .profile(run.shared.profile.clone());
     let calls = &run.shared.calls;
     let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
         store.nodes().heartbeat(&heartbeat)
     });
     let reply = call.await?;
-    run.heard();
+    run.heard(interval);
     Ok(reply)
 }
 
@@ -100,12 +114,14 @@ async fn taken_for_dead(run: &Run) -> Result<()> {
     beat(run, run.status()).await.map(drop)
 }
 
-fn warn_of_skew(database_time: Timestamp) {
-    let skew = (time::wall_clock() - database_time).abs();
-    if skew.to_std().is_ok_and(|skew| skew > SKEW) {
+/// By how many milliseconds this node's clock is ahead of the database's; warned of if it is much.
+fn skew(database_time: Timestamp) -> i64 {
+    let milliseconds = (time::wall_clock() - database_time).num_milliseconds();
+    if u128::from(milliseconds.unsigned_abs()) > SKEW.as_millis() {
         tracing::warn!(
-            milliseconds = skew.num_milliseconds(),
+            milliseconds,
             "the clocks of this node and of the database differ"
         );
     }
+    milliseconds
 }

@@ -10,7 +10,6 @@ use crate::client::Backoff;
 use crate::cluster::{Election, ElectionOutcome, Leadership};
 use crate::error::Result;
 use crate::model::NodeStatus;
-use crate::name::Name;
 
 /// The role whose leader looks after the cluster: marks silent nodes dead, takes back what they held,
 /// deletes what is old.
@@ -28,6 +27,13 @@ impl Candidacy {
         Self {
             leadership: election.leadership().clone(),
             election: Mutex::new(election),
+        }
+    }
+
+    /// Gives the role up.
+    pub(super) async fn resign(&self) {
+        if let Err(error) = self.election.lock().await.resign().await {
+            tracing::warn!(%error, role = %self.leadership.role(), "could not give a role up");
         }
     }
 
@@ -70,10 +76,9 @@ impl Roles {
         self.get(role).map(|candidacy| &candidacy.leadership)
     }
 
-    /// The names of the roles.
-    pub(super) fn names(&self) -> Vec<Name> {
-        let names = self.0.iter().map(|one| one.leadership.role().clone());
-        names.collect()
+    /// Whether the node leads in any role.
+    pub(super) fn any_leads(&self) -> bool {
+        self.0.iter().any(|one| one.leadership.is_leader())
     }
 }
 
@@ -113,6 +118,7 @@ async fn turn(run: &Run, candidacy: &Candidacy) -> Result<Duration> {
     }
     let outcome = election.turn(run.node()).await?;
     if let ElectionOutcome::Elected(term) = &outcome {
+        run.at_work();
         tracing::info!(node = %run.node(), role = %candidacy.leadership.role(), term = term.0, "leads");
     }
     Ok(election.next_turn(&outcome))
@@ -122,12 +128,23 @@ fn heartbeat(run: &Run) -> Duration {
     run.shared.config.leadership.heartbeat
 }
 
+/// Hands back, whenever the node ceases to lead, what it claimed while it led and has not begun.
+pub(super) async fn gate(run: Arc<Run>, leadership: Leadership) {
+    let mut watch = leadership.watch();
+    loop {
+        let term = watch.elected().await;
+        for pool in &run.pools {
+            pool.room.notify_one();
+        }
+        watch.lost(term).await;
+        run.hand_back_waiting();
+    }
+}
+
 /// Gives every role up at once: the last thing a node does before it leaves.
 pub(super) async fn step_down(run: &Run) {
     run.stepping_down.cancel();
     for candidacy in run.shared.roles.all() {
-        if let Err(error) = candidacy.election.lock().await.resign().await {
-            tracing::warn!(%error, role = %candidacy.leadership.role(), "could not give a role up");
-        }
+        candidacy.resign().await;
     }
 }

@@ -16,13 +16,16 @@
 mod builder;
 mod bulkhead;
 mod config;
+mod daemon;
 mod drain;
 mod executor;
 mod heartbeat;
 mod leader;
+mod load;
 mod maintenance;
 mod node;
 mod outcome;
+mod pace;
 mod partition;
 mod poller;
 mod pool;
@@ -36,8 +39,10 @@ mod settler;
 mod shared;
 mod supervisor;
 mod suspects;
+mod taking;
 
 pub use builder::{BuildError, NodeBuilder};
+pub use daemon::{DaemonContext, DaemonResult};
 pub use node::{Node, RunError};
 pub use pool::{Pool, SYSTEM_QUEUE};
 pub use shared::{NodeStats, PoolStats};

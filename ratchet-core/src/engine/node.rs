@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use super::run::Run;
 use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
 use super::{
-    drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer, reporter,
+    daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer, reporter,
     settler, supervisor,
 };
 use crate::client::{Backoff, Client};
@@ -200,7 +200,22 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
             leader::watchdog(Arc::clone(&other))
         });
     }
-    for pool in 0..run.pools.len() {
+    for daemon in &run.shared.daemons {
+        if let Some(candidacy) = run.shared.roles.get(daemon.role.as_str()) {
+            let (daemon, candidacy) = (daemon.clone(), Arc::clone(candidacy));
+            supervisor::keep(&mut tasks, run, "daemon", move |run| {
+                daemon::run(run, daemon.clone(), Arc::clone(&candidacy))
+            });
+        }
+    }
+    if let Some(gate) = run.shared.gate() {
+        let gate = gate.clone();
+        supervisor::keep(&mut tasks, run, "gate", move |run| {
+            leader::gate(run, gate.clone())
+        });
+    }
+    let pools = if run.shared.works { run.pools.len() } else { 0 };
+    for pool in 0..pools {
         for _ in 0..run.shared.pools[pool].share.concurrency {
             let slot = move |run| executor::slot(run, pool);
             supervisor::keep(&mut tasks, run, "slot", slot);

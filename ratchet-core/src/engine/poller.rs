@@ -15,7 +15,7 @@ use super::ready::Ready;
 use super::run::Run;
 use super::shared::Counters;
 use crate::client::Backoff;
-use crate::cluster::{Wakeup, WakeupStream};
+use crate::cluster::{Leadership, Wakeup, WakeupStream};
 use crate::error::Result;
 use crate::model::ClaimRequest;
 use crate::time;
@@ -36,6 +36,14 @@ pub(super) async fn run(run: Arc<Run>, pool: usize) {
     let mut poller = Poller::new(&run, pool);
     let mut wakeups = run.shared.coordinator.subscribe();
     while !run.draining.is_cancelled() {
+        if let Some(gate) = run.shared.gate().filter(|gate| !gate.is_leader()) {
+            let mut watch = gate.watch();
+            tokio::select! {
+                biased;
+                () = run.draining.cancelled() => return,
+                _ = watch.elected() => {}
+            }
+        }
         let Some(limit) = poller.room(&run, pool) else {
             // At times also without news: how fast jobs end changes what counts as room.
             tokio::select! {
@@ -165,7 +173,11 @@ async fn claim(run: &Run, pool: &Bulkhead, request: &ClaimRequest) -> Result<Vec
 
 /// Gives a batch to the slots, or back to the store if the node began to drain meanwhile.
 fn accept(run: &Run, pool: &Bulkhead, batch: Vec<Ready>) {
-    if run.draining.is_cancelled() {
+    let stands_by = |gate: &Leadership| !gate.is_leader();
+    if !batch.is_empty() {
+        run.at_work();
+    }
+    if run.draining.is_cancelled() || run.shared.gate().is_some_and(stands_by) {
         run.hand_back(pool, batch);
     } else {
         pool.ready.push(batch);

@@ -1,10 +1,13 @@
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bulkhead::Bulkhead;
+use super::load::Gauge;
+use super::pace::Pace;
 use super::ready::Ready;
 use super::reporter::Reporter;
 use super::running::RunningSet;
@@ -29,7 +32,12 @@ pub(super) struct Run {
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
     /// Since when this node's heartbeats have come through without a gap.
-    heard_since: Mutex<Option<(Instant, Instant)>>,
+    heard_since: Mutex<Option<Heard>>,
+    /// How often the node beats.
+    pub(super) pace: Pace,
+    pub(super) gauge: Gauge,
+    /// The next heartbeat is due at once.
+    pub(super) beat_now: Notify,
     /// Held during a heartbeat and what it leads to: two at a time could both change who the node
     /// is.
     pub(super) beating: tokio::sync::Mutex<()>,
@@ -43,10 +51,23 @@ pub(super) struct Run {
     pub(super) displaced: CancellationToken,
 }
 
+/// How long the heartbeats have come through.
+#[derive(Debug)]
+struct Heard {
+    /// Since when, without a gap.
+    since: Instant,
+    /// When the last did.
+    last: Instant,
+    /// How long after it the next may come without there being a gap.
+    gap: Duration,
+}
+
 impl Run {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let id = NodeId::new();
         let label = shared.label.clone().unwrap_or_else(|| default_label(id));
+        let config = &shared.config;
+        let pace = Pace::new(config.heartbeat_interval, config.heartbeat_max);
         Self {
             reporter: Arc::new(Reporter::new(Arc::clone(&shared.calls))),
             pools: (0..shared.pools.len()).map(Bulkhead::new).collect(),
@@ -58,6 +79,9 @@ impl Run {
             settlements: SettleBuffer::default(),
             settled: Notify::new(),
             heard_since: Mutex::new(None),
+            pace,
+            gauge: Gauge::new(),
+            beat_now: Notify::new(),
             beating: tokio::sync::Mutex::new(()),
             draining: CancellationToken::new(),
             stepping_down: CancellationToken::new(),
@@ -96,19 +120,37 @@ impl Run {
             .0 = NodeId::new();
     }
 
-    /// Takes note of a heartbeat that came through.
-    pub(super) fn heard(&self) {
+    /// Whether nobody would wait for the death of this node to be noticed: it holds nothing, leads
+    /// in nothing, and neither comes nor goes.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let idle = self.running.len() == 0 && self.pools.iter().all(|pool| pool.ready.len() == 0);
+        idle && self.status() == NodeStatus::Active && !self.shared.roles.any_leads()
+    }
+
+    /// The node has something to lose from now on: others shall hear of it often.
+    pub(super) fn at_work(&self) {
+        if self.pace.is_slow() {
+            self.pace.hurry();
+            self.beat_now.notify_one();
+        }
+    }
+
+    /// Takes note of a heartbeat that came through and said that the next is this far away.
+    pub(super) fn heard(&self, interval: Duration) {
         let now = time::monotonic();
-        let gap = self.shared.config.heartbeat_interval.saturating_mul(2);
         let mut heard = self
             .heard_since
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
-        let since = match *heard {
-            Some((since, last)) if now.saturating_duration_since(last) <= gap => since,
-            _ => now,
-        };
-        *heard = Some((since, now));
+        let in_time = |heard: &&Heard| now.saturating_duration_since(heard.last) <= heard.gap;
+        *heard = Some(Heard {
+            since: heard
+                .as_ref()
+                .filter(in_time)
+                .map_or(now, |heard| heard.since),
+            last: now,
+            gap: interval.saturating_mul(2),
+        });
     }
 
     /// Whether the database has been within reach for so long that the others have had their
@@ -119,7 +161,9 @@ impl Run {
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
         let patience = self.shared.config.dead_after;
-        heard.is_some_and(|(since, last)| last.saturating_duration_since(since) >= patience)
+        heard
+            .as_ref()
+            .is_some_and(|heard| heard.last.saturating_duration_since(heard.since) >= patience)
     }
 
     /// How many claims all pools hold.

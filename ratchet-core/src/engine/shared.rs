@@ -1,14 +1,15 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::config::Config;
+use super::daemon::Daemon;
 use super::leader::{MAINTENANCE, Roles};
 use super::partition::Share;
 use crate::client::{Bells, Calls, Client};
-use crate::cluster::ClusterCoordinator;
+use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
-use crate::model::Guard;
+use crate::model::{Guard, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
 
@@ -24,6 +25,14 @@ pub(super) struct Shared {
     pub(super) pools: Vec<SharedPool>,
     pub(super) coordinator: Arc<dyn ClusterCoordinator>,
     pub(super) roles: Roles,
+    /// Whether it runs jobs.
+    pub(super) works: bool,
+    /// The role that the node must lead in to claim.
+    pub(super) active_in: Option<Name>,
+    pub(super) daemons: Vec<Daemon>,
+    pub(super) profile: NodeProfile,
+    /// By how many milliseconds the node's clock was last found ahead of the database's.
+    skew: AtomicI64,
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
     /// Wake the pollers of the pools.
@@ -42,6 +51,10 @@ impl Shared {
         pools: Vec<Share>,
         coordinator: Arc<dyn ClusterCoordinator>,
         roles: Roles,
+        works: bool,
+        active_in: Option<Name>,
+        daemons: Vec<Daemon>,
+        profile: NodeProfile,
         seed: Option<u64>,
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
@@ -63,6 +76,11 @@ impl Shared {
             pools: pools.into_iter().map(SharedPool::new).collect(),
             coordinator,
             roles,
+            works,
+            active_in,
+            daemons,
+            profile,
+            skew: AtomicI64::new(0),
             source,
             bells,
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
@@ -74,6 +92,15 @@ impl Shared {
     pub(super) fn maintenance_guard(&self) -> Option<Guard> {
         let leadership = self.roles.leadership(MAINTENANCE)?;
         leadership.guard()
+    }
+
+    /// The leadership without which the node claims nothing; none: it claims always.
+    pub(super) fn gate(&self) -> Option<&Leadership> {
+        self.roles.leadership(self.active_in.as_ref()?.as_str())
+    }
+
+    pub(super) fn note_skew(&self, milliseconds: i64) {
+        self.skew.store(milliseconds, Ordering::Relaxed);
     }
 
     /// A random number in `0.0..1.0`, for jitter.
@@ -98,6 +125,7 @@ impl Shared {
             finished: sum(|of| &of.finished),
             stale: sum(|of| &of.stale),
             store_calls: self.calls.made(),
+            clock_skew_millis: self.skew.load(Ordering::Relaxed),
         }
     }
 
@@ -151,6 +179,9 @@ pub struct NodeStats {
     pub stale: u64,
     /// Calls of the store, of every kind, those of the node's client included.
     pub store_calls: u64,
+    /// By how many milliseconds the node's clock was ahead of the database's at the last heartbeat;
+    /// negative: behind. Nothing depends on it but labels and logs.
+    pub clock_skew_millis: i64,
 }
 
 /// What one [pool](crate::Pool) of a node is and has done since the node was built.

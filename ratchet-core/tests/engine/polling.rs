@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ratchet_core::cluster::InProcessCoordinator;
+use ratchet_core::client::Wakes;
+use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator};
 use ratchet_core::memory::Fault;
-use ratchet_core::{JobState, MemoryStore};
+use ratchet_core::{JobState, MemoryStore, NewJob, Priority, Ratchet};
 use tokio::time::sleep;
 
 use crate::kit::{Started, World};
@@ -89,7 +90,7 @@ async fn a_coordinator_wakes_the_other_nodes() {
     let builder = world.builder().coordinator(coordinator.clone());
     let _node = Started::new(builder.build().unwrap());
     sleep(60 * SECOND).await;
-    let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));
+    let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(coordinator);
     let job = world.job("woken", |_| async { Ok(()) });
     let id = client.enqueue(job).await.unwrap().id();
@@ -108,7 +109,7 @@ async fn wakeups_about_other_queues_and_delayed_jobs_wake_nobody() {
         .queues(["mine"]);
     let _node = Started::new(builder.build().unwrap());
     sleep(60 * SECOND).await;
-    let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));
+    let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(coordinator);
     calls.lock().unwrap().clear();
     for _ in 0..100 {
@@ -251,4 +252,30 @@ async fn a_database_that_is_away_for_half_a_minute_costs_no_attempt_and_no_node(
         (JobState::Succeeded, 1, 0)
     );
     node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_jobs_that_are_to_wake_somebody_do() {
+    use Wakes::{Critical, Due, Never};
+    let world = World::new();
+    let coordinator = InProcessCoordinator::new();
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let client = client.with_coordinator(coordinator.clone());
+    type Change = fn(NewJob) -> NewJob;
+    let table: [(Change, &[Wakes]); 5] = [
+        (|job| job, &[Due]),
+        (|job| job.priority(Priority::High), &[Due]),
+        (|job| job.priority(Priority::Critical), &[Due, Critical]),
+        (|job| job.priority(Priority::Critical).delay(SECOND), &[]),
+        (|job| job.delay(SECOND), &[]),
+    ];
+    for (change, wakers) in table {
+        for wakes in [Due, Critical, Never] {
+            let mut wakeups = coordinator.subscribe();
+            let job = change(NewJob::new("kind", &1));
+            client.with_wakes(wakes).enqueue(job).await.unwrap();
+            let woken = tokio::time::timeout(SECOND, wakeups.next()).await.is_ok();
+            assert_eq!(woken, wakers.contains(&wakes), "{wakes:?}");
+        }
+    }
 }

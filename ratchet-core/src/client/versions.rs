@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use super::{Backoff, Client};
+use crate::cluster::{Wakeup, WakeupStream};
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::model::{Guard, Guarded};
+use crate::name::Name;
+
+/// How often a watch looks at its version while nothing wakes it.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Says that what this namespace stands for has changed, and returns its new version. Every
+    /// [`watch`](Self::watch) of it sees that.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store; whether the version changed is then
+    /// unknown, and another bump does no harm.
+    pub async fn bump(&self, namespace: &str) -> Result<u64> {
+        match self.bump_guarded(namespace, None).await? {
+            Guarded::Done(version) => Ok(version),
+            Guarded::Stale => Err(StoreError::new(StoreErrorKind::Other, "bump")
+                .with_source("the store refused a write that had no guard")),
+        }
+    }
+
+    /// As [`bump`](Self::bump), but only while the tenure of the guard lasts.
+    ///
+    /// # Errors
+    /// As for [`bump`](Self::bump).
+    pub async fn bump_guarded(
+        &self,
+        namespace: &str,
+        guard: Option<&Guard>,
+    ) -> Result<Guarded<u64>> {
+        let namespace = Name::new("namespace", namespace)?;
+        let calls = &self.0.calls;
+        let bump = calls.call("bump", |store| store.versions().bump(&namespace, guard));
+        let bumped = bump.await?;
+        if matches!(bumped, Guarded::Done(_)) {
+            self.wake(Wakeup::any()).await;
+        }
+        Ok(bumped)
+    }
+
+    /// Watches the version of a namespace.
+    ///
+    /// ```no_run
+    /// # async fn load() {}
+    /// # async fn reload(client: ratchet_core::Client) -> ratchet_core::Result<()> {
+    /// let mut watch = client.watch("config")?;
+    /// loop {
+    ///     // At once the first time, then whenever somebody has bumped it.
+    ///     let version = watch.changed().await;
+    ///     load().await;
+    ///     println!("configuration {version} is in use");
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name.
+    pub fn watch(&self, namespace: &str) -> Result<VersionWatch> {
+        Ok(VersionWatch {
+            namespace: Name::new("namespace", namespace)?,
+            wakeups: self.0.coordinator.subscribe(),
+            client: self.clone(),
+            seen: None,
+        })
+    }
+}
+
+/// The versions of a namespace, as they come. See [`Client::watch`].
+#[derive(Debug)]
+pub struct VersionWatch {
+    client: Client,
+    namespace: Name,
+    wakeups: WakeupStream,
+    seen: Option<u64>,
+}
+
+impl VersionWatch {
+    /// Waits for a version that this watch has not returned yet: at first the present one, 0 if there
+    /// was no bump yet. Bumps that follow each other quickly are seen as one. A bump is seen after one
+    /// second at the latest, at once where a coordinator carries it. While the database is away it
+    /// waits.
+    ///
+    /// Read what the version is about after this has returned, and not before: then nothing that
+    /// changed meanwhile is missed.
+    ///
+    /// # Cancel safety
+    /// No version is lost by dropping the future.
+    pub async fn changed(&mut self) -> u64 {
+        let mut backoff = Backoff::default();
+        loop {
+            self.wakeups.clear();
+            let wait = match self.read().await {
+                Ok(version) if self.seen != Some(version) => {
+                    self.seen = Some(version);
+                    return version;
+                }
+                Ok(_) => {
+                    backoff.reset();
+                    INTERVAL
+                }
+                Err(error) => {
+                    tracing::warn!(%error, namespace = %self.namespace, "a version cannot be read");
+                    backoff.next(fastrand::f64()).min(INTERVAL)
+                }
+            };
+            tokio::select! {
+                _ = self.wakeups.next() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<u64> {
+        let namespaces = std::slice::from_ref(&self.namespace);
+        let calls = &self.client.0.calls;
+        let read = calls.call("versions", |store| store.versions().versions(namespaces));
+        Ok(read.await?.first().copied().unwrap_or(0))
+    }
+}

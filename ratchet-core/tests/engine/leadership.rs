@@ -1,0 +1,352 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ratchet_core::cluster::LeaderTimings;
+use ratchet_core::memory::ManualClock;
+use ratchet_core::model::{NodeRecord, NodeStatus};
+use ratchet_core::store::NodeStore;
+use ratchet_core::time::from_millis;
+use ratchet_core::{DaemonContext, JobState, MemoryStore, Name, NodeBuilder};
+use tokio::time::{Instant, sleep};
+
+use crate::kit::{Started, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn start(builder: NodeBuilder) -> Started {
+    Started::new(builder.build().unwrap())
+}
+
+fn leads(node: &Started, role: &str) -> bool {
+    node.node
+        .leadership(role)
+        .is_some_and(|leadership| leadership.is_leader())
+}
+
+/// Waits until one of the nodes leads, and says which.
+async fn leader(nodes: &[Started], role: &str) -> usize {
+    for _ in 0..100_000 {
+        let mut leaders = (0..nodes.len()).filter(|node| leads(&nodes[*node], role));
+        if let Some(leader) = leaders.next() {
+            assert_eq!(leaders.next(), None, "two lead");
+            return leader;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody leads in {role}");
+}
+
+async fn rows(world: &World) -> Vec<NodeRecord> {
+    let mut nodes = world.store.nodes().await.unwrap();
+    nodes.retain(|node| node.status == NodeStatus::Active);
+    nodes
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_in_order_is_followed_within_one_heartbeat() {
+    let world = World::new();
+    let mut nodes: Vec<Started> = (0..3).map(|_| world.start()).collect();
+    let first = leader(&nodes, "maintenance").await;
+    nodes.remove(first).stop().await.unwrap();
+    let stopped = Instant::now();
+    leader(&nodes, "maintenance").await;
+    assert!(stopped.elapsed() <= LeaderTimings::default().heartbeat + SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_crashes_is_followed_within_the_ttl_and_its_jobs_come_back() {
+    let world = World::new();
+    let mut nodes: Vec<Started> = (0..3).map(|_| world.start()).collect();
+    let first = leader(&nodes, "maintenance").await;
+    sleep(60 * SECOND).await;
+    let hanging = Arc::new(AtomicBool::new(true));
+    let job = world.job("hangs once", move |_| {
+        let hangs = hanging.swap(false, Ordering::SeqCst);
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    });
+    let dying = nodes.remove(first);
+    for node in nodes.drain(..) {
+        node.stop().await.unwrap();
+    }
+    let id = dying.node.enqueue(job).await.unwrap().id();
+    world.until(id, |job| job.state == JobState::Running).await;
+    nodes.extend((0..2).map(|_| world.start()));
+    sleep(20 * SECOND).await;
+    dying.kill().await;
+    let died = Instant::now();
+    leader(&nodes, "maintenance").await;
+    let timings = LeaderTimings::default();
+    assert!(
+        died.elapsed() <= timings.ttl + timings.heartbeat,
+        "{:?}",
+        died.elapsed()
+    );
+    let job = world.ended(id).await;
+    assert_eq!(job.state, JobState::Succeeded);
+    assert!(died.elapsed() <= 2 * timings.ttl, "{:?}", died.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_say_what_they_are_there_for_and_only_the_promotable_lead() {
+    let world = World::new();
+    let worker = start(world.builder().promotable(false).capabilities(["gpu"]));
+    sleep(60 * SECOND).await;
+    assert!(worker.node.leadership("maintenance").is_none());
+    let names = |texts: &[&str]| -> Vec<Name> {
+        texts
+            .iter()
+            .map(|text| Name::new("n", text).unwrap())
+            .collect()
+    };
+    let row = rows(&world).await.remove(0);
+    assert_eq!(row.profile.roles, names(&["worker"]));
+    assert_eq!(row.profile.capabilities, names(&["gpu"]));
+    assert!(row.load.memory_bytes.is_some_and(|bytes| bytes > 0));
+    let keeper = start(world.builder().role("pricing").roles(["pricing"]));
+    sleep(5 * SECOND).await;
+    assert!(leads(&keeper, "pricing"));
+    assert!(keeper.node.leadership("maintenance").is_none());
+    let row = rows(&world).await.remove(0);
+    assert_eq!(row.profile.roles, names(&["pricing"]));
+    // It runs no jobs.
+    let ran = world.job("ran", |_| async { Ok(()) });
+    worker.stop().await.unwrap();
+    let id = world.enqueue(ran).await;
+    sleep(10 * SECOND).await;
+    assert_eq!(world.read(id).await.state, JobState::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_at_rest_beats_seldom_and_hurries_when_something_happens() {
+    let world = World::new();
+    let first = world.start();
+    let second = world.start();
+    sleep(300 * SECOND).await;
+    let now = rows(&world).await;
+    let mut intervals: Vec<Duration> = now.iter().map(|row| row.interval).collect();
+    intervals.sort();
+    // The leader never rests.
+    assert_eq!(intervals, [5 * SECOND, 30 * SECOND]);
+    // A third node: everybody learns of it within one interval, and beats often again.
+    let third = world.start();
+    sleep(36 * SECOND).await;
+    assert!(
+        rows(&world)
+            .await
+            .iter()
+            .all(|row| row.interval < 30 * SECOND)
+    );
+    sleep(300 * SECOND).await;
+    // Whoever takes a job has something to lose, and says so at once.
+    let standing_by = [&first, &second, &third]
+        .into_iter()
+        .find(|node| !leads(node, "maintenance"));
+    let job = world.job("long", |_| async {
+        sleep(100 * SECOND).await;
+        Ok(())
+    });
+    let before = rows(&world)
+        .await
+        .iter()
+        .filter(|row| row.interval == 5 * SECOND)
+        .count();
+    let id = standing_by.unwrap().node.enqueue(job).await.unwrap().id();
+    world.until(id, |job| job.state == JobState::Running).await;
+    sleep(SECOND).await;
+    let after = rows(&world)
+        .await
+        .iter()
+        .filter(|row| row.interval == 5 * SECOND)
+        .count();
+    assert_eq!(after, before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_clock_shows_in_the_statistics() {
+    let mut world = World::new();
+    world.store = MemoryStore::with_clock(ManualClock::new(from_millis(0)));
+    let node = world.start();
+    sleep(SECOND).await;
+    assert!(node.node.stats().clock_skew_millis.unsigned_abs() > 60_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_works_and_the_others_stand_by() {
+    let world = World::new();
+    let standby = || start(world.builder().active_passive("active"));
+    let mut nodes: Vec<Started> = (0..3).map(|_| standby()).collect();
+    let active = leader(&nodes, "active").await;
+    for number in 0..20 {
+        let job = world.job(&number.to_string(), |_| async { Ok(()) });
+        let id = world.enqueue(job).await;
+        world.ended(id).await;
+    }
+    for (index, node) in nodes.iter().enumerate() {
+        let expected = if index == active { 20 } else { 0 };
+        assert_eq!(node.node.stats().settled, expected);
+    }
+    nodes.remove(active).kill().await;
+    let id = world
+        .enqueue(world.job("after", |_| async { Ok(()) }))
+        .await;
+    assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+}
+
+/// Counts the instances of a daemon.
+#[derive(Clone, Default)]
+struct Instances {
+    started: Arc<AtomicUsize>,
+    running: Arc<AtomicUsize>,
+    terms: Arc<std::sync::Mutex<Vec<u64>>>,
+}
+
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Instances {
+    fn start(&self, context: &DaemonContext) -> Running {
+        self.started.fetch_add(1, Ordering::SeqCst);
+        self.terms.lock().unwrap().push(context.term().0);
+        let others = self.running.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(others, 0, "two instances run");
+        assert_eq!(context.guard().unwrap().fence, context.term());
+        Running(Arc::clone(&self.running))
+    }
+
+    fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+}
+
+fn with_daemon(world: &World, instances: &Instances) -> NodeBuilder {
+    let instances = instances.clone();
+    world.builder().daemon("feed", move |context| {
+        let instances = instances.clone();
+        async move {
+            let _running = instances.start(&context);
+            context.stopped().await;
+            Ok(())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_runs_once_in_the_cluster_and_moves_with_its_role() {
+    let (world, instances) = (World::new(), Instances::default());
+    let mut nodes: Vec<Started> = (0..3)
+        .map(|_| start(with_daemon(&world, &instances)))
+        .collect();
+    let first = leader(&nodes, "feed").await;
+    sleep(60 * SECOND).await;
+    assert_eq!(instances.running(), 1);
+    nodes.remove(first).stop().await.unwrap();
+    let second = leader(&nodes, "feed").await;
+    sleep(SECOND).await;
+    assert_eq!(instances.running(), 1);
+    nodes.remove(second).kill().await;
+    assert_eq!(instances.running(), 0);
+    leader(&nodes, "feed").await;
+    sleep(SECOND).await;
+    assert_eq!(instances.running(), 1);
+    let terms = instances.terms.lock().unwrap().clone();
+    assert!(terms.is_sorted_by(|one, other| one < other), "{terms:?}");
+    assert_eq!(terms.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_fails_is_started_again_and_at_last_left_to_another_node() {
+    let world = World::new();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&failures);
+    let bad = start(world.builder().daemon("feed", move |_| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            assert!(number % 2 == 0, "it panics every other time");
+            Err("it fails".into())
+        }
+    }));
+    sleep(3_600 * SECOND).await;
+    let tried = failures.load(Ordering::SeqCst);
+    assert!((20..=5 * 14).contains(&tried), "{tried} starts in an hour");
+    let instances = Instances::default();
+    let good = start(with_daemon(&world, &instances));
+    sleep(600 * SECOND).await;
+    assert!(leads(&good, "feed"));
+    assert!(!leads(&bad, "feed"));
+    assert_eq!(instances.running(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_does_not_stop_is_dropped() {
+    let (world, instances) = (World::new(), Instances::default());
+    let stubborn = instances.clone();
+    let node = start(world.builder().daemon("feed", move |context| {
+        let instances = stubborn.clone();
+        async move {
+            let _running = instances.start(&context);
+            std::future::pending().await
+        }
+    }));
+    sleep(10 * SECOND).await;
+    assert_eq!(instances.running(), 1);
+    let stopping = Instant::now();
+    node.stop().await.unwrap();
+    assert_eq!(instances.running(), 0);
+    assert!(stopping.elapsed() <= LeaderTimings::default().teardown + SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_see_the_present_version_and_every_bump() {
+    let world = World::new();
+    let node = world.start();
+    let client = node.node.client().clone();
+    let mut watch = client.watch("config").unwrap();
+    assert_eq!(watch.changed().await, 0);
+    assert_eq!(client.bump("config").await.unwrap(), 1);
+    let bumped = Instant::now();
+    assert_eq!(watch.changed().await, 1);
+    assert!(bumped.elapsed() <= SECOND);
+    client.bump("other").await.unwrap();
+    client.bump("config").await.unwrap();
+    client.bump("config").await.unwrap();
+    assert_eq!(watch.changed().await, 3);
+    client.watch("").unwrap_err();
+}
+
+#[tokio::test]
+async fn roles_and_timings_that_cannot_work_are_refused() {
+    let world = World::new();
+    let mut timings = LeaderTimings::default();
+    timings.heartbeat = timings.fence_timeout;
+    let error = world
+        .builder()
+        .role("a")
+        .role("a")
+        .roles(["b"])
+        .leader_timings(timings)
+        .heartbeat_max(61 * SECOND)
+        .capabilities_from_file("/no such file")
+        .build()
+        .unwrap_err();
+    for part in [
+        "role a is there twice",
+        "role b",
+        "heartbeat 8s",
+        "61s",
+        "/no such file",
+    ] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    assert_eq!(error.problems().len(), 5, "{error}");
+}
