@@ -1,5 +1,7 @@
 //! Guards: what is written in a tenure lands in that tenure only.
 
+use std::sync::Arc;
+
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 
 use super::prelude::*;
@@ -51,7 +53,7 @@ async fn assert_stale(cx: &Cx, node: &TestNode, guard: &Guard) {
 
 fn candidate(node: &TestNode, role: &str) -> Election {
     let timings = LeaderTimings::of_ttl(HOUR);
-    Election::new(node.store.clone(), &name(role), timings).expect("the timings work")
+    Election::new(Arc::clone(&node.store), &name(role), timings).expect("the timings work")
 }
 
 cases! {
