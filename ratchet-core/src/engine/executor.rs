@@ -80,11 +80,14 @@ async fn execute(run: &Arc<Run>, ready: Ready) {
     run.reporter.flush(&job).await;
     let ran_for = time::monotonic().saturating_duration_since(begun);
     let settle = |outcome| Settlement::new(claim.token, outcome).ran_for(ran_for);
-    run.settle(match ended {
-        Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
-        Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
-        Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
-    });
+    run.settle_ended(
+        &claim,
+        match ended {
+            Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
+            Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
+            Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
+        },
+    );
 }
 
 /// Why a job no longer runs here.

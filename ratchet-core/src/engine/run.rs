@@ -12,7 +12,7 @@ use super::settler::SettleBuffer;
 use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::NodeId;
-use crate::model::{NodeStatus, Outcome, Settlement};
+use crate::model::{Claim, NodeStatus, Outcome, Settlement};
 use crate::name::Name;
 use crate::time;
 
@@ -154,6 +154,15 @@ impl Run {
     /// Ends a claim, soon; it is settled together with others while more are about to end.
     pub(super) fn settle(&self, settlement: Settlement) {
         self.settlements.push(settlement, self.ready.len() > 0);
+    }
+
+    /// Ends a claim whose body ran. If a lane moves on with it, the next poll is not waited for.
+    pub(super) fn settle_ended(&self, claim: &Claim, settlement: Settlement) {
+        if claim.lane.is_some() && settlement.effect(false).state.is_terminal() {
+            self.settlements.push_head(settlement, self.ready.len() > 0);
+        } else {
+            self.settle(settlement);
+        }
     }
 }
 

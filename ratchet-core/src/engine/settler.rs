@@ -27,16 +27,33 @@ const ENOUGH: usize = 256;
 /// Settlements that are to be sent.
 #[derive(Default)]
 pub(super) struct SettleBuffer {
-    pending: Mutex<Vec<Settlement>>,
+    pending: Mutex<Pending>,
     changed: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    settlements: Vec<Settlement>,
+    /// Whether one of them ends the head of a lane.
+    heads: bool,
 }
 
 impl SettleBuffer {
     /// Adds one; `more_coming` says that others are likely to follow within microseconds.
     pub(super) fn push(&self, settlement: Settlement, more_coming: bool) {
+        self.add(settlement, more_coming, false);
+    }
+
+    /// Adds one that ends the head of a lane: another job is due once it is settled.
+    pub(super) fn push_head(&self, settlement: Settlement, more_coming: bool) {
+        self.add(settlement, more_coming, true);
+    }
+
+    fn add(&self, settlement: Settlement, more_coming: bool, head: bool) {
         let mut pending = self.pending();
-        pending.push(settlement);
-        let count = pending.len();
+        pending.settlements.push(settlement);
+        pending.heads |= head;
+        let count = pending.settlements.len();
         drop(pending);
         if count == 1 || count == ENOUGH || !more_coming {
             self.changed.notify_one();
@@ -45,22 +62,25 @@ impl SettleBuffer {
 
     /// Puts back what could not be sent, before the others.
     fn put_back(&self, settlements: impl Iterator<Item = Settlement>) {
-        self.pending().splice(0..0, settlements);
+        self.pending().settlements.splice(0..0, settlements);
         self.changed.notify_one();
     }
 
     fn len(&self) -> usize {
-        self.pending().len()
+        self.pending().settlements.len()
     }
 
-    fn take(&self) -> Vec<Settlement> {
+    /// What is to be sent now, and whether heads of lanes are among it.
+    fn take(&self) -> (Vec<Settlement>, bool) {
         let mut pending = self.pending();
-        let count = pending.len().min(crate::limits::MAX_BATCH);
-        let rest = pending.split_off(count);
-        std::mem::replace(&mut *pending, rest)
+        let count = pending.settlements.len().min(crate::limits::MAX_BATCH);
+        let rest = pending.settlements.split_off(count);
+        let heads = pending.heads;
+        pending.heads &= !rest.is_empty();
+        (std::mem::replace(&mut pending.settlements, rest), heads)
     }
 
-    fn pending(&self) -> MutexGuard<'_, Vec<Settlement>> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
@@ -116,12 +136,15 @@ impl Settler {
 
     /// Sends what has gathered, until the store has taken it, and again what it refused before.
     pub(super) async fn tick(&mut self, run: &Run) {
-        let batch = run.settlements.take();
+        let (batch, heads) = run.settlements.take();
         let mut backoff = Backoff::default();
         while !batch.is_empty() {
             match send(run, &batch).await {
                 Ok(answers) => {
                     count(run, &batch, &answers);
+                    if heads {
+                        run.shared.poll.notify_one();
+                    }
                     break;
                 }
                 Err(error) if error.is_transient() => {
