@@ -11,6 +11,7 @@ mod differential;
 mod enqueue;
 mod errors;
 mod keys;
+mod lane;
 mod limits;
 mod lock;
 mod migrate;
@@ -42,6 +43,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     reclaim::CASES,
     act::CASES,
     cancel::CASES,
+    lane::CASES,
     page::CASES,
     purge::CASES,
     queue::CASES,
