@@ -322,15 +322,18 @@ impl Simulation {
     async fn check_lanes(&self) {
         let mut ended = BTreeMap::new();
         let mut known = std::collections::BTreeSet::new();
-        for id in self.acknowledged.iter().filter(|id| known.insert(**id)) {
-            let job = &self.seen[id];
+        let once = self.acknowledged.iter().filter(|id| known.insert(**id));
+        let mut enqueued: Vec<&JobRecord> = once.map(|id| &self.seen[id]).collect();
+        // A duplicate may have become a job when its call was repeated.
+        enqueued.sort_by_key(|job| job.created_at);
+        for job in enqueued {
             let (Some(lane), Some(end)) = (&job.spec.lane, job.finished_at) else {
                 continue;
             };
             let last = ended
                 .entry((&job.spec.route.queue, lane))
                 .or_insert(job.created_at);
-            let history = self.store.history(*id).await.unwrap();
+            let history = self.store.history(job.id).await.unwrap();
             if let Some(first) = history.first() {
                 assert!(first.claimed_at >= *last, "overtook in {lane}: {job:?}");
             }
