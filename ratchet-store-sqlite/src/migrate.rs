@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(sums, [INIT_CHECKSUM]);
     }
 
-    const INIT_CHECKSUM: &str = "2e909071becac42aa5e139dfc270226414a7b7f995349e80d47580bae20059cd";
+    const INIT_CHECKSUM: &str = "cb5f1236b200b57fbe675e12d4b7b461c850646a086b626d83bd1d49e9975596";
 
     #[test]
     fn versions_have_no_gaps() {
