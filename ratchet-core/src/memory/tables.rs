@@ -115,15 +115,22 @@ impl Tables {
             None
         };
         self.jobs.insert(id, row);
-        if let Some(next) = next.filter(|next| self.is_blocked(*next)) {
-            self.change(next, |row| row.job.state = JobState::Pending);
+        if let Some(next) = next {
+            self.promote(next);
         }
         Some(changed)
     }
 
-    fn is_blocked(&self, id: JobId) -> bool {
-        self.job(id)
-            .is_some_and(|row| row.job.state == JobState::Blocked)
+    /// Lets a job be claimed that has become the head of its lane.
+    fn promote(&mut self, id: JobId) {
+        if let Some(mut row) = self.jobs.remove(&id) {
+            if row.job.state == JobState::Blocked {
+                self.unindex(&row.job);
+                row.job.state = JobState::Pending;
+                self.index(&row.job);
+            }
+            self.jobs.insert(id, row);
+        }
     }
 
     pub(super) fn remove(&mut self, id: JobId) {

@@ -120,6 +120,7 @@ pub(crate) async fn a_rollback_leaves_no_lane(schema: Arc<Schema>) {
 pub(crate) async fn jobs_with_lanes_need_a_transaction(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
-    let refused = store.enqueue_in(&mut application, &[job().lane("l")]);
+    let jobs = [job().lane("l")];
+    let refused = store.enqueue_in(&mut application, &jobs);
     assert_kind(&refused.await.unwrap_err(), StoreErrorKind::Misconfigured);
 }
