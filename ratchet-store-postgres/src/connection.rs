@@ -187,8 +187,13 @@ impl<'a> Lease<'a> {
             .await
     }
 
-    /// Ends the transaction: commits if all went well, and rolls back otherwise.
-    pub(crate) async fn end<T>(&mut self, result: Result<T>) -> Result<T> {
+    /// Ends the transaction and the lease: commits if all went well, and rolls back otherwise.
+    pub(crate) async fn end<T>(mut self, result: Result<T>) -> Result<T> {
+        self.finish(result).await
+    }
+
+    /// As [`end`](Self::end), and keeps the lease.
+    pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
         match result {
             Ok(value) => {
                 self.script(fixed("COMMIT")).await?;

@@ -59,7 +59,7 @@ impl PostgresStore {
                 Ok(done)
             }
             .await;
-            taken.extend(lease.end(done).await?);
+            taken.extend(lease.finish(done).await?);
         }
         Ok(lost
             .into_iter()

@@ -125,7 +125,7 @@ impl PostgresStore {
             Ok(later)
         }
         .await;
-        for head in lease.end(settled).await? {
+        for head in lease.finish(settled).await? {
             lease.begin().await?;
             let settled = async {
                 let lanes = self.lanes_of(lease, &[head.token.job.as_uuid()]).await?;
@@ -134,7 +134,7 @@ impl PostgresStore {
                 self.leave_lanes(lease, places, &ended).await
             }
             .await;
-            lease.end(settled).await?;
+            lease.finish(settled).await?;
         }
         // Somebody else may have settled with the same tokens meanwhile.
         self.find_settled(lease, heads, applied).await?;

@@ -278,6 +278,8 @@ cases! {
         let all = node.add_all(&lane_jobs("l", 3)).await;
         let old = node.take().await;
         node.release(old).await;
+        let released = node.take().await;
+        node.release(released).await;
         let token = node.take().await;
         for end in [failed(), Outcome::Cancelled] {
             assert_eq!(node.settle(old, end).await, Fenced::Stale);
