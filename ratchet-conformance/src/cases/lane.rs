@@ -476,7 +476,11 @@ cases! {
                             Settlement::new(job.claim.token, end.clone()),
                             Settlement::new(job.claim.token, end),
                         ];
-                        assert_eq!(node.settle_all(&both).await, [Fenced::Applied; 2]);
+                        let answers = node.settle_all(&both).await;
+                        // After a retry somebody else may have settled it in between.
+                        let expected = if ends { 2 } else { 1 };
+                        let applied = [Fenced::Applied; 2];
+                        assert_eq!(answers[..expected], applied[..expected]);
                     }
                 }
                 had
