@@ -69,6 +69,9 @@ struct Options {
     /// Pending jobs before the claims are measured
     #[arg(long, default_value_t = 1_000)]
     backlog: usize,
+    /// Deal the jobs out to so many lanes (claim, drain); only the head of each is pending
+    #[arg(long, default_value_t = 0)]
+    lanes: usize,
     /// Make a database on the server for this run, and drop it at the end (PostgreSQL)
     #[arg(long)]
     fresh: bool,

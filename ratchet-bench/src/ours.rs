@@ -169,7 +169,7 @@ impl Nodes {
 
 async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
-    load(&client, options.jobs, |_, job| job).await?;
+    load(&client, options.jobs, |n, job| in_lane(n, job, options)).await?;
     let ledger = Ledger::new(options.jobs);
     let stores = stores(store, options).await?;
     let meter = Meter::start(&options.url).await?;
@@ -224,9 +224,14 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     // Up to four hours late, so that aging mixes the levels.
     load(&client, options.backlog, |n, job| {
         let late = Duration::from_secs((n as u64 * 7_919) % 14_400);
-        job.priority(Priority::ALL[n % 5]).run_at(now - late)
+        let job = job.priority(Priority::ALL[n % 5]).run_at(now - late);
+        in_lane(n, job, options)
     })
     .await?;
+    let pending = match options.lanes {
+        0 => options.backlog,
+        lanes => lanes.min(options.backlog),
+    };
     let request = ClaimRequest::new(NodeId::new(), CLAIM);
     let (mut latencies, mut spent) = (Latencies::default(), Duration::ZERO);
     for _ in 0..CLAIMS {
@@ -234,7 +239,7 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
         let claimed = store.jobs().claim_next_batch(&request).await?;
         let elapsed = clock.elapsed();
         ensure!(
-            claimed.len() == CLAIM.min(options.backlog),
+            claimed.len() == CLAIM.min(pending),
             "a claim came back short"
         );
         latencies.add(elapsed);
@@ -247,10 +252,18 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
             .await?;
     }
     let mut outcome = Outcome::default();
-    rate(&mut outcome, CLAIMS * CLAIM.min(options.backlog), spent);
+    rate(&mut outcome, CLAIMS * CLAIM.min(pending), spent);
     latencies.report(&mut outcome);
     outcome.claims = CLAIMS as u64;
     Ok(outcome)
+}
+
+/// Puts job `n` into its lane, if there are lanes.
+fn in_lane(n: usize, job: NewJob, options: &Options) -> NewJob {
+    match options.lanes {
+        0 => job,
+        lanes => job.lane(&format!("lane {}", n % lanes)),
+    }
 }
 
 /// Enqueues `count` jobs before the measurement.

@@ -9,6 +9,8 @@
 //!    ▼        │  ▼     release, reclaim        ▲
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
+//!
+//! A dead letter that is requeued into a lane in which others wait becomes Blocked, behind them.
 
 use std::fmt;
 
@@ -20,7 +22,7 @@ use crate::error::InvalidInput;
 pub enum JobState {
     /// Waiting to be claimed: due, or due later.
     Pending = 0,
-    /// Waiting for something other than time.
+    /// Waiting for something other than time: the jobs before it in its lane.
     Blocked = 1,
     /// Set aside by an operator.
     Paused = 2,
@@ -87,7 +89,7 @@ impl JobState {
                 to,
                 Self::Pending | Self::Succeeded | Self::Failed | Self::Cancelled
             ),
-            Self::Failed => matches!(to, Self::Pending),
+            Self::Failed => matches!(to, Self::Pending | Self::Blocked),
             Self::Succeeded | Self::Cancelled => false,
         };
         if legal {
@@ -135,8 +137,12 @@ pub enum JobAction {
     /// End it: at once if it waits, by request to the handler if it runs.
     Cancel,
     /// Make a dead letter pending again: due now, attempts and crashes at zero, error cleared.
+    ///
+    /// One that was in a lane goes to the end of the lane, with a new sequence: what was enqueued
+    /// behind it has overtaken it when it failed. If others are in the lane it becomes `Blocked`
+    /// instead, and that is what the answer says.
     Requeue,
-    /// Set a pending job aside.
+    /// Set a pending job aside. If it is the head of a lane, the lane waits for it.
     Pause,
     /// Make a paused job pending again; it keeps its `run_at`.
     Resume,
@@ -179,7 +185,8 @@ mod tests {
             .filter(|state| state.is_terminal())
         {
             for to in JobState::ALL {
-                let requeue = from == JobState::Failed && to == JobState::Pending;
+                let requeued = matches!(to, JobState::Pending | JobState::Blocked);
+                let requeue = from == JobState::Failed && requeued;
                 assert_eq!(from.transition(to).is_ok(), requeue, "{from} to {to}");
             }
         }

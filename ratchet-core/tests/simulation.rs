@@ -2,8 +2,9 @@
 //! faults, partitions, kills and restarts, from a seed.
 //!
 //! Checked throughout: terminal states absorb, claim numbers only grow, nobody else's end is
-//! overwritten. Checked at the end: every acknowledged enqueue is a job that ended, in a state its
-//! history explains, with every claim accounted for.
+//! overwritten, and each lane has one head. Checked at the end: every acknowledged enqueue is a job
+//! that ended, in a state its history explains, with every claim accounted for, and no lane was
+//! overtaken.
 //!
 //! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
 //! `RATCHET_SIM_SEED=S` replays one.
@@ -257,6 +258,9 @@ impl Simulation {
         if random.u8(0..4) == 0 {
             job = job.unique_key(["x", "y", "z"][random.usize(0..3)]);
         }
+        if random.u8(0..3) == 0 {
+            job = job.lane(["p", "q"][random.usize(0..2)]);
+        }
         if random.u8(0..6) == 0 {
             job = job.stall_timeout(Duration::from_millis(random.u64(1_000..30_000)));
         }
@@ -304,9 +308,41 @@ impl Simulation {
             );
             self.seen.insert(job.id, job);
         }
+        let mut heads: BTreeMap<_, usize> = BTreeMap::new();
+        for job in self.seen.values().filter(|job| !job.state.is_terminal()) {
+            if let Some(lane) = &job.spec.lane {
+                let head = usize::from(job.state != JobState::Blocked);
+                *heads.entry((&job.spec.route.queue, lane)).or_default() += head;
+            }
+        }
+        assert!(heads.values().all(|heads| *heads == 1), "{heads:?}");
+    }
+
+    /// No job of a lane was claimed before those enqueued earlier had ended.
+    async fn check_lanes(&self) {
+        let mut ended = BTreeMap::new();
+        let mut known = std::collections::BTreeSet::new();
+        let once = self.acknowledged.iter().filter(|id| known.insert(**id));
+        let mut enqueued: Vec<&JobRecord> = once.map(|id| &self.seen[id]).collect();
+        // A duplicate may have become a job when its call was repeated.
+        enqueued.sort_by_key(|job| job.created_at);
+        for job in enqueued {
+            let (Some(lane), Some(end)) = (&job.spec.lane, job.finished_at) else {
+                continue;
+            };
+            let last = ended
+                .entry((&job.spec.route.queue, lane))
+                .or_insert(job.created_at);
+            let history = self.store.history(job.id).await.unwrap();
+            if let Some(first) = history.first() {
+                assert!(first.claimed_at >= *last, "overtook in {lane}: {job:?}");
+            }
+            *last = end.max(*last);
+        }
     }
 
     async fn check_end(&mut self) {
+        self.check_lanes().await;
         for id in &self.acknowledged {
             assert!(
                 self.seen.contains_key(id),

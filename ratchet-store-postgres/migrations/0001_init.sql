@@ -14,7 +14,7 @@ CREATE TABLE {schema}.routes (
 
 -- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
--- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout.
+-- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE {schema}.jobs (
@@ -47,6 +47,7 @@ CREATE TABLE {schema}.job_data (
     retry           text,
     unique_key      text,
     idempotency_key text,
+    lane            text,
     traceparent     text,
     tracestate      text
 );
@@ -86,6 +87,22 @@ CREATE TABLE {schema}.idempotency_keys (
     key         text COLLATE "C" NOT NULL,
     job         uuid NOT NULL,
     reserved_at bigint NOT NULL
+);
+
+-- The lanes that have unfinished jobs, and the last sequence each gave. An emptied lane has no row.
+-- Whoever changes which jobs are unfinished in a lane locks its row first.
+CREATE TABLE {schema}.lanes (
+    last_seq bigint NOT NULL,
+    queue    text COLLATE "C" NOT NULL,
+    lane     text COLLATE "C" NOT NULL
+);
+
+-- The unfinished jobs of lanes: that with the lowest sequence is the head, the others are blocked.
+CREATE TABLE {schema}.lane_jobs (
+    job   uuid NOT NULL,
+    seq   bigint NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    lane  text COLLATE "C" NOT NULL
 );
 
 CREATE TABLE {schema}.paused_queues (
@@ -144,6 +161,15 @@ ALTER TABLE {schema}.unique_keys SET (fillfactor = 10, vacuum_truncate = off);
 INSERT INTO {schema}.unique_keys (key, job)
 SELECT repeat(' ', 600), '00000000-0000-0000-0000-000000000000' FROM generate_series(1, 128);
 DELETE FROM {schema}.unique_keys;
+ALTER TABLE {schema}.lanes SET (fillfactor = 10, vacuum_truncate = off);
+INSERT INTO {schema}.lanes (last_seq, queue, lane)
+SELECT 0, '', repeat(' ', 600) FROM generate_series(1, 128);
+DELETE FROM {schema}.lanes;
+ALTER TABLE {schema}.lane_jobs SET (fillfactor = 10, vacuum_truncate = off);
+INSERT INTO {schema}.lane_jobs (job, seq, queue, lane)
+SELECT '00000000-0000-0000-0000-000000000000', 0, '', repeat(' ', 600)
+FROM generate_series(1, 128);
+DELETE FROM {schema}.lane_jobs;
 ALTER TABLE {schema}.idempotency_keys SET (fillfactor = 10, vacuum_truncate = off);
 INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
 SELECT repeat(' ', 600), '00000000-0000-0000-0000-000000000000', 0 FROM generate_series(1, 128);
@@ -171,6 +197,16 @@ ALTER TABLE {schema}.unique_keys SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
 );
+ALTER TABLE {schema}.lanes SET (
+    fillfactor = 75,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
+ALTER TABLE {schema}.lane_jobs SET (
+    fillfactor = 100,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
 -- A handful of rows, changed all the time: they stay on their page if it has room.
 ALTER TABLE {schema}.nodes SET (fillfactor = 50);
 ALTER TABLE {schema}.locks SET (fillfactor = 50);
@@ -181,6 +217,8 @@ ALTER TABLE {schema}.job_data ADD CONSTRAINT job_data_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.job_notes ADD CONSTRAINT job_notes_pkey PRIMARY KEY (job);
 ALTER TABLE {schema}.attempts ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, seq);
 ALTER TABLE {schema}.unique_keys ADD CONSTRAINT unique_keys_pkey PRIMARY KEY (key);
+ALTER TABLE {schema}.lanes ADD CONSTRAINT lanes_pkey PRIMARY KEY (queue, lane);
+ALTER TABLE {schema}.lane_jobs ADD CONSTRAINT lane_jobs_pkey PRIMARY KEY (job);
 ALTER TABLE {schema}.idempotency_keys ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key);
 
 -- The claim order inside one route and priority; finished and running jobs are not on it.
@@ -189,3 +227,5 @@ CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE sta
 CREATE INDEX jobs_running ON {schema}.jobs (id) WHERE state = 3;
 -- The finished jobs, the longest finished first: for purges and for listings of dead letters.
 CREATE INDEX jobs_finished ON {schema}.jobs (state, finished_at) WHERE state >= 4;
+-- The order of each lane.
+CREATE UNIQUE INDEX lane_jobs_order ON {schema}.lane_jobs (queue, lane, seq);

@@ -1,6 +1,6 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ratchet_core::model::{
     Acted, ActionOutcome, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
@@ -28,7 +28,7 @@ struct Target {
 struct Changes {
     moved: HashMap<JobId, JobState>,
     cancelling: Vec<Uuid>,
-    requeued: Vec<Uuid>,
+    requeued: Vec<(Uuid, JobState)>,
 }
 
 impl PostgresStore {
@@ -81,6 +81,12 @@ impl PostgresStore {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        // Before the jobs, as every call does. What lane a job has never changes.
+        let lanes = match action {
+            JobAction::Cancel | JobAction::Requeue => self.lanes_of(lease, &wanted).await?,
+            _ => BTreeMap::new(),
+        };
+        let mut places = self.enter_lanes(lease, lanes.values().cloned()).await?;
         let read = self.sql().read_state.query().bind(wanted);
         let mut targets = HashMap::with_capacity(ids.len());
         for row in lease.rows(read).await? {
@@ -96,14 +102,26 @@ impl PostgresStore {
             HashMap::new()
         };
         let mut changes = Changes::default();
-        let acted = ids
-            .iter()
-            .map(|id| Acted {
-                job: *id,
-                outcome: respond(*id, action, &mut targets, &refused_keys, &mut changes),
-            })
-            .collect();
+        let mut acted = Vec::with_capacity(ids.len());
+        for id in ids {
+            let outcome = respond(
+                *id,
+                action,
+                &mut targets,
+                &refused_keys,
+                &mut changes,
+                |id| {
+                    let lane = lanes.get(&id).cloned();
+                    lane.map_or(JobState::Pending, |lane| places.take(id, lane))
+                },
+            );
+            acted.push(Acted { job: *id, outcome });
+        }
+        let ended = changes.moved.iter();
+        let ended = ended.filter(|(id, state)| state.is_terminal() && lanes.contains_key(id));
+        let ended: Vec<Uuid> = ended.map(|(id, _)| id.as_uuid()).collect();
         self.write_changes(lease, changes).await?;
+        self.leave_lanes(lease, places, &ended).await?;
         Ok(acted)
     }
 
@@ -171,8 +189,13 @@ impl PostgresStore {
                 .await?;
         }
         if !changes.requeued.is_empty() {
+            let (ids, states): (Vec<Uuid>, Vec<i16>) = changes
+                .requeued
+                .into_iter()
+                .map(|(id, state)| (id, i16::from(state.code())))
+                .unzip();
             lease
-                .execute(sql.requeue_jobs.query().bind(changes.requeued))
+                .execute(sql.requeue_jobs.query().bind(ids).bind(states))
                 .await?;
         }
         Ok(())
@@ -212,13 +235,15 @@ impl PostgresStore {
     }
 }
 
-/// What becomes of one job; `targets` then has its new state, since ids may be repeated.
+/// What becomes of one job; `targets` then has its new state, since ids may be repeated. `enter`
+/// puts a requeued job into its lane and says in which state it waits.
 fn respond(
     id: JobId,
     action: JobAction,
     targets: &mut HashMap<JobId, Target>,
     refused_keys: &HashMap<JobId, JobId>,
     changes: &mut Changes,
+    enter: impl FnOnce(JobId) -> JobState,
 ) -> ActionOutcome {
     let Some(target) = targets.get_mut(&id) else {
         return ActionOutcome::NotFound;
@@ -229,12 +254,13 @@ fn respond(
             changes.cancelling.push(id.as_uuid());
             ActionOutcome::CancelRequested
         }
-        Response::Become(to) => {
+        Response::Become(mut to) => {
             if let Some(holder) = refused_keys.get(&id) {
                 return ActionOutcome::KeyTaken(*holder);
             }
             if action == JobAction::Requeue {
-                changes.requeued.push(id.as_uuid());
+                to = enter(id);
+                changes.requeued.push((id.as_uuid(), to));
             } else {
                 changes.moved.insert(id, to);
             }

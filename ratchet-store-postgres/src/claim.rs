@@ -213,6 +213,7 @@ impl PostgresStore {
         claim.retry = RetryPolicy::from_stored(row::text(row, 11, "retry")?)?;
         claim.timeout = row::duration(row, 12, "timeout")?;
         claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
+        claim.lane = row::name(row, 18, "lane")?;
         claim.trace = row::trace(row, 14, 15)?;
         let input = JobInput {
             payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),

@@ -192,8 +192,13 @@ impl<'a> Lease<'a> {
             .await
     }
 
-    /// Ends the transaction: commits if all went well, and rolls back otherwise.
+    /// Ends the transaction and the lease: commits if all went well, and rolls back otherwise.
     pub(crate) async fn end<T>(mut self, result: Result<T>) -> Result<T> {
+        self.finish(result).await
+    }
+
+    /// As [`end`](Self::end), and keeps the lease.
+    pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
         match result {
             Ok(value) => {
                 self.script(fixed("COMMIT")).await?;
@@ -225,6 +230,27 @@ impl<'a> Lease<'a> {
             Held::Kept(kept) => kept.connection.as_deref_mut().ok_or_else(no_connection),
             Held::Liveness(slot) => slot.as_mut().ok_or_else(no_connection),
         }
+    }
+}
+
+/// Where the statements of a transaction run: on a lease, or on a connection of the caller's.
+pub(crate) trait Run: Send {
+    /// Runs a statement and reads all it returns.
+    fn rows(
+        &mut self,
+        query: Query<'_, Postgres, PgArguments>,
+    ) -> impl Future<Output = Result<Vec<PgRow>>> + Send;
+}
+
+impl Run for Lease<'_> {
+    async fn rows(&mut self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>> {
+        Self::rows(self, query).await
+    }
+}
+
+impl Run for PgConnection {
+    async fn rows(&mut self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>> {
+        Ok(query.fetch_all(self).await?)
     }
 }
 

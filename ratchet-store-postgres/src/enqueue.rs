@@ -6,15 +6,17 @@ use std::time::Duration;
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Enqueued, NewJob, RunAt};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, Name, StoreErrorKind, TraceContext};
+use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::query::Query;
 use sqlx::{Executor, Row};
 use uuid::Uuid;
 
+use crate::connection::Run;
 use crate::coordinator;
 use crate::error::Result;
-use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::lanes::Lane;
+use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -25,12 +27,18 @@ type Rows = Vec<sqlx::postgres::PgRow>;
 
 impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
+    /// Jobs with lanes need a transaction.
     ///
-    /// Jobs without keys are taken for new. If some are not, which happens when a call is repeated
+    /// Jobs without either are taken for new. If some are not, which happens when a call is repeated
     /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
         let mut lease = self.lease().await?;
+        if jobs.iter().any(has_lane) {
+            lease.begin().await?;
+            let stored = self.store_jobs(&mut lease, jobs, &routes).await;
+            return lease.end(stored).await;
+        }
         if !jobs.iter().any(has_keys) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             match lease.execute(insert.bind_new(self.sql())).await {
@@ -38,14 +46,33 @@ impl PostgresStore {
                 done => return done.map(|_| created(jobs)),
             }
         }
-        let taken = lease.rows(self.find_keys(jobs)).await?;
+        self.store_jobs(&mut lease, jobs, &routes).await
+    }
+
+    /// Stores the jobs of one call that are new; in a transaction if some have lanes.
+    ///
+    /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
+    /// the same time waits there, and then sees what was stored.
+    async fn store_jobs(
+        &self,
+        on: &mut impl Run,
+        jobs: &[NewJob],
+        routes: &[i32],
+    ) -> Result<Vec<Enqueued>> {
+        let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
+        let taken = on.rows(self.find_keys(jobs)).await?;
         let (answers, new) = resolve(jobs, &taken)?;
         if !new.is_empty() {
-            let insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
-            lease
-                .execute(insert.bind_keyed(&self.sql().enqueue_keyed))
+            let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
+            for (state, place) in insert.states.iter_mut().zip(&new) {
+                if let Some(lane) = lane(&jobs[*place]) {
+                    *state = places.take(jobs[*place].id(), lane).code().into();
+                }
+            }
+            on.rows(insert.bind_keyed(&self.sql().enqueue_keyed))
                 .await?;
         }
+        self.leave_lanes(on, places, &[]).await?;
         Ok(answers)
     }
 
@@ -56,7 +83,7 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
-        if !jobs.iter().any(has_keys) {
+        if !jobs.iter().any(|job| has_keys(job) || has_lane(job)) {
             if !jobs.is_empty() {
                 let insert = Insert::of(jobs.iter().zip(&routes))?;
                 let statement = &self.sql().enqueue_keyed;
@@ -65,15 +92,15 @@ impl PostgresStore {
             return Ok(created(jobs));
         }
         for _ in 1..TRIES {
-            match self.enqueue_keyed_on(connection, jobs, &routes).await {
+            match self.enqueue_at_savepoint(connection, jobs, &routes).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
                 done => return done,
             }
         }
-        self.enqueue_keyed_on(connection, jobs, &routes).await
+        self.enqueue_at_savepoint(connection, jobs, &routes).await
     }
 
-    async fn enqueue_keyed_on(
+    async fn enqueue_at_savepoint(
         &self,
         connection: &mut PgConnection,
         jobs: &[NewJob],
@@ -82,19 +109,7 @@ impl PostgresStore {
         connection
             .execute(sqlx::raw_sql("SAVEPOINT ratchet_enqueue"))
             .await?;
-        let stored = async {
-            let taken: Rows = self.find_keys(jobs).fetch_all(&mut *connection).await?;
-            let (answers, new) = resolve(jobs, &taken)?;
-            if !new.is_empty() {
-                let insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
-                insert
-                    .bind_keyed(&self.sql().enqueue_keyed)
-                    .execute(&mut *connection)
-                    .await?;
-            }
-            Ok(answers)
-        }
-        .await;
+        let stored = self.store_jobs(connection, jobs, routes).await;
         let end = match &stored {
             Ok(_) => "RELEASE SAVEPOINT ratchet_enqueue",
             Err(_) => "ROLLBACK TO SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue",
@@ -171,6 +186,16 @@ fn has_keys(job: &NewJob) -> bool {
     job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
 }
 
+fn has_lane(job: &NewJob) -> bool {
+    job.spec().lane.is_some()
+}
+
+/// The lane of a job.
+fn lane(job: &NewJob) -> Option<Lane> {
+    let lane = job.spec().lane.as_ref()?;
+    Some(Lane::new(&job.spec().route.queue, lane))
+}
+
 fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
     jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
 }
@@ -236,6 +261,8 @@ struct Insert<'a> {
     tracestates: Vec<Option<&'a str>>,
     unique_keys: Vec<Option<&'a str>>,
     idempotency_keys: Vec<Option<&'a str>>,
+    lanes: Vec<Option<&'a str>>,
+    states: Vec<i16>,
 }
 
 impl<'a> Insert<'a> {
@@ -249,6 +276,9 @@ impl<'a> Insert<'a> {
             }
             if spec.timeout.is_some() || spec.stall_timeout.is_some() {
                 flags |= HAS_TIMEOUTS;
+            }
+            if spec.lane.is_some() {
+                flags |= HAS_LANE;
             }
             let (run_at, delay) = match job.due() {
                 RunAt::Now => (None, 0),
@@ -280,6 +310,8 @@ impl<'a> Insert<'a> {
             insert
                 .idempotency_keys
                 .push(spec.idempotency_key.as_ref().map(Name::as_str));
+            insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
+            insert.states.push(JobState::Pending.code().into());
         }
         Ok(insert)
     }
@@ -334,5 +366,7 @@ impl<'a> Insert<'a> {
         self.bind(statement)
             .bind(&self.unique_keys)
             .bind(&self.idempotency_keys)
+            .bind(&self.lanes)
+            .bind(&self.states)
     }
 }

@@ -30,6 +30,7 @@ mod coordinator;
 mod enqueue;
 mod error;
 mod jobs;
+mod lanes;
 mod locks;
 mod migrate;
 mod nodes;

@@ -365,7 +365,7 @@ mod tests {
         for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 14);
+        assert_eq!(names.len(), 17);
     }
 
     #[test]

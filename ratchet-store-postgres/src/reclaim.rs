@@ -8,8 +8,9 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::connection::Lease;
 use crate::error::Result;
-use crate::row;
+use crate::row::{self, HAS_LANE};
 use crate::store::PostgresStore;
 
 /// A claim that is to be taken back.
@@ -22,6 +23,8 @@ struct Lost {
     node: Option<Uuid>,
     crashes: i32,
     state: i16,
+    /// Whether the job ends with its claim, and somebody waits behind it in a lane.
+    ends_head: bool,
     reclaimed: Reclaimed,
 }
 
@@ -42,21 +45,21 @@ impl PostgresStore {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let write = self
-            .sql()
-            .reclaim_jobs
-            .query()
-            .bind(column(&lost, |lost| lost.id.as_uuid()))
-            .bind(column(&lost, |lost| lost.seq))
-            .bind(column(&lost, |lost| lost.crash_count))
-            .bind(column(&lost, |lost| lost.cancel_requested))
-            .bind(column(&lost, |lost| lost.last_report))
-            .bind(column(&lost, |lost| lost.node))
-            .bind(column(&lost, |lost| lost.crashes))
-            .bind(column(&lost, |lost| lost.state));
-        let mut taken = HashSet::new();
-        for row in lease.rows(write).await? {
-            taken.insert(row::job_id(&row, 0)?);
+        let (heads, others): (Vec<&Lost>, Vec<&Lost>) = lost.iter().partition(|one| one.ends_head);
+        let mut taken = self.take_back(&mut lease, &others).await?;
+        for head in heads {
+            lease.begin().await?;
+            let done = async {
+                let job = head.id.as_uuid();
+                let lanes = self.lanes_of(&mut lease, &[job]).await?;
+                let places = self.enter_lanes(&mut lease, lanes.into_values()).await?;
+                let done = self.take_back(&mut lease, &[head]).await?;
+                let ended: Vec<Uuid> = done.iter().map(JobId::as_uuid).collect();
+                self.leave_lanes(&mut lease, places, &ended).await?;
+                Ok(done)
+            }
+            .await;
+            taken.extend(lease.finish(done).await?);
         }
         Ok(lost
             .into_iter()
@@ -64,10 +67,27 @@ impl PostgresStore {
             .map(|lost| lost.reclaimed)
             .collect())
     }
+
+    async fn take_back(&self, lease: &mut Lease<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
+        let write = self
+            .sql()
+            .reclaim_jobs
+            .query()
+            .bind(column(lost, |lost| lost.id.as_uuid()))
+            .bind(column(lost, |lost| lost.seq))
+            .bind(column(lost, |lost| lost.crash_count))
+            .bind(column(lost, |lost| lost.cancel_requested))
+            .bind(column(lost, |lost| lost.last_report))
+            .bind(column(lost, |lost| lost.node))
+            .bind(column(lost, |lost| lost.crashes))
+            .bind(column(lost, |lost| lost.state));
+        let rows = lease.rows(write).await?;
+        rows.iter().map(|row| row::job_id(row, 0)).collect()
+    }
 }
 
-fn column<T>(lost: &[Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
-    lost.iter().map(value).collect()
+fn column<T>(lost: &[&Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
+    lost.iter().map(|lost| value(lost)).collect()
 }
 
 /// What becomes of the claim of a row of `running_jobs.sql`, if it is lost.
@@ -108,6 +128,7 @@ fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
         node,
         crashes: i32::try_from(effect.crash_count).unwrap_or(i32::MAX),
         state: effect.state.code().into(),
+        ends_head: effect.state.is_terminal() && row.try_get::<i16, _>(23)? & HAS_LANE != 0,
         reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
     }))
 }

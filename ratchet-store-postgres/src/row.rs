@@ -20,6 +20,8 @@ use crate::error::Result;
 pub(crate) const HAS_UNIQUE_KEY: i16 = 1;
 /// `jobs.flags`: the job has a timeout or a stall timeout.
 pub(crate) const HAS_TIMEOUTS: i16 = 2;
+/// `jobs.flags`: the job has a lane.
+pub(crate) const HAS_LANE: i16 = 4;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -139,6 +141,7 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
     spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
     spec.unique_key = keep(&mut problem, name(row, 18, "unique_key"), None);
     spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
+    spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
     spec.trace = keep(&mut problem, trace(row, 20, 21), None);
 
     let time = |column: usize| row.try_get(column).map(from_millis);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
 use ratchet_core::time::{duration_micros, duration_millis};
-use ratchet_core::{ClaimToken, JobId};
+use ratchet_core::{ClaimToken, JobId, JobState};
 use sqlx::Row;
 use uuid::Uuid;
 
@@ -56,7 +56,8 @@ impl PostgresStore {
     /// Ends the claims of one call.
     ///
     /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
-    /// their order matters: which was the last to settle the job changes with each.
+    /// their order matters: which was the last to settle the job changes with each. Heads of lanes
+    /// that end are settled after the others, in transactions of their own.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut rounds: Vec<BTreeMap<JobId, usize>> = Vec::new();
         let mut earlier: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
@@ -74,7 +75,13 @@ impl PostgresStore {
             // In order of id, so that two calls lock in one order.
             let one_each: Vec<&Settlement> =
                 round.values().map(|place| &settlements[*place]).collect();
-            let applied = self.settle_round(&mut lease, &one_each).await?;
+            let mut applied = HashSet::new();
+            let heads = self
+                .settle_round(&mut lease, &one_each, &mut applied)
+                .await?;
+            if !heads.is_empty() {
+                self.settle_heads(&mut lease, &heads, &mut applied).await?;
+            }
             for place in round.into_values() {
                 if applied.contains(&settlements[place].token) {
                     answers[place] = Fenced::Applied;
@@ -84,11 +91,65 @@ impl PostgresStore {
         Ok(answers)
     }
 
-    async fn settle_round(
+    /// Ends one claim each of some jobs, but for those that end at the head of a lane, which come
+    /// back.
+    async fn settle_round<'a>(
+        &self,
+        lease: &mut Lease<'_>,
+        settlements: &[&'a Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<Vec<&'a Settlement>> {
+        self.end_claims(lease, settlements, false, applied).await?;
+        let heads = self.find_settled(lease, settlements, applied).await?;
+        let is_head = |one: &&&Settlement| heads.contains(&one.token);
+        Ok(settlements.iter().filter(is_head).copied().collect())
+    }
+
+    /// Ends claims of jobs that end at the heads of their lanes. A lane that somebody else has
+    /// locked is waited for, but nobody else waits for it: the others are done before.
+    async fn settle_heads(
+        &self,
+        lease: &mut Lease<'_>,
+        heads: &[&Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let jobs: Vec<Uuid> = heads.iter().map(|head| head.token.job.as_uuid()).collect();
+        lease.begin().await?;
+        let settled = async {
+            let (locked, places) = self.lock_lanes(lease, &jobs).await?;
+            let (now, later): (Vec<&Settlement>, Vec<&Settlement>) = heads
+                .iter()
+                .partition(|head| locked.contains(&head.token.job));
+            let ended = self.end_claims(lease, &now, true, applied).await?;
+            self.leave_lanes(lease, places, &ended).await?;
+            Ok(later)
+        }
+        .await;
+        for head in lease.finish(settled).await? {
+            lease.begin().await?;
+            let settled = async {
+                let lanes = self.lanes_of(lease, &[head.token.job.as_uuid()]).await?;
+                let places = self.enter_lanes(lease, lanes.into_values()).await?;
+                let ended = self.end_claims(lease, &[head], true, applied).await?;
+                self.leave_lanes(lease, places, &ended).await
+            }
+            .await;
+            lease.finish(settled).await?;
+        }
+        // Somebody else may have settled with the same tokens meanwhile.
+        self.find_settled(lease, heads, applied).await?;
+        Ok(())
+    }
+
+    /// Runs the statement that ends claims and notes which it applied; the jobs that ended.
+    /// `in_lanes` says that the lanes of those that have one are locked.
+    async fn end_claims(
         &self,
         lease: &mut Lease<'_>,
         settlements: &[&Settlement],
-    ) -> Result<HashSet<ClaimToken>> {
+        in_lanes: bool,
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<Vec<Uuid>> {
         let mut columns = Columns::default();
         for settlement in settlements {
             // No claim has a number that the database cannot hold.
@@ -108,23 +169,45 @@ impl PostgresStore {
             .bind(&columns.outcomes)
             .bind(&columns.errors)
             .bind(&columns.results)
-            .bind(&columns.ran_for);
-        let mut applied = HashSet::with_capacity(settlements.len());
+            .bind(&columns.ran_for)
+            .bind(in_lanes);
+        let mut ended = Vec::new();
         for row in lease.rows(settle).await? {
-            applied.insert(ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?));
+            let id = row::job_id(&row, 0)?;
+            applied.insert(ClaimToken::new(id, row::seq(&row, 1)?));
+            if JobState::from_code(row.try_get::<i16, _>(2)?.into())?.is_terminal() {
+                ended.push(id.as_uuid());
+            }
         }
+        Ok(ended)
+    }
+
+    /// Notes those that were settled before with the same token; the tokens of those that run at
+    /// the head of a lane.
+    async fn find_settled(
+        &self,
+        lease: &mut Lease<'_>,
+        settlements: &[&Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<HashSet<ClaimToken>> {
         let missing: Vec<Uuid> = settlements
             .iter()
             .filter(|settlement| !applied.contains(&settlement.token))
             .map(|settlement| settlement.token.job.as_uuid())
             .collect();
-        if !missing.is_empty() {
-            let find = self.sql().find_settled.query().bind(missing);
-            for row in lease.rows(find).await? {
-                applied.insert(ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?));
-            }
+        let mut heads = HashSet::new();
+        if missing.is_empty() {
+            return Ok(heads);
         }
-        Ok(applied)
+        let find = self.sql().find_settled.query().bind(missing);
+        for row in lease.rows(find).await? {
+            let id = row::job_id(&row, 0)?;
+            let (settled, running) = (row::seq(&row, 1)?, row::seq(&row, 2)?);
+            // 0 is no claim's number: it stands for none.
+            applied.extend((settled > 0).then(|| ClaimToken::new(id, settled)));
+            heads.extend((running > 0).then(|| ClaimToken::new(id, running)));
+        }
+        Ok(heads)
     }
 
     /// Keeps what running bodies tell.
@@ -186,8 +269,8 @@ struct Told<'a> {
 mod tests {
     use std::time::Duration;
 
+    use ratchet_core::Json;
     use ratchet_core::model::{AttemptOutcome, Outcome};
-    use ratchet_core::{JobState, Json};
 
     use super::*;
 

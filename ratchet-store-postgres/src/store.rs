@@ -93,6 +93,10 @@ impl PostgresStore {
     /// The clauses of [`JobStore::enqueue`] hold. If jobs with keys lose a race, that part alone is
     /// rolled back, to a savepoint, and tried again.
     ///
+    /// The lanes of jobs that have one are locked until the transaction ends: others that enqueue
+    /// into them wait, and so do the ends of their heads. Keep such transactions short, and if they
+    /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
+    ///
     /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
     /// due at once are woken up: PostgreSQL keeps one notification for each such queue until then.
     /// Commits that notify wait for each other, one at a time in the whole server, which costs
@@ -100,7 +104,7 @@ impl PostgresStore {
     /// [`enqueue_in_quietly`](Self::enqueue_in_quietly) there.
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` if there is no transaction but jobs have keys, or a failure of
+    /// `Invalid`, `Misconfigured` if there is no transaction but jobs have keys or lanes, or a failure of
     /// the database, after which the transaction can only be rolled back.
     pub async fn enqueue_in(
         &self,

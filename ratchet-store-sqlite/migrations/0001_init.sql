@@ -14,7 +14,7 @@ CREATE TABLE ratchet_routes (
 
 -- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
--- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout.
+-- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE ratchet_jobs (
@@ -55,6 +55,7 @@ CREATE TABLE ratchet_job_data (
     stall_timeout    INTEGER,
     unique_key       TEXT,
     idempotency_key  TEXT,
+    lane             TEXT,
     traceparent      TEXT,
     tracestate       TEXT
 ) STRICT;
@@ -96,6 +97,25 @@ CREATE TABLE ratchet_idempotency_keys (
     job         BLOB NOT NULL,
     reserved_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The lanes that have unfinished jobs, and the last sequence each gave. An emptied lane has no row.
+CREATE TABLE ratchet_lanes (
+    queue    TEXT NOT NULL,
+    lane     TEXT NOT NULL,
+    last_seq INTEGER NOT NULL,
+    PRIMARY KEY (queue, lane)
+) STRICT, WITHOUT ROWID;
+
+-- The unfinished jobs of lanes: that with the lowest sequence is the head, the others are blocked.
+CREATE TABLE ratchet_lane_jobs (
+    job   BLOB NOT NULL PRIMARY KEY,
+    queue TEXT NOT NULL,
+    lane  TEXT NOT NULL,
+    seq   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The order of each lane.
+CREATE UNIQUE INDEX ratchet_lane_jobs_order ON ratchet_lane_jobs (queue, lane, seq);
 
 CREATE TABLE ratchet_paused_queues (
     queue     TEXT NOT NULL PRIMARY KEY,

@@ -10,11 +10,12 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::enqueue::{find_key, take_unique_key};
 use crate::error::Result;
+use crate::lanes;
 use crate::locks::is_tenure;
 use crate::read::{selected_ids, states_of};
 use crate::request::Work;
-use crate::row::{self, HAS_UNIQUE_KEY};
-use crate::settle::free_unique_key;
+use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY};
+use crate::settle::give_up;
 use crate::statements;
 
 /// Does the action to each selected job.
@@ -62,7 +63,7 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
         Response::Become(to) => to,
     };
     if action == JobAction::Requeue {
-        return requeue(work, id, data, flags, to);
+        return requeue(work, id, data, flags);
     }
     let terminal = to.is_terminal();
     work.conn
@@ -74,18 +75,12 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
             terminal.then_some(work.now)
         ])?;
     if terminal {
-        free_unique_key(work, id, data, flags)?;
+        give_up(work, id, data, flags)?;
     }
     Ok(ActionOutcome::Became(to))
 }
 
-fn requeue(
-    work: &Work<'_>,
-    id: JobId,
-    data: i64,
-    flags: i64,
-    to: JobState,
-) -> Result<ActionOutcome> {
+fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOutcome> {
     if flags & HAS_UNIQUE_KEY != 0 {
         let key = work
             .conn
@@ -100,9 +95,14 @@ fn requeue(
             take_unique_key(work.conn, id, &key)?;
         }
     }
+    let to = if flags & HAS_LANE == 0 {
+        JobState::Pending
+    } else {
+        lanes::enter_again(work.conn, id)?
+    };
     work.conn
         .prepare_cached(statements::REQUEUE_JOB)?
-        .execute(params![id.as_bytes(), work.now])?;
+        .execute(params![id.as_bytes(), work.now, to.code()])?;
     work.conn
         .prepare_cached(statements::CLEAR_ERROR)?
         .execute([id.as_bytes()])?;

@@ -213,6 +213,7 @@ fn decode(
         claim.retry = RetryPolicy::from_stored(row::text(row, 7, "retry")?)?;
         claim.timeout = row::duration(row, 8, "timeout")?;
         claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;
+        claim.lane = row::name(row, 15, "lane")?;
         claim.trace = row::trace(row, 10, 11)?;
         let payload = row::json(row, 12).unwrap_or_else(|| Json::from_stored("null"));
         let input = JobInput {

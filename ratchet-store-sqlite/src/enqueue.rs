@@ -2,12 +2,13 @@
 
 use ratchet_core::model::{Enqueued, JobSpec, NewJob};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{JobId, Name, TraceContext};
+use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Result;
+use crate::lanes;
 use crate::request::Work;
-use crate::row::{HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
@@ -56,6 +57,13 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     if spec.timeout.is_some() || spec.stall_timeout.is_some() {
         flags |= HAS_TIMEOUTS;
     }
+    let queue = spec.route.queue.as_str();
+    let lane = spec.lane.as_ref().map(Name::as_str);
+    let mut state = JobState::Pending;
+    if let Some(lane) = lane {
+        flags |= HAS_LANE;
+        state = lanes::state_of_next(work.conn, queue, lane)?;
+    }
     let stored = insert.hot.execute(params![
         id.as_bytes(),
         route,
@@ -64,6 +72,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         insert.next_data,
         flags,
         work.now,
+        state.code(),
     ])?;
     if stored == 0 {
         return Ok(Enqueued::Created(id));
@@ -77,10 +86,14 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         spec.stall_timeout.map(duration_millis),
         spec.unique_key.as_ref().map(Name::as_str),
         spec.idempotency_key.as_ref().map(Name::as_str),
+        lane,
         spec.trace.as_ref().map(TraceContext::traceparent),
         spec.trace.as_ref().and_then(TraceContext::tracestate),
     ])?;
     insert.next_data += 1;
+    if let Some(lane) = lane {
+        lanes::enter(work.conn, id, queue, lane)?;
+    }
     if has_keys {
         take_keys(work, id, spec)?;
     }

@@ -14,6 +14,7 @@ mod connection;
 mod enqueue;
 mod error;
 mod jobs;
+mod lanes;
 mod locks;
 mod migrate;
 mod nodes;

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(sums, [INIT_CHECKSUM]);
     }
 
-    const INIT_CHECKSUM: &str = "2e909071becac42aa5e139dfc270226414a7b7f995349e80d47580bae20059cd";
+    const INIT_CHECKSUM: &str = "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30";
 
     #[test]
     fn versions_have_no_gaps() {

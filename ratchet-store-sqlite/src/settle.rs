@@ -8,8 +8,9 @@ use ratchet_core::{ClaimToken, JobId, JobState};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
+use crate::lanes;
 use crate::request::Work;
-use crate::row::HAS_UNIQUE_KEY;
+use crate::row::{HAS_LANE, HAS_UNIQUE_KEY};
 use crate::statements;
 
 /// Ends the claims of one call.
@@ -93,7 +94,7 @@ pub(crate) struct Ended {
 }
 
 /// What every end of a claim leaves: a line in the history, which for a success is the row of the
-/// job itself, and at the end of the job a free key.
+/// job itself, and at the end of the job what it gives up.
 pub(crate) fn end_claim(
     work: &Work<'_>,
     ended: &Ended,
@@ -116,17 +117,20 @@ pub(crate) fn end_claim(
             ])?;
     }
     if ended.terminal {
-        free_unique_key(work, ended.id, ended.data, ended.flags)?;
+        give_up(work, ended.id, ended.data, ended.flags)?;
     }
     Ok(())
 }
 
-/// Frees the unique key of a job that ends, if it has one.
-pub(crate) fn free_unique_key(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<()> {
+/// What a job that ends lets others have: its unique key, and its place in its lane.
+pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<()> {
     if flags & HAS_UNIQUE_KEY != 0 {
         work.conn
             .prepare_cached(statements::FREE_UNIQUE_KEY)?
             .execute(params![data, id.as_bytes()])?;
+    }
+    if flags & HAS_LANE != 0 {
+        lanes::leave(work.conn, id)?;
     }
     Ok(())
 }

@@ -25,6 +25,9 @@ async fn one_in_every_state(node: &TestNode) -> Vec<JobId> {
     let paused = node.add(job()).await;
     node.act(paused, JobAction::Pause).await;
     all.extend([paused, node.add(job()).await]);
+    // Before the head of its lane, whose end would let it go.
+    let lane = [job().lane("l"), job().lane("l")];
+    all.extend(node.add_all(&lane).await.into_iter().rev());
     all
 }
 

@@ -12,6 +12,7 @@ mod enqueue;
 mod errors;
 mod guard;
 mod keys;
+mod lane;
 mod limits;
 mod lock;
 mod migrate;
@@ -44,6 +45,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     reclaim::CASES,
     act::CASES,
     cancel::CASES,
+    lane::CASES,
     page::CASES,
     purge::CASES,
     queue::CASES,

@@ -39,6 +39,8 @@ impl Sabotaged {
                 job.clone().run_at(time::from_millis(due))
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
+            // Everybody has a lane for himself.
+            Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::NeverFreesUniqueKeys => {
                 if let Some(key) = &spec.unique_key {
                     let first = *self.memory().keys.entry(key.clone()).or_insert(job.id());
@@ -68,6 +70,14 @@ impl Sabotaged {
         };
         let first = self.find(first).await?;
         let again = match (self.how, first) {
+            (Sabotage::LetsDuplicatesTakePlaces, _) => {
+                let mut place = NewJob::new("place", &()).queue(spec.route.queue.as_str());
+                if let Some(lane) = &spec.lane {
+                    place = place.lane(lane.as_str());
+                }
+                self.inner.enqueue(&[place]).await?;
+                return Ok(answer);
+            }
             (Sabotage::ForgetsIdempotencyKeysOnPurge, None) => job.idempotency_key(&fresh()),
             (Sabotage::FreesUniqueKeysOnClaim, Some(first))
                 if first.state == JobState::Running && first.spec.unique_key.is_some() =>
@@ -77,6 +87,21 @@ impl Sabotaged {
             _ => return Ok(answer),
         };
         Ok(self.inner.enqueue(&[again]).await?[0])
+    }
+
+    async fn blocked(&self) -> Result<Vec<JobId>> {
+        let jobs = self.everything().await?;
+        let blocked = jobs.iter().filter(|job| job.state == JobState::Blocked);
+        Ok(blocked.map(|job| job.id).collect())
+    }
+
+    /// Takes back that these jobs, which were blocked, were let go.
+    async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
+        let selector = JobSelector::Ids(blocked);
+        self.inner
+            .act(&selector, JobAction::Pause)
+            .await
+            .map(|_| ())
     }
 
     async fn required_capabilities(&self) -> Result<Vec<Name>> {
@@ -103,6 +128,14 @@ impl JobStore for Sabotaged {
         }
         if !self.is(Sabotage::StoresPartOfABatch) {
             NewJob::validate_all(jobs)?;
+        }
+        if self.is(Sabotage::OrdersLanesByTime) {
+            let mut sorted = jobs.to_vec();
+            sorted.sort_by_key(NewJob::id);
+            let answers = self.inner.enqueue(&sorted).await?;
+            let place = |job: &NewJob| sorted.iter().position(|other| other.id() == job.id());
+            let answer = |job| place(job).map(|place| answers[place]);
+            return Ok(jobs.iter().filter_map(answer).collect());
         }
         let mut answers = Vec::new();
         for job in jobs {
@@ -203,6 +236,20 @@ impl JobStore for Sabotaged {
                     let (delay, error) = (*delay, String::new());
                     settlement = Settlement::new(token, Outcome::Retry { delay, error });
                 }
+                (Sabotage::ForgetsToPromoteAfterSettle, _) => {
+                    let blocked = self.blocked().await?;
+                    answers.extend(self.inner.settle(&[settlement]).await?);
+                    self.hold_back(blocked).await?;
+                    continue;
+                }
+                (Sabotage::PromotesOnRetry, Outcome::Retry { error, .. }) => {
+                    let (ids, error) = (vec![token.job], error.clone());
+                    let failed = Settlement::new(token, Outcome::Failed { error });
+                    answers.extend(self.inner.settle(&[failed]).await?);
+                    let selector = JobSelector::Ids(ids);
+                    self.inner.act(&selector, JobAction::Requeue).await?;
+                    continue;
+                }
                 (Sabotage::CountsReleasesAsAttempts, Outcome::Released) => {
                     let (delay, error) = (Duration::ZERO, String::new());
                     settlement = Settlement::new(token, Outcome::Retry { delay, error });
@@ -258,6 +305,12 @@ impl JobStore for Sabotaged {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        if self.is(Sabotage::ForgetsToPromoteAfterCancel) && action == JobAction::Cancel {
+            let blocked = self.blocked().await?;
+            let acted = self.inner.act(jobs, action).await?;
+            self.hold_back(blocked).await?;
+            return Ok(acted);
+        }
         if let JobSelector::Ids(ids) = jobs
             && let [id] = ids[..]
             && let Some(job) = self.find(id).await?
@@ -323,7 +376,7 @@ impl JobStore for Sabotaged {
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         let mut asked = request.clone();
         if self.is(Sabotage::PurgesTooYoung) {
-            asked.older_than /= 2;
+            asked.older_than /= 8;
         }
         asked.guard = self.weakened(asked.guard).await?;
         self.inner.purge(&asked).await

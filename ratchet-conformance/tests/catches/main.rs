@@ -152,6 +152,30 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "queue::no_handle_claims_from_a_paused_queue",
     ),
     (
+        Sabotage::IgnoresLanes,
+        "lane::jobs_go_in_the_order_of_their_enqueues_whatever_the_clock_says",
+    ),
+    (
+        Sabotage::OrdersLanesByTime,
+        "lane::a_batch_enters_its_lanes_in_its_own_order",
+    ),
+    (
+        Sabotage::LetsDuplicatesTakePlaces,
+        "lane::what_is_not_stored_takes_no_place",
+    ),
+    (
+        Sabotage::ForgetsToPromoteAfterSettle,
+        "lane::one_call_ends_the_heads_of_many_lanes",
+    ),
+    (
+        Sabotage::ForgetsToPromoteAfterCancel,
+        "lane::every_end_of_a_head_lets_exactly_the_next_go",
+    ),
+    (
+        Sabotage::PromotesOnRetry,
+        "lane::a_head_that_backs_off_snoozes_or_is_handed_back_keeps_its_lane",
+    ),
+    (
         Sabotage::ClaimsForInactiveNodes,
         "claim::only_an_active_node_gets_jobs",
     ),
@@ -240,6 +264,9 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::SkipsOneJobPerPage,
     Sabotage::PurgesTooYoung,
     Sabotage::IgnoresPausedQueues,
+    Sabotage::ForgetsToPromoteAfterSettle,
+    Sabotage::ForgetsToPromoteAfterCancel,
+    Sabotage::PromotesOnRetry,
     Sabotage::LetsLabelsBeShared,
     Sabotage::ReusesFences,
 ];

@@ -85,7 +85,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
     };
-    run.settle(pool, settlement);
+    run.settle_ended(pool, &claim, settlement);
 }
 
 /// Why a job no longer runs here.

@@ -15,7 +15,7 @@ use super::settler::SettleBuffer;
 use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::NodeId;
-use crate::model::{NodeStatus, Outcome, Settlement};
+use crate::model::{Claim, NodeStatus, Outcome, Settlement};
 use crate::name::Name;
 use crate::time;
 
@@ -194,8 +194,19 @@ impl Run {
     /// Ends a claim of a pool, soon; it is settled together with others while more are about to
     /// end.
     pub(super) fn settle(&self, pool: &Bulkhead, settlement: Settlement) {
+        self.add(pool, settlement, false);
+    }
+
+    /// Ends a claim whose body ran. If a lane moves on with it, the next poll is not waited for.
+    pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
+        let head = claim.lane.is_some() && settlement.effect(false).state.is_terminal();
+        self.add(pool, settlement, head);
+    }
+
+    fn add(&self, pool: &Bulkhead, settlement: Settlement, head: bool) {
         let more_coming = pool.ready.len() > 0;
-        self.settlements.push(settlement, pool.index, more_coming);
+        self.settlements
+            .push(settlement, pool.index, head, more_coming);
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) struct SettleBuffer {
 struct Batch {
     settlements: Vec<Settlement>,
     pools: Vec<usize>,
+    /// Whether one of them ends the head of a lane: another job is due once it is settled.
+    heads: bool,
 }
 
 impl Batch {
@@ -56,6 +58,7 @@ impl Batch {
     /// Takes the first `count`.
     fn take(&mut self, count: usize) -> Self {
         let rest = Self {
+            heads: self.heads && count < self.len(),
             settlements: self.settlements.split_off(count),
             pools: self.pools.split_off(count),
         };
@@ -68,10 +71,12 @@ impl Batch {
 }
 
 impl SettleBuffer {
-    /// Adds one that ends a claim of this pool; `more_coming` says that others are likely to follow within microseconds.
-    pub(super) fn push(&self, settlement: Settlement, pool: usize, more_coming: bool) {
+    /// Adds one that ends a claim of this pool, perhaps the head of a lane; `more_coming` says that
+    /// others are likely to follow within microseconds.
+    pub(super) fn push(&self, settlement: Settlement, pool: usize, head: bool, more_coming: bool) {
         let mut pending = self.pending();
         pending.push(settlement, pool);
+        pending.heads |= head;
         let count = pending.len();
         drop(pending);
         if count == 1 || count == ENOUGH || !more_coming {
@@ -169,6 +174,9 @@ impl Settler {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
                     count(run, &batch.settlements, &batch.pools, &answers);
+                    if batch.heads {
+                        run.shared.bells.ring(None);
+                    }
                     break;
                 }
                 Err(error) if error.is_transient() => {

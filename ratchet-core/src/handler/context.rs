@@ -67,6 +67,12 @@ impl JobContext {
         &self.0.claim.route.queue
     }
 
+    /// The lane of its queue that it is the head of, if it is in one.
+    #[must_use]
+    pub fn lane(&self) -> Option<&Name> {
+        self.0.claim.lane.as_ref()
+    }
+
     /// Its stored priority.
     #[must_use]
     pub fn priority(&self) -> Priority {

@@ -196,12 +196,9 @@ impl Tables {
             self.idempotency_keys.insert(key.clone(), new.id());
         }
         let run_at = from_millis(new.due().resolve(now));
-        self.insert(JobRecord::new(
-            new.id(),
-            spec.clone(),
-            run_at,
-            from_millis(now),
-        ));
+        let mut job = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
+        job.state = self.lanes.enter(&job);
+        self.insert(job);
         Enqueued::Created(new.id())
     }
 
@@ -356,6 +353,13 @@ impl Tables {
                 return ActionOutcome::KeyTaken(*holder);
             }
         }
+        let to = match action {
+            JobAction::Requeue => {
+                let job = row.job.clone();
+                self.lanes.enter(&job)
+            }
+            _ => to,
+        };
         self.change(id, |row| {
             if action == JobAction::Requeue {
                 row.job.attempts = 0;
@@ -387,6 +391,7 @@ fn claim_of(row: &Row) -> Claim {
     claim.retry = spec.retry;
     claim.timeout = spec.timeout;
     claim.stall_timeout = spec.stall_timeout;
+    claim.lane = spec.lane.clone();
     claim.trace = spec.trace.clone();
     claim
 }

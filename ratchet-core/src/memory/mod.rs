@@ -6,6 +6,7 @@
 mod clock;
 mod faults;
 mod jobs;
+mod lanes;
 mod locks;
 mod nodes;
 mod queues;

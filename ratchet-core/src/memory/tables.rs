@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::lanes::Lanes;
 use crate::id::{ClaimToken, JobId, NodeId};
 use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord};
 use crate::name::Name;
@@ -20,6 +21,8 @@ pub(super) struct Tables {
     pub(super) unique_keys: HashMap<Name, JobId>,
     /// Who first had an idempotency key; never forgotten.
     pub(super) idempotency_keys: HashMap<Name, JobId>,
+    /// The unfinished jobs of each lane, in order.
+    pub(super) lanes: Lanes,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) locks: HashMap<Name, Lock>,
@@ -99,14 +102,36 @@ impl Tables {
         self.jobs.insert(row.job.id, row);
     }
 
-    /// Changes a job and keeps the indexes and the unique key in step with it.
+    /// Changes a job and keeps the indexes, the unique key and the lane in step with it.
     pub(super) fn change<T>(&mut self, id: JobId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let mut row = self.jobs.remove(&id)?;
         self.unindex(&row.job);
+        let unfinished = !row.job.state.is_terminal();
         let changed = change(&mut row);
         self.index(&row.job);
+        let ended = unfinished && row.job.state.is_terminal();
+        let next = if ended {
+            self.lanes.leave(&row.job)
+        } else {
+            None
+        };
         self.jobs.insert(id, row);
+        if let Some(next) = next {
+            self.promote(next);
+        }
         Some(changed)
+    }
+
+    /// Lets a job be claimed that has become the head of its lane.
+    fn promote(&mut self, id: JobId) {
+        if let Some(mut row) = self.jobs.remove(&id) {
+            if row.job.state == JobState::Blocked {
+                self.unindex(&row.job);
+                row.job.state = JobState::Pending;
+                self.index(&row.job);
+            }
+            self.jobs.insert(id, row);
+        }
     }
 
     pub(super) fn remove(&mut self, id: JobId) {

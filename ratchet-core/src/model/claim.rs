@@ -126,6 +126,8 @@ pub struct Claim {
     pub timeout: Option<Duration>,
     /// How long the body may be silent.
     pub stall_timeout: Option<Duration>,
+    /// The lane whose head the job is.
+    pub lane: Option<Name>,
     /// The trace the job was enqueued in.
     pub trace: Option<TraceContext>,
 }
@@ -151,6 +153,7 @@ impl Claim {
             retry: RetryPolicy::default(),
             timeout: None,
             stall_timeout: None,
+            lane: None,
             trace: None,
         }
     }

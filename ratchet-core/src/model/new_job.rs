@@ -59,12 +59,14 @@ pub struct JobSpec {
     pub unique_key: Option<Name>,
     /// At most one job ever has this key.
     pub idempotency_key: Option<Name>,
+    /// The lane of its queue that it goes through; none: it waits for nobody.
+    pub lane: Option<Name>,
     /// The trace it was enqueued in.
     pub trace: Option<TraceContext>,
 }
 
 impl JobSpec {
-    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys.
+    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys, no lane.
     #[must_use]
     pub fn new(route: Route, payload: Json) -> Self {
         Self {
@@ -76,6 +78,7 @@ impl JobSpec {
             stall_timeout: None,
             unique_key: None,
             idempotency_key: None,
+            lane: None,
             trace: None,
         }
     }
@@ -226,6 +229,27 @@ impl NewJob {
         self
     }
 
+    /// Puts it into this lane of its queue: the jobs of a lane run one at a time, in the order in
+    /// which the database took them in.
+    ///
+    /// The first unfinished job of a lane is its head; the others are `Blocked` until it has ended,
+    /// well or badly. A head that is delayed, backs off, is paused, or waits for a node that may
+    /// take it holds up its lane, and only its lane. Priorities order the heads of different lanes,
+    /// never the jobs of one. The same name in another queue is another lane.
+    ///
+    /// ```
+    /// use ratchet_core::NewJob;
+    ///
+    /// let jobs = ["open", "deposit", "close"]
+    ///     .map(|step| NewJob::new("account", step).lane("customer-42"));
+    /// assert!(NewJob::validate_all(&jobs).is_ok());
+    /// ```
+    #[must_use]
+    pub fn lane(mut self, lane: &str) -> Self {
+        self.spec.lane = keep(&mut self.problem, Name::new("lane", lane));
+        self
+    }
+
     /// Carries this trace to the handler.
     #[must_use]
     pub fn trace(mut self, trace: TraceContext) -> Self {
@@ -360,6 +384,7 @@ mod tests {
         assert_eq!(field(&job().stall_timeout(Duration::ZERO)), "stall_timeout");
         assert_eq!(field(&job().unique_key(&"k".repeat(129))), "unique_key");
         assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
+        assert_eq!(field(&job().lane("")), "lane");
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");

@@ -20,8 +20,9 @@ pub trait JobStore: Debug + Send + Sync {
     /// Stores jobs, all of them or, on an error, none.
     ///
     /// # Contract
-    /// - **[enqueue.created]** Each job is stored `Pending` as it was given and answered
-    ///   `Created(its id)`; the answers are in the order of the jobs. An empty batch does nothing.
+    /// - **[enqueue.created]** Each job is stored `Pending` (in a lane perhaps `Blocked`) as it was
+    ///   given and answered `Created(its id)`; the answers are in the order of the jobs. An empty
+    ///   batch does nothing.
     /// - **[enqueue.atomic]** If the call fails, no job of it is stored and no key is taken.
     /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored
     ///   again, so that an enqueue with an unknown outcome can be repeated.
@@ -33,6 +34,12 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[keys.unique]** A job whose unique key an unfinished job has is not stored and answered
     ///   `Duplicate(id of that job)`; then its idempotency key is not used up.
     /// - **[keys.race]** Of concurrent enqueues with one key exactly one is answered `Created`.
+    /// - **[lane.sequence]** A lane is a queue and a lane name. A job that is stored with a lane gets
+    ///   the next sequence of that lane, which the store assigns: in the order of the batch, and in
+    ///   the order of the enqueues, whatever the clock says. One that is not stored gets none.
+    /// - **[lane.head]** Of the unfinished jobs of a lane the one with the lowest sequence, the head,
+    ///   is `Pending`, `Paused` or `Running`; all others are `Blocked`, at every moment, however many
+    ///   enqueue, claim, settle and act at once. A blocked job keeps its `run_at`.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -95,6 +102,11 @@ pub trait JobStore: Debug + Send + Sync {
     ///   outcome, without a result.
     /// - **[settle.keys]** A terminal state frees the unique key in the same write.
     /// - **[settle.history]** Each applied settlement adds one [`Attempt`] to the job's history.
+    /// - **[lane.promote]** When the head of a lane ends, by whichever method, the blocked job with
+    ///   the lowest sequence becomes `Pending` with its own `run_at`, in the same write; no other
+    ///   job does. A stale or repeated settlement promotes nobody.
+    /// - **[lane.hold]** A head whose claim ends without ending the job (retried, snoozed, released,
+    ///   reclaimed) stays the head.
     /// - **[settle.validate]** The store calls [`Settlement::validate_all`] first.
     ///
     /// # Errors
@@ -160,6 +172,9 @@ pub trait JobStore: Debug + Send + Sync {
     ///   and can be claimed like any other; its `claim_seq` and history stay.
     /// - **[requeue.key]** A requeued job takes its unique key again, or is `KeyTaken` and unchanged.
     /// - **[pause.job]** A paused job is not claimed; resumed, it has its old `run_at`.
+    /// - **[lane.requeue]** A dead letter of a lane is requeued with a new sequence, at the end of
+    ///   the lane: `Pending` if the lane is empty and `Blocked` otherwise, which is what is answered.
+    /// - **[lane.cancel]** A blocked job that is cancelled leaves the lane as it is otherwise.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.

@@ -4,6 +4,7 @@
 mod cancel;
 mod drain;
 mod kit;
+mod lanes;
 mod leadership;
 mod lifecycle;
 mod outcomes;

@@ -65,7 +65,8 @@ SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN $8 THEN data.payload END,
        CASE WHEN $8 AND claimed.claim_seq > 1
-            THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END
+            THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
+       data.lane
 FROM clock
 CROSS JOIN latest
 LEFT JOIN claimed ON true

@@ -1,13 +1,14 @@
--- Stores jobs that may have keys, unless their ids are stored already, and takes the keys. A key that
+-- Stores jobs that may have keys and lanes, unless their ids are stored already, and takes the keys. A key that
 -- was taken meanwhile fails the whole statement, so that nothing is stored. A time of NULL is now plus
 -- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
+-- [lane.head]
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 new AS (
     SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                          $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
-                         $11::text[], $12::text[], $13::text[], $14::text[])
+                         $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::smallint[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
-            traceparent, tracestate, unique_key, idempotency_key)
+            traceparent, tracestate, unique_key, idempotency_key, lane, state)
 ),
 idempotency AS (
     INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
@@ -20,14 +21,14 @@ uniqueness AS (
 ),
 cold AS (
     INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
-                                   tracestate, unique_key, idempotency_key)
+                                   tracestate, unique_key, idempotency_key, lane)
     SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, unique_key,
-           idempotency_key
+           idempotency_key, lane
     FROM new
     ON CONFLICT (id) DO NOTHING
 )
 INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
-SELECT new.id, 0, new.route, new.priority, new.flags,
+SELECT new.id, new.state, new.route, new.priority, new.flags,
        coalesce(new.run_at, clock.now + new.delay), clock.now
 FROM new CROSS JOIN clock
 ON CONFLICT (id) DO NOTHING

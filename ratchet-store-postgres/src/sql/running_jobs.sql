@@ -6,7 +6,7 @@ SELECT node.node, node.label, node.status, node.running, node.capacity, node.int
        node.started_at, node.last_seen, node.connections, node.cpu_percent, node.memory_bytes,
        node.roles, node.capabilities,
        clock.now, job.id, job.claim_seq, job.crash_count, job.cancel_requested, job.claimed_at,
-       job.last_report, job.node, data.timeout, data.stall_timeout
+       job.last_report, job.node, data.timeout, data.stall_timeout, job.flags
 FROM {schema}.jobs AS job
 CROSS JOIN clock
 LEFT JOIN {schema}.nodes AS node ON node.node = job.node

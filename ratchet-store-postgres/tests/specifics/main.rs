@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod connections;
+mod lanes;
 mod network;
 mod plans;
 mod races;
@@ -41,6 +42,8 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
+        a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
     network: an_action_whose_commit_is_not_heard_of_is_not_done_again
         calls_on_silent_connections_end_at_the_deadline
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured;

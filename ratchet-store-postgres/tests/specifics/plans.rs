@@ -22,13 +22,15 @@ const SCRIPTS: [&str; 3] = [
     "await_nodes.sql",
 ];
 
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 8] = [
     "jobs",
     "job_data",
     "job_notes",
     "attempts",
     "unique_keys",
     "idempotency_keys",
+    "lanes",
+    "lane_jobs",
 ];
 
 fn text(file: &str) -> String {

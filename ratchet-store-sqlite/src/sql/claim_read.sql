@@ -2,7 +2,8 @@
 -- Primary keys.
 SELECT job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
-       CASE WHEN ?2 THEN data.payload END, job.data, job.flags
+       CASE WHEN ?2 THEN data.payload END, job.data, job.flags,
+       data.lane
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 WHERE job.id = ?1 AND job.state = 0

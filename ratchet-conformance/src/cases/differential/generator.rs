@@ -113,6 +113,9 @@ impl Generator {
         if self.chance(20) {
             job = job.idempotency_key(&format!("once {}", self.random.u8(0..6)));
         }
+        if self.chance(35) {
+            job = job.lane(self.pick(&["l", "L", "ü"]));
+        }
         job = match self.random.u8(0..5) {
             0 => job.delay(self.millis(0..5_000)),
             1 => job.run_at(time::from_millis(

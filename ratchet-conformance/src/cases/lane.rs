@@ -1,0 +1,545 @@
+//! Lanes: one job of a lane at a time, in the order the store took them in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use JobState::{Blocked, Cancelled, Failed, Paused, Pending, Running, Succeeded};
+
+use super::prelude::*;
+
+/// `count` jobs of one lane, the youngest id first: what is created last is enqueued first.
+fn lane_jobs(lane: &str, count: usize) -> Vec<NewJob> {
+    let mut all: Vec<NewJob> = jobs(count).into_iter().map(|job| job.lane(lane)).collect();
+    all.reverse();
+    all
+}
+
+async fn states(node: &TestNode, all: &[JobId]) -> Vec<JobState> {
+    let mut states = Vec::with_capacity(all.len());
+    for id in all {
+        states.push(node.state(*id).await);
+    }
+    states
+}
+
+/// Of the unfinished jobs of each lane exactly one is not blocked.
+async fn assert_one_head_each(node: &TestNode) {
+    let mut lanes: BTreeMap<(Name, Name), Vec<JobState>> = BTreeMap::new();
+    for job in node.everything().await {
+        if let Some(lane) = job.spec.lane.filter(|_| !job.state.is_terminal()) {
+            let members = lanes.entry((job.spec.route.queue, lane)).or_default();
+            members.push(job.state);
+        }
+    }
+    for (lane, members) in lanes {
+        let heads = members.iter().filter(|state| **state != Blocked).count();
+        assert_eq!(heads, 1, "{lane:?}: {members:?}");
+    }
+}
+
+fn failed() -> Outcome {
+    let error = "it failed".to_owned();
+    Outcome::Failed { error }
+}
+
+cases! {
+    "lane" on Cx;
+
+    #[proves("lane.sequence", "lane.head", "lane.promote")]
+    #[needs(Clock)]
+    async fn jobs_go_in_the_order_of_their_enqueues_whatever_the_clock_says(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        let mut all = Vec::new();
+        for (number, job) in lane_jobs("l", 5).into_iter().enumerate() {
+            all.push(nodes[number % 2].add(job).await);
+            // Equal times, and each pair an hour before the last.
+            if number % 2 == 1 {
+                cx.set_back(HOUR).await;
+            }
+        }
+        cx.advance(DAY).await;
+        for (number, id) in all.iter().enumerate() {
+            let node = &nodes[number % 2];
+            let claimed = node.claim(10).await;
+            assert_eq!(ids(&claimed), [*id], "job {number}");
+            assert_eq!(node.claim_ids(10).await, []);
+            node.succeed(claimed[0].claim.token).await;
+        }
+        assert_eq!(nodes[0].claim_ids(10).await, []);
+    }
+
+    #[proves("lane.sequence", "lane.head")]
+    #[needs(Clock)]
+    async fn a_batch_enters_its_lanes_in_its_own_order(cx: &Cx) {
+        let node = cx.node().await;
+        let now = node.now().await;
+        let (a, b) = (lane_jobs("a", 3), lane_jobs("b", 3));
+        // Neither priorities nor due times count inside a lane.
+        let late = |job: &NewJob, minutes: u32| job.clone().run_at(now - minutes * MINUTE);
+        let batch = [
+            late(&a[0], 1).priority(Priority::Lowest),
+            late(&b[0], 1),
+            late(&a[1], 2).priority(Priority::Critical),
+            late(&b[1], 5),
+            late(&b[2], 3),
+            late(&a[2], 9).priority(Priority::High),
+        ];
+        let all = node.add_all(&batch).await;
+        let expected = [Pending, Pending, Blocked, Blocked, Blocked, Blocked];
+        assert_eq!(states(&node, &all).await, expected);
+        for (first, second) in [(1, 0), (3, 2), (4, 5)] {
+            let claimed: BTreeSet<JobId> = {
+                let claimed = node.claim(10).await;
+                for job in &claimed {
+                    node.succeed(job.claim.token).await;
+                }
+                ids(&claimed).into_iter().collect()
+            };
+            assert_eq!(claimed, BTreeSet::from([all[first], all[second]]));
+        }
+    }
+
+    #[proves("lane.head", "get.whole", "claim.whole")]
+    async fn a_job_and_its_claim_show_the_lane(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job().lane("Größe 42")).await;
+        let plain = node.add(job()).await;
+        let lane = Some(name("Größe 42"));
+        assert_eq!(node.get(id).await.spec.lane, lane);
+        assert_eq!(node.get(plain).await.spec.lane, None);
+        let claimed = node.claim(10).await;
+        assert_eq!(claimed[0].claim.lane, lane);
+        assert_eq!(claimed[1].claim.lane, None);
+        node.release(claimed[0].claim.token).await;
+        let lean = node.claim_lean(&node.request(1)).await;
+        assert_eq!(lean[0].lane, lane);
+    }
+
+    #[proves("lane.hold", "lane.head")]
+    #[needs(Clock)]
+    async fn a_head_that_backs_off_snoozes_or_is_handed_back_keeps_its_lane(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&lane_jobs("l", 2)).await;
+        let snooze = Outcome::Snoozed { delay: MINUTE };
+        for (outcome, delay) in [
+            (retry(MINUTE), MINUTE),
+            (snooze, MINUTE),
+            (Outcome::Released, Duration::ZERO),
+        ] {
+            let claimed = node.claim_one().await;
+            assert_eq!(claimed.claim.token.job, all[0]);
+            assert_eq!(states(&node, &all).await, [Running, Blocked]);
+            assert_eq!(node.claim_ids(10).await, []);
+            node.settle(claimed.claim.token, outcome).await;
+            assert_eq!(states(&node, &all).await, [Pending, Blocked]);
+            if !delay.is_zero() {
+                cx.advance(delay - MILLI).await;
+                assert_eq!(node.claim_ids(10).await, []);
+                cx.advance(MILLI).await;
+            }
+        }
+        let claimed = node.claim(10).await;
+        assert_eq!(ids(&claimed), all[..1]);
+    }
+
+    #[proves("lane.head", "lane.promote", "pause.job")]
+    #[needs(Clock)]
+    async fn a_delayed_or_paused_head_holds_up_its_lane(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = lane_jobs("l", 4);
+        let batch = [
+            batch[0].clone().delay(MINUTE),
+            batch[1].clone(),
+            batch[2].clone().delay(2 * MINUTE),
+            batch[3].clone(),
+        ];
+        let all = node.add_all(&batch).await;
+        let due = node.get(all[2]).await.run_at;
+        assert_eq!(node.claim_ids(10).await, []);
+        cx.advance(MINUTE).await;
+        let first = node.take().await;
+        assert_eq!(first.job, all[0]);
+        node.succeed(first).await;
+        assert_eq!(node.act(all[1], JobAction::Pause).await, ActionOutcome::Became(Paused));
+        let refused = ActionOutcome::Refused(Blocked);
+        assert_eq!(node.act(all[2], JobAction::Pause).await, refused);
+        assert_eq!(node.claim_ids(10).await, []);
+        assert_eq!(states(&node, &all[1..]).await, [Paused, Blocked, Blocked]);
+        assert_eq!(node.act(all[1], JobAction::Resume).await, ActionOutcome::Became(Pending));
+        let second = node.take().await;
+        assert_eq!(second.job, all[1]);
+        // What is promoted has its own due time.
+        node.succeed(second).await;
+        let promoted = node.get(all[2]).await;
+        assert_eq!((promoted.state, promoted.run_at), (Pending, due));
+        assert_eq!(node.claim_ids(10).await, []);
+        cx.advance(MINUTE).await;
+        assert_eq!(node.claim_ids(10).await, all[2..3]);
+    }
+
+    #[proves("lane.head")]
+    async fn a_lane_that_waits_holds_up_nobody_else(cx: &Cx) {
+        let node = cx.node().await;
+        let stuck = node.add_all(&lane_jobs("stuck", 2)).await;
+        node.act(stuck[0], JobAction::Pause).await;
+        let other = node.add_all(&lane_jobs("other", 2)).await;
+        let plain = node.add_all(&jobs(2)).await;
+        let claimed = node.claim(10).await;
+        let had: BTreeSet<JobId> = ids(&claimed).into_iter().collect();
+        assert_eq!(had, BTreeSet::from([other[0], plain[0], plain[1]]));
+        for job in claimed {
+            node.succeed(job.claim.token).await;
+        }
+        assert_eq!(node.claim_ids(10).await, other[1..]);
+    }
+
+    #[proves("lane.sequence", "lane.head")]
+    async fn one_name_in_two_queues_is_two_lanes(cx: &Cx) {
+        let node = cx.node().await;
+        let mut all = Vec::new();
+        for queue in ["x", "y"] {
+            let batch = lane_jobs("l", 2).into_iter().map(|job| job.queue(queue));
+            all.extend(node.add_all(&batch.collect::<Vec<_>>()).await);
+        }
+        assert_eq!(states(&node, &all).await, [Pending, Blocked, Pending, Blocked]);
+        // Names are told apart to the letter, and kinds do not matter.
+        let upper = node.add(job().queue("x").lane("L")).await;
+        let kind = node.add(NewJob::new("other", &1).queue("x").lane("l")).await;
+        assert_eq!(states(&node, &[upper, kind]).await, [Pending, Blocked]);
+    }
+
+    #[proves("lane.promote")]
+    async fn every_end_of_a_head_lets_exactly_the_next_go(cx: &Cx) {
+        let node = cx.node().await;
+        let result = Outcome::Succeeded { result: None };
+        for (end, state) in [
+            (result, Succeeded),
+            (failed(), Failed),
+            (Outcome::Cancelled, Cancelled),
+        ] {
+            let lane = format!("{state}");
+            let all = node.add_all(&lane_jobs(&lane, 3)).await;
+            let token = node.take().await;
+            assert_eq!(token.job, all[0]);
+            assert_eq!(node.settle(token, end).await, Fenced::Applied);
+            assert_eq!(states(&node, &all).await, [state, Pending, Blocked]);
+            assert_eq!(node.claim_ids(10).await, all[1..2]);
+        }
+        // Of heads that nobody runs, and of one that runs with somebody wanting it cancelled.
+        let all = node.add_all(&lane_jobs("acted on", 4)).await;
+        node.act(all[0], JobAction::Cancel).await;
+        node.act(all[1], JobAction::Pause).await;
+        node.act(all[1], JobAction::Cancel).await;
+        assert_eq!(states(&node, &all).await, [Cancelled, Cancelled, Pending, Blocked]);
+        let token = node.take().await;
+        assert_eq!(node.act(all[2], JobAction::Cancel).await, ActionOutcome::CancelRequested);
+        assert_eq!(states(&node, &all[2..]).await, [Running, Blocked]);
+        assert_eq!(node.settle(token, retry(SECOND)).await, Fenced::Applied);
+        assert_eq!(states(&node, &all[2..]).await, [Cancelled, Pending]);
+        assert_one_head_each(&node).await;
+    }
+
+    #[proves("lane.promote", "settle.mixed")]
+    async fn one_call_ends_the_heads_of_many_lanes(cx: &Cx) {
+        let node = cx.node().await;
+        let mut rest = Vec::new();
+        for lane in ["d", "b", "a", "c"] {
+            rest.push(node.add_all(&lane_jobs(lane, 2)).await[1]);
+        }
+        let plain = node.add(job()).await;
+        let claimed = node.claim(10).await;
+        let mut ends: Vec<Settlement> = claimed
+            .iter()
+            .map(|job| Settlement::new(job.claim.token, failed()))
+            .collect();
+        ends[3] = Settlement::new(claimed[3].claim.token, retry(HOUR));
+        ends.push(Settlement::new(ClaimToken::new(rest[0], 1), failed()));
+        let mut expected = vec![Fenced::Applied; 5];
+        expected.push(Fenced::Stale);
+        assert_eq!(node.settle_all(&ends).await, expected);
+        assert_eq!(states(&node, &rest).await, [Pending, Pending, Pending, Blocked]);
+        assert_eq!(node.state(plain).await, Failed);
+        // And one call cancels several of one lane.
+        let all = node.add_all(&lane_jobs("e", 5)).await;
+        let selected = [all[2], all[0], all[1], all[4], all[0]];
+        let acted = node
+            .act_on(&JobSelector::Ids(selected.to_vec()), JobAction::Cancel)
+            .await;
+        let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+        let became = ActionOutcome::Became(Cancelled);
+        let refused = ActionOutcome::Refused(Cancelled);
+        assert_eq!(outcomes, [became, became, became, became, refused]);
+        assert_eq!(node.state(all[3]).await, Pending);
+        assert_one_head_each(&node).await;
+    }
+
+    #[proves("lane.promote", "settle.repeat")]
+    async fn a_stale_or_repeated_end_lets_nobody_go(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&lane_jobs("l", 3)).await;
+        let old = node.take().await;
+        node.release(old).await;
+        let released = node.take().await;
+        node.release(released).await;
+        let token = node.take().await;
+        for end in [failed(), Outcome::Cancelled] {
+            assert_eq!(node.settle(old, end).await, Fenced::Stale);
+            assert_eq!(states(&node, &all).await, [Running, Blocked, Blocked]);
+        }
+        let twice = [
+            Settlement::new(token, failed()),
+            Settlement::new(token, failed()),
+        ];
+        assert_eq!(node.settle_all(&twice).await, [Fenced::Applied; 2]);
+        assert_eq!(states(&node, &all).await, [Failed, Pending, Blocked]);
+        assert_eq!(node.settle(token, failed()).await, Fenced::Applied);
+        assert_eq!(states(&node, &all).await, [Failed, Pending, Blocked]);
+        let next = node.take().await;
+        assert_eq!(node.settle(token, failed()).await, Fenced::Applied);
+        assert_eq!(states(&node, &all).await, [Failed, Running, Blocked]);
+        node.succeed(next).await;
+        assert_eq!(states(&node, &all).await, [Failed, Succeeded, Pending]);
+    }
+
+    #[proves("lane.hold", "lane.promote", "reclaim.exhausted")]
+    #[needs(Clock)]
+    async fn a_lost_head_keeps_its_lane_until_it_is_given_up(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        let all = nodes[0].add_all(&lane_jobs("l", 2)).await;
+        let request = reclaim().max_crashes(1);
+        for crash in 1..=2 {
+            let token = nodes[0].take().await;
+            assert_eq!(token.job, all[0]);
+            nodes[0].alive(token).await;
+            cx.advance(MINUTE).await;
+            let lost = nodes[1].reclaim(&request).await;
+            assert_eq!(lost.len(), 1);
+            assert_eq!(lost[0].exhausted, crash == 2);
+            let state = if crash == 2 { Running } else { Pending };
+            assert_eq!(states(&nodes[1], &all).await, [state, Blocked]);
+            if lost[0].exhausted {
+                assert_eq!(nodes[1].claim_ids(10).await, []);
+                nodes[1].fail(lost[0].token).await;
+            }
+        }
+        assert_eq!(states(&nodes[1], &all).await, [Failed, Pending]);
+        // One that was to be cancelled ends when it is taken back.
+        let last = nodes[1].add(job().lane("l")).await;
+        let token = nodes[0].take().await;
+        assert_eq!(token.job, all[1]);
+        nodes[1].act(all[1], JobAction::Cancel).await;
+        cx.advance(MINUTE).await;
+        assert_eq!(nodes[1].reclaim(&request).await.len(), 1);
+        assert_eq!(states(&nodes[1], &[all[1], last]).await, [Cancelled, Pending]);
+        assert_eq!(nodes[1].claim_ids(10).await, [last]);
+    }
+
+    #[proves("lane.requeue", "requeue.fresh")]
+    async fn a_requeued_dead_letter_goes_to_the_end_of_its_lane(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&lane_jobs("l", 4)).await;
+        for _ in 0..2 {
+            let token = node.take().await;
+            node.fail(token).await;
+        }
+        // In the order they are named; the second time it is no dead letter any more.
+        let selected = JobSelector::Ids(vec![all[1], all[0], all[1]]);
+        let acted = node.act_on(&selected, JobAction::Requeue).await;
+        let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+        let became = ActionOutcome::Became(Blocked);
+        assert_eq!(outcomes, [became, became, ActionOutcome::Refused(Blocked)]);
+        assert_eq!(states(&node, &all).await, [Blocked, Blocked, Pending, Blocked]);
+        for next in [all[2], all[3], all[1], all[0]] {
+            let token = node.take().await;
+            assert_eq!(token.job, next);
+            node.fail(token).await;
+        }
+        // Into an empty lane it goes as its head, and others queue up behind it.
+        let outcome = node.act(all[3], JobAction::Requeue).await;
+        assert_eq!(outcome, ActionOutcome::Became(Pending));
+        let outcome = node.act(all[2], JobAction::Requeue).await;
+        assert_eq!(outcome, became);
+        let last = node.add(job().lane("l")).await;
+        for next in [all[3], all[2], last] {
+            let token = node.take().await;
+            assert_eq!(token.job, next);
+            node.succeed(token).await;
+        }
+        assert_eq!(node.claim_ids(10).await, []);
+    }
+
+    #[proves("lane.sequence", "keys.unique", "keys.idempotency", "enqueue.repeat")]
+    async fn what_is_not_stored_takes_no_place(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(job().lane("l").unique_key("u").idempotency_key("i")).await;
+        let second = job().lane("l");
+        node.add(second.clone()).await;
+        let batch = [
+            job().lane("l").unique_key("u"),
+            second.clone(),
+            job().lane("l").idempotency_key("i"),
+            // A lane that nothing comes into.
+            job().lane("empty").unique_key("u"),
+            job().lane("l").idempotency_key("new"),
+        ];
+        let answers = node.enqueue(&batch).await;
+        let duplicate = Enqueued::Duplicate(first);
+        let last = batch[4].id();
+        let created = Enqueued::Created(last);
+        let repeated = Enqueued::Created(second.id());
+        assert_eq!(answers, [duplicate, repeated, duplicate, duplicate, created]);
+        for id in [first, second.id(), last] {
+            let claimed = node.claim(10).await;
+            assert_eq!(ids(&claimed), [id]);
+            node.succeed(claimed[0].claim.token).await;
+        }
+        // Nor does one that is repeated after its end, and the lanes are open.
+        assert_eq!(node.offer(&second).await, repeated);
+        for lane in ["l", "empty"] {
+            let id = node.add(job().lane(lane)).await;
+            assert_eq!(node.state(id).await, Pending, "{lane}");
+        }
+    }
+
+    #[proves("lane.cancel")]
+    async fn a_blocked_job_that_is_cancelled_leaves_the_rest_as_they_are(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&lane_jobs("l", 4)).await;
+        let became = ActionOutcome::Became(Cancelled);
+        assert_eq!(node.act(all[1], JobAction::Cancel).await, became);
+        assert_eq!(states(&node, &all).await, [Pending, Cancelled, Blocked, Blocked]);
+        let token = node.take().await;
+        assert_eq!(token.job, all[0]);
+        assert_eq!(node.act(all[3], JobAction::Cancel).await, became);
+        assert_eq!(states(&node, &all).await, [Running, Cancelled, Blocked, Cancelled]);
+        node.succeed(token).await;
+        assert_eq!(node.claim_ids(10).await, all[2..3]);
+    }
+
+    #[proves("lane.promote", "errors.poison")]
+    #[needs(Vandal)]
+    async fn a_head_that_cannot_be_read_ends_and_lets_the_next_go(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&lane_jobs("l", 2)).await;
+        if let Err(error) = cx.vandal().spoil(all[0]).await {
+            panic!("the row cannot be spoiled: {error}");
+        }
+        let mut claimed = node.claim_ids(10).await;
+        // Whether the same claim gets to the next is the store's choice.
+        if claimed.is_empty() {
+            claimed = node.claim_ids(10).await;
+        }
+        assert_eq!(claimed, all[1..]);
+        assert_eq!(node.state(all[0]).await, Failed);
+    }
+
+    #[proves("lane.head", "lane.sequence", "lane.promote")]
+    async fn many_on_one_lane_never_leave_it_stuck_nor_with_two_heads(cx: &Cx) {
+        const EACH: usize = 25;
+        let nodes = cx.nodes(4).await;
+        let order = race(8, |racer| {
+            let node = nodes[racer % 4].sibling();
+            async move {
+                let mut had = Vec::new();
+                if racer < 3 {
+                    // Enqueue, alone and in batches over several lanes.
+                    for number in 0..EACH {
+                        let lanes = ["l", "m", "n"];
+                        let payload = racer * EACH + number;
+                        let new = |lane: &&str| NewJob::new("kind", &payload).lane(lane);
+                        let batch: Vec<NewJob> = lanes.iter().map(new).collect();
+                        node.add_all(&batch[..=number % 3]).await;
+                    }
+                    return had;
+                }
+                // Claim and end in various ways until nothing came for a while.
+                let mut idle = 0;
+                while idle < 60 {
+                    let claimed = node.claim(3).await;
+                    idle = if claimed.is_empty() { idle + 1 } else { 0 };
+                    if claimed.is_empty() {
+                        tokio::time::sleep(5 * MILLI).await;
+                    }
+                    for job in claimed {
+                        let end = match fastrand::u8(0..5) {
+                            0 => failed(),
+                            1 => Outcome::Cancelled,
+                            2 => retry(Duration::ZERO),
+                            _ => Outcome::Succeeded { result: None },
+                        };
+                        let ends = !matches!(end, Outcome::Retry { .. });
+                        let lane = job.claim.lane.clone();
+                        if ends && lane == Some(name("l")) {
+                            had.push((job.claim.token.job, job.input.payload));
+                        }
+                        // Twice, as by somebody who lost the answer.
+                        let both = [
+                            Settlement::new(job.claim.token, end.clone()),
+                            Settlement::new(job.claim.token, end),
+                        ];
+                        let answers = node.settle_all(&both).await;
+                        // After a retry somebody else may have settled it in between.
+                        let expected = if ends { 2 } else { 1 };
+                        let applied = [Fenced::Applied; 2];
+                        assert_eq!(answers[..expected], applied[..expected]);
+                    }
+                }
+                had
+            }
+        })
+        .await;
+        assert_one_head_each(&nodes[0]).await;
+        let left: Vec<JobRecord> = nodes[0].everything().await;
+        let left: Vec<&JobRecord> = left.iter().filter(|job| !job.state.is_terminal()).collect();
+        assert_eq!(left, Vec::<&JobRecord>::new(), "a lane is stuck");
+        assert_eq!(order.iter().map(Vec::len).sum::<usize>(), 3 * EACH);
+        // What each racer ended of the lane it ended in the order of each who enqueued.
+        for had in order {
+            let numbers: Vec<usize> = had
+                .iter()
+                .filter_map(|(_, payload)| payload.as_str().parse().ok())
+                .collect();
+            assert_eq!(numbers.len(), had.len());
+            for racer in 0..3 {
+                let own = numbers.iter().filter(|number| *number / EACH == racer);
+                assert!(own.is_sorted(), "{numbers:?}");
+            }
+        }
+    }
+
+    #[proves("lane.head", "lane.requeue", "lane.cancel")]
+    async fn operators_and_nodes_meet_on_a_lane(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let all = nodes[0].add_all(&lane_jobs("l", 40)).await;
+        race(6, |racer| {
+            let node = nodes[racer % 4].sibling();
+            let all = all.clone();
+            async move {
+                for round in 0..20 {
+                    let some: Vec<JobId> = (0..4)
+                        .map(|_| all[fastrand::usize(..all.len())])
+                        .collect();
+                    match (racer + round) % 5 {
+                        0 => drop(node.add(job().lane("l")).await),
+                        1 => {
+                            let action = [JobAction::Cancel, JobAction::Requeue][racer % 2];
+                            node.act_on(&JobSelector::Ids(some), action).await;
+                        }
+                        _ => {
+                            for job in node.claim(5).await {
+                                node.settle(job.claim.token, failed()).await;
+                            }
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+        assert_one_head_each(&nodes[0]).await;
+        // All that is left can be run, one after the other.
+        while let [job] = &nodes[0].claim(5).await[..] {
+            nodes[0].succeed(job.claim.token).await;
+        }
+        let left = nodes[0].everything().await;
+        assert!(left.iter().all(|job| job.state.is_terminal()));
+    }
+}

@@ -1,0 +1,51 @@
+use std::collections::{BTreeMap, HashMap};
+
+use crate::id::JobId;
+use crate::model::JobRecord;
+use crate::name::Name;
+use crate::state::JobState;
+
+/// The unfinished jobs of each lane, by sequence; the first is the head. A lane without any is
+/// forgotten.
+#[derive(Default)]
+pub(super) struct Lanes(HashMap<Lane, BTreeMap<u64, JobId>>);
+
+/// A queue and a lane name.
+type Lane = (Name, Name);
+
+fn lane_of(job: &JobRecord) -> Option<Lane> {
+    let lane = job.spec.lane.clone()?;
+    Some((job.spec.route.queue.clone(), lane))
+}
+
+impl Lanes {
+    /// Gives a job that is to wait the last place in its lane, if it has one, and says in which
+    /// state it waits.
+    pub(super) fn enter(&mut self, job: &JobRecord) -> JobState {
+        let Some(lane) = lane_of(job) else {
+            return JobState::Pending;
+        };
+        let members = self.0.entry(lane).or_default();
+        let last = members.last_key_value().map(|(sequence, _)| *sequence);
+        members.insert(last.map_or(1, |last| last + 1), job.id);
+        match last {
+            None => JobState::Pending,
+            Some(_) => JobState::Blocked,
+        }
+    }
+
+    /// Takes a job that has ended out of its lane and says who is the head then.
+    pub(super) fn leave(&mut self, job: &JobRecord) -> Option<JobId> {
+        let lane = lane_of(job)?;
+        let members = self.0.get_mut(&lane)?;
+        let place = members.iter().find(|(_, member)| **member == job.id);
+        if let Some(sequence) = place.map(|(sequence, _)| *sequence) {
+            members.remove(&sequence);
+        }
+        let head = members.first_key_value().map(|(_, head)| *head);
+        if head.is_none() {
+            self.0.remove(&lane);
+        }
+        head
+    }
+}

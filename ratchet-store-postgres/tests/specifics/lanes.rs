@@ -1,0 +1,126 @@
+//! Lanes and the transactions that hold them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::model::{Fenced, JobSelector, Outcome, Settlement};
+use ratchet_core::store::JobStore;
+use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
+use ratchet_store_postgres::PostgresStore;
+use sqlx::{Connection, PgConnection, Row};
+
+use crate::server::Schema;
+use crate::{assert_kind, claim_all, enqueue, job, open};
+
+async fn state(store: &PostgresStore, id: JobId) -> JobState {
+    let found = store.get(&[id]).await.unwrap().remove(0);
+    found.unwrap().state
+}
+
+async fn assert_no_lane(schema: &Schema) {
+    for table in ["lanes", "lane_jobs"] {
+        let count = format!("SELECT count(*) FROM {{schema}}.{table}");
+        let rows = schema.rows(&count).await.unwrap();
+        assert_eq!(rows[0].get::<i64, _>(0), 0, "{table}");
+    }
+}
+
+/// Claims all there is and says how to end it.
+async fn claim(store: &PostgresStore) -> Vec<Settlement> {
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let end = |token| Settlement::new(token, Outcome::Succeeded { result: None });
+    claimed.iter().map(|job| end(job.claim.token)).collect()
+}
+
+pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut heads = Vec::new();
+    for lane in ["a", "b", "c"] {
+        heads.push(enqueue(&store, job().lane(lane)).await);
+    }
+    let next = enqueue(&store, job().lane("b")).await;
+    let ends = claim(&store).await;
+    assert_eq!(ends.len(), 3);
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    let behind = job().lane("a");
+    store.enqueue_in(&mut tx, std::slice::from_ref(&behind)).await.unwrap();
+    let settling = tokio::spawn({
+        let store = store.clone();
+        async move { store.settle(&ends).await }
+    });
+    for id in &heads[1..] {
+        while state(&store, *id).await != JobState::Succeeded {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    assert_eq!(state(&store, next).await, JobState::Pending);
+    assert_eq!(state(&store, heads[0]).await, JobState::Running);
+    tx.commit().await.unwrap();
+    let settled = settling.await.unwrap().unwrap();
+    assert_eq!(settled, [Fenced::Applied; 3]);
+    // The end of the head saw who came in while it waited.
+    assert_eq!(state(&store, behind.id()).await, JobState::Pending);
+    let ends = claim(&store).await;
+    assert_eq!(store.settle(&ends).await.unwrap(), [Fenced::Applied; 2]);
+    assert_no_lane(&schema).await;
+}
+
+pub(crate) async fn an_enqueue_sees_the_end_it_waited_for(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let head = enqueue(&store, job().lane("l")).await;
+    let mut tx = application.begin().await.unwrap();
+    // Somebody is about to end the last of the lane, and forgets the lane.
+    let end = "UPDATE {schema}.jobs SET state = 6, finished_at = 0;
+               DELETE FROM {schema}.lane_jobs; DELETE FROM {schema}.lanes";
+    let end = end.replace("{schema}", &format!("\"{}\"", schema.name));
+    let end = sqlx::AssertSqlSafe(end);
+    sqlx::raw_sql(end).execute(&mut *tx).await.unwrap();
+    let next = job().lane("l");
+    let enqueueing = tokio::spawn({
+        let (store, next) = (store.clone(), next.clone());
+        async move { store.enqueue(&[next]).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!enqueueing.is_finished(), "the lane is locked");
+    tx.commit().await.unwrap();
+    enqueueing.await.unwrap().unwrap();
+    assert_eq!(state(&store, head).await, JobState::Cancelled);
+    assert_eq!(state(&store, next.id()).await, JobState::Pending);
+}
+
+pub(crate) async fn a_rollback_leaves_no_lane(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    let batch = [job().lane("l"), job().lane("l").unique_key("u"), job()];
+    store.enqueue_in(&mut tx, &batch).await.unwrap();
+    store.enqueue_in(&mut tx, &[job().lane("l")]).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_no_lane(&schema).await;
+    let mut tx = application.begin().await.unwrap();
+    store.enqueue_in(&mut tx, &batch).await.unwrap();
+    let last = job().lane("l");
+    store.enqueue_in(&mut tx, std::slice::from_ref(&last)).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut states = Vec::new();
+    for job in batch.iter().chain([&last]) {
+        states.push(state(&store, job.id()).await);
+    }
+    let (pending, blocked) = (JobState::Pending, JobState::Blocked);
+    assert_eq!(states, [pending, blocked, pending, blocked]);
+    let all = JobSelector::Ids(batch.iter().chain([&last]).map(|job| job.id()).collect());
+    store.act(&all, JobAction::Cancel).await.unwrap();
+    // Nor does a call that finds nothing to do leave one.
+    store.act(&all, JobAction::Cancel).await.unwrap();
+    assert_no_lane(&schema).await;
+}
+
+pub(crate) async fn jobs_with_lanes_need_a_transaction(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let jobs = [job().lane("l")];
+    let refused = store.enqueue_in(&mut application, &jobs);
+    assert_kind(&refused.await.unwrap_err(), StoreErrorKind::Misconfigured);
+}

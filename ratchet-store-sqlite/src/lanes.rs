@@ -1,0 +1,77 @@
+//! Lanes: who waits for whom. Every change is inside the transaction of the job's own change, and
+//! there is one writer, so nothing comes between a look and what follows from it.
+
+use ratchet_core::{JobId, JobState};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Result;
+use crate::statements;
+
+/// The state in which the next job of a lane begins.
+pub(crate) fn state_of_next(conn: &Connection, queue: &str, lane: &str) -> Result<JobState> {
+    let exists: bool = conn
+        .prepare_cached(statements::LANE_EXISTS)?
+        .query_row([queue, lane], |row| row.get(0))?;
+    Ok(if exists {
+        JobState::Blocked
+    } else {
+        JobState::Pending
+    })
+}
+
+/// Puts a job at the end of a lane.
+pub(crate) fn enter(conn: &Connection, id: JobId, queue: &str, lane: &str) -> Result<()> {
+    let seq: i64 = conn
+        .prepare_cached(statements::NEXT_IN_LANE)?
+        .query_row([queue, lane], |row| row.get(0))?;
+    conn.prepare_cached(statements::ENTER_LANE)?
+        .execute(params![id.as_bytes(), queue, lane, seq])?;
+    Ok(())
+}
+
+/// Puts a job that had ended at the end of its lane, and says in which state it waits there.
+pub(crate) fn enter_again(conn: &Connection, id: JobId) -> Result<JobState> {
+    let lane = conn
+        .prepare_cached(statements::LANE_OF)?
+        .query_row([id.as_bytes()], |row| {
+            let (queue, lane) = (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str());
+            Ok(queue
+                .ok()
+                .map(str::to_owned)
+                .zip(lane.ok().map(str::to_owned)))
+        })
+        .optional()?;
+    // One whose lane cannot be read waits for nobody; it fails when it is claimed.
+    let Some((queue, lane)) = lane.flatten() else {
+        return Ok(JobState::Pending);
+    };
+    let state = state_of_next(conn, &queue, &lane)?;
+    enter(conn, id, &queue, &lane)?;
+    Ok(state)
+}
+
+/// Takes a job that ends out of its lane; the first of those that are left may be claimed.
+pub(crate) fn leave(conn: &Connection, id: JobId) -> Result<()> {
+    let lane = conn
+        .prepare_cached(statements::LEAVE_LANE)?
+        .query_row([id.as_bytes()], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+        })
+        .optional()?;
+    let Some((queue, lane)) = lane else {
+        return Ok(());
+    };
+    let head = conn
+        .prepare_cached(statements::LANE_HEAD)?
+        .query_row([&queue, &lane], |row| row.get::<_, [u8; 16]>(0))
+        .optional()?;
+    match head {
+        Some(head) => conn
+            .prepare_cached(statements::PROMOTE_JOB)?
+            .execute([head])?,
+        None => conn
+            .prepare_cached(statements::FORGET_LANE)?
+            .execute([queue, lane])?,
+    };
+    Ok(())
+}
