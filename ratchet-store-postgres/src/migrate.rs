@@ -268,7 +268,8 @@ fn objects(steps: &[Step]) -> impl Iterator<Item = String> {
         .filter_map(|line| {
             let name = line
                 .strip_prefix("CREATE TABLE {schema}.")
-                .or_else(|| line.strip_prefix("CREATE INDEX "))?;
+                .or_else(|| line.strip_prefix("CREATE INDEX "))
+                .or_else(|| line.strip_prefix("CREATE UNIQUE INDEX "))?;
             name.split_whitespace().next().map(str::to_owned)
         });
     made.chain(["migrations".to_owned()])

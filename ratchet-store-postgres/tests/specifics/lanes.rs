@@ -44,7 +44,8 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(schema: Arc<S
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     let behind = job().lane("a");
-    store.enqueue_in(&mut tx, std::slice::from_ref(&behind)).await.unwrap();
+    let one = std::slice::from_ref(&behind);
+    store.enqueue_in(&mut tx, one).await.unwrap();
     let settling = tokio::spawn({
         let store = store.clone();
         async move { store.settle(&ends).await }
@@ -102,7 +103,8 @@ pub(crate) async fn a_rollback_leaves_no_lane(schema: Arc<Schema>) {
     let mut tx = application.begin().await.unwrap();
     store.enqueue_in(&mut tx, &batch).await.unwrap();
     let last = job().lane("l");
-    store.enqueue_in(&mut tx, std::slice::from_ref(&last)).await.unwrap();
+    let one = std::slice::from_ref(&last);
+    store.enqueue_in(&mut tx, one).await.unwrap();
     tx.commit().await.unwrap();
     let mut states = Vec::new();
     for job in batch.iter().chain([&last]) {
