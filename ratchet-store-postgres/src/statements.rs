@@ -72,7 +72,7 @@ macro_rules! statements {
 statements! {
     acquire_lock add_route applied_migrations await_claims await_nodes beat_node bury_nodes
     change_state claim_jobs count_jobs enqueue_job enqueue_jobs enqueue_keyed find_keys find_lock find_schema
-    find_settled find_unique_keys forget_nodes get_jobs history list_ended_newest
+    find_settled find_unique_keys forget_nodes get_jobs history identify list_ended_newest
     list_ended_oldest list_newest list_oldest load_inputs load_routes move_expiry nodes
     notify_queues now own_objects pause_queue paused_queues purge_jobs put_node read_state
     reclaim_jobs report_life request_cancel requeue_jobs resume_queue running_jobs
