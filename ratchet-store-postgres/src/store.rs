@@ -113,14 +113,15 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        self.within_transaction(jobs, async {
+        // In a box, so that the callers' own futures stay small.
+        let work = Box::pin(async {
             let enqueued = self.enqueue_on(connection, jobs).await?;
             if self.0.wakeups {
                 self.notify_in(connection, jobs, &enqueued).await?;
             }
             Ok(enqueued)
-        })
-        .await
+        });
+        self.within_transaction(jobs, work).await
     }
 
     /// As [`enqueue_in`](Self::enqueue_in), and wakes nobody up: the jobs are found by the next
@@ -133,8 +134,8 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        self.within_transaction(jobs, self.enqueue_on(connection, jobs))
-            .await
+        let work = Box::pin(self.enqueue_on(connection, jobs));
+        self.within_transaction(jobs, work).await
     }
 
     /// Does work for these jobs on a connection of the caller's, within the deadline.
