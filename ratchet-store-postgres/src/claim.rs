@@ -1,13 +1,15 @@
 //! Claiming: exact order at index speed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::priority::ClaimRank;
-use ratchet_core::time::{from_millis, to_millis};
+use ratchet_core::time::{self, from_millis, to_millis};
 use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::Result;
@@ -50,21 +52,32 @@ impl Reach {
         self.factor.load(Ordering::Relaxed)
     }
 
-    /// Claims that came back short make later ones look further, and a row of full ones less far.
-    fn learn(&self, needed: usize) {
+    /// Claims that had to look further than they began make later ones do so from the beginning, and
+    /// a row of those that had not, less far. Others learn meanwhile: what a claim began with says
+    /// nothing about what it needed.
+    fn learn(&self, began: usize, needed: usize) {
+        if needed > began {
+            let needed = needed.min(Self::MOST);
+            self.factor.fetch_max(needed, Ordering::Relaxed);
+            self.calm.store(0, Ordering::Relaxed);
+            return;
+        }
         let now = self.get();
-        if needed > now {
-            self.factor.store(needed.min(Self::MOST), Ordering::Relaxed);
+        if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
             self.calm.store(0, Ordering::Relaxed);
-        } else if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
-            self.factor.store(now - 1, Ordering::Relaxed);
-            self.calm.store(0, Ordering::Relaxed);
+            // Unless somebody changes it at this moment.
+            let _ =
+                self.factor
+                    .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
 
 /// How often a claim that came back short looks for more.
 const ROUNDS: usize = 12;
+
+/// How long a claim that has something may go on looking for more.
+const MORE: Duration = Duration::from_secs(1);
 
 /// What one round found.
 struct Round {
@@ -85,48 +98,64 @@ impl PostgresStore {
         &self,
         request: &ClaimRequest,
         depth: Depth,
+        until: Instant,
     ) -> Result<Vec<ClaimedJob>> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
-        let mut reach = self.reach().get();
+        let began = self.reach().get();
+        let mut reach = began;
+        let mut again = false;
+        // Until when to look for more, once there is something.
+        let mut end = None;
         for _ in 0..ROUNDS {
             let wanted = request.limit - claimed.len();
             let look_at = wanted.saturating_mul(reach);
-            let round = match self.round(request, depth, wanted, look_at).await {
-                Ok(round) => round,
+            let round = match soon(end, self.round(request, depth, wanted, look_at)).await {
+                Some(Ok(round)) => round,
+                Some(Err(failure)) if claimed.is_empty() => return Err(failure),
                 // What was claimed is the caller's, whatever became of looking for more.
-                Err(failure) if claimed.is_empty() => return Err(failure),
-                Err(_) => break,
+                _ => break,
             };
             if round.outdated {
-                match self.routes().refresh(self.liveness(), self.sql()).await {
-                    Ok(()) => continue,
-                    Err(failure) if claimed.is_empty() => return Err(failure),
-                    Err(_) => break,
+                let refresh = self.routes().refresh(self.liveness(), self.sql());
+                match soon(end, refresh).await {
+                    Some(Ok(())) => continue,
+                    Some(Err(failure)) if claimed.is_empty() => return Err(failure),
+                    _ => break,
                 }
             }
             first.get_or_insert(round.now);
             let had = round.claimed.len() + round.unreadable.len();
             claimed.extend(round.claimed);
-            if !round.unreadable.is_empty()
-                && let Err(error) = self.settle_jobs(&round.unreadable).await
-            {
-                // They go back once they have not begun for too long, and are seen again.
-                tracing::warn!(%error, "jobs that cannot be read could not be failed");
-                break;
+            if end.is_none() && !claimed.is_empty() {
+                end = Some(until.min(time::monotonic() + MORE));
+            }
+            if !round.unreadable.is_empty() {
+                let settled = soon(end, self.settle_jobs(&round.unreadable)).await;
+                if !matches!(settled, Some(Ok(_))) {
+                    // They go back once they have not begun for too long, and are seen again.
+                    let error = settled.and_then(Result::err).map(|error| error.to_string());
+                    tracing::warn!(error, "jobs that cannot be read could not be failed");
+                    break;
+                }
             }
             if claimed.len() == request.limit || (had == round.candidates && had < look_at) {
                 break;
             }
             if had < wanted {
-                // Others had the rest of the candidates; there may be more behind these.
-                if round.candidates < look_at && had == 0 {
+                // Others had the rest of the candidates.
+                if round.candidates == look_at {
+                    // There may be more behind these.
+                    reach = (reach * 2).min(Reach::MOST);
+                } else if had == 0 || again {
                     break;
+                } else {
+                    // There were no more, but some may have been let go.
+                    again = true;
                 }
-                reach = (reach * 2).min(Reach::MOST);
             }
         }
-        self.reach().learn(reach);
+        self.reach().learn(began, reach);
         if let Some(now) = first {
             sort(&mut claimed, request, now);
         }
@@ -223,6 +252,16 @@ impl PostgresStore {
     }
 }
 
+/// Waits for work until this time, if there is one; none if it took longer. What was going on then is
+/// dropped with its connection: jobs that it claimed all the same go back as not begun.
+async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match end {
+        None => Some(work.await),
+        Some(end) if time::monotonic() >= end => None,
+        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
+    }
+}
+
 /// Puts jobs into claim order: the statement returns them in any.
 fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
     claimed.sort_by_cached_key(|job| {
@@ -239,17 +278,33 @@ mod tests {
     #[test]
     fn the_reach_grows_at_once_and_shrinks_after_a_calm() {
         let reach = Reach::new();
-        reach.learn(1);
+        reach.learn(1, 1);
         assert_eq!(reach.get(), 1);
-        reach.learn(8);
+        reach.learn(1, 8);
         assert_eq!(reach.get(), 8);
         for _ in 1..Reach::CALM {
-            reach.learn(8);
+            reach.learn(8, 8);
             assert_eq!(reach.get(), 8);
         }
-        reach.learn(8);
+        reach.learn(8, 8);
         assert_eq!(reach.get(), 7);
-        reach.learn(1_000);
+        reach.learn(7, 1_000);
         assert_eq!(reach.get(), Reach::MOST);
+    }
+
+    #[test]
+    fn a_claim_that_began_with_a_larger_reach_teaches_nothing() {
+        let reach = Reach::new();
+        reach.learn(1, 8);
+        // One begins now, with 8, and meanwhile others find that 7 will do.
+        for _ in 0..Reach::CALM {
+            reach.learn(8, 8);
+        }
+        assert_eq!(reach.get(), 7);
+        reach.learn(8, 8);
+        assert_eq!(reach.get(), 7, "it had not to look further");
+        // One that began with less, and needed less than is known to be needed.
+        reach.learn(1, 4);
+        assert_eq!(reach.get(), 7);
     }
 }

@@ -8,6 +8,7 @@ use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
+use crate::connection::LIFETIME;
 use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::PostgresStore;
 
@@ -53,7 +54,7 @@ impl Builder {
             schema: "ratchet".to_owned(),
             max_connections: None,
             acquire_timeout: Duration::from_secs(5),
-            deadline: Duration::from_secs(30),
+            deadline: Duration::from_secs(10),
             application_name: None,
             migrate: true,
             wakeups: true,
@@ -64,7 +65,8 @@ impl Builder {
     /// Connects past a pooler to the same database, with this URL: for heartbeats and locks, for
     /// migrations, and for wakeups. Where the other URL or the pool leads to PgBouncer in
     /// transaction mode, wakeups need it, since nobody can listen through that; heartbeats and locks
-    /// work either way, but wait in the pooler's queue without it.
+    /// work either way, but wait in the pooler's queue without it. Connecting is refused if the two
+    /// do not lead to the same tables, or if the pooler's way to them is found to be unusable.
     pub fn direct(mut self, url: impl Into<String>) -> Self {
         self.direct = Some(url.into());
         self
@@ -90,11 +92,14 @@ impl Builder {
         self
     }
 
-    /// How long a call may take in all, before it fails with `Timeout`. 30 s unless set.
+    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
+    /// the engine waits for a store.
     ///
-    /// It is also the `statement_timeout` of every connection that the store makes, so that the
-    /// server does not go on with what nobody waits for; unless the URL's `options` have one, or a
-    /// pooler refuses to pass it on. A pool of the application's own keeps its own setting.
+    /// It is also the `statement_timeout` of every connection that the store makes. The server
+    /// counts from the beginning of each statement, so it goes on with what nobody waits for at
+    /// most so long more. A limit that the URL's `options`, the role, the database or the server
+    /// has stays as it is; where a pooler refuses to pass the setting on there is none; and a pool
+    /// of the application's own keeps its own setting.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -207,6 +212,7 @@ impl Builder {
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(self.acquire_timeout)
+            .max_lifetime(LIFETIME)
             // A lost connection shows at the first call on it, which is then repeated.
             .test_before_acquire(false);
         Ok(PoolSettings::Own(pool, Box::new(self.named(parse(url)?))))

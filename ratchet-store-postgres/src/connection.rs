@@ -1,5 +1,6 @@
 //! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -8,10 +9,16 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, Postgre
 use sqlx::query::Query;
 use sqlx::{Connection, Executor, PgPool};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::config::{Config, PoolSettings};
+use crate::connect::{Limited, connect, limited};
 use crate::error::{Failure, Loss, Result};
 use ratchet_core::{StoreErrorKind, time};
+
+/// How long a connection is used, so that what goes on in its session does not grow without end and
+/// a network that forgets connections meets young ones.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again.
@@ -20,23 +27,39 @@ pub(crate) struct Lease<'a> {
     held: Held<'a>,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
     broken: bool,
-    /// Whether the connection was lost.
-    lost: bool,
+    /// How the connection was lost, if it was.
+    loss: Loss,
     /// Whether a transaction is open.
     in_transaction: bool,
+    made: Made,
+    era: Era,
+}
+
+/// Counts how often the server turned out to let nobody write. It may do so for some seconds only,
+/// or another one may have taken its place, but a session keeps what it began with: none that was
+/// made in an earlier era is used again.
+#[derive(Clone, Debug, Default)]
+struct Era(Arc<AtomicU64>);
+
+/// When a connection was made.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    era: u64,
+    at: Instant,
 }
 
 #[derive(Debug)]
 enum Held<'a> {
     Pooled(PoolConnection<Postgres>),
     Kept(Kept),
-    Liveness(MutexGuard<'a, Option<PgConnection>>),
+    Liveness(MutexGuard<'a, Option<(PgConnection, Made)>>),
 }
 
 /// The connections for jobs.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: PgPool,
+    era: Era,
     /// None for a pool that is the application's own.
     keep: Option<Arc<Keep>>,
 }
@@ -47,7 +70,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct Keep {
     pool: PgPool,
-    idle: std::sync::Mutex<Vec<PoolConnection<Postgres>>>,
+    idle: std::sync::Mutex<Vec<(PoolConnection<Postgres>, Made)>>,
     /// As many as the pool has connections, so that none is waited for that is kept here.
     permits: Arc<Semaphore>,
 }
@@ -62,23 +85,32 @@ struct Kept {
 }
 
 impl Pool {
-    /// The pool, and how to connect beside it.
-    pub(crate) async fn open(config: &Config) -> Result<(Self, PgConnectOptions)> {
+    /// The pool, the connection beside it, and how to make more like that one.
+    pub(crate) async fn open(config: &Config) -> Result<(Self, Liveness, PgConnectOptions)> {
         let limited = |options| limited(options, config.deadline, config.acquire_timeout);
-        let (pool, own, beside) = match &config.pool {
+        let (pool, own, probed) = match &config.pool {
             PoolSettings::Own(settings, options) => {
-                let options = limited(options.as_ref().clone()).await?;
-                let pool = settings.clone().connect_lazy_with(options.clone());
-                (pool, true, Some(options))
+                let probed = limited(options.as_ref().clone()).await?;
+                let pool = settings.clone().connect_lazy_with(probed.options.clone());
+                (pool, true, Some(probed))
             }
             PoolSettings::Theirs(pool) => (pool.clone(), false, None),
         };
-        let beside = match (&config.direct, beside) {
-            (Some(direct), _) => limited(direct.clone()).await?,
-            (None, Some(options)) => options,
+        let beside = match (&config.direct, probed) {
+            (Some(direct), probed) => {
+                if let Some(connection) = probed.and_then(|probed| probed.connection) {
+                    // The server notices either way.
+                    let _ = connection.close().await;
+                }
+                limited(direct.clone()).await?
+            }
+            (None, Some(probed)) => probed,
             (None, None) => limited(pool.connect_options().as_ref().clone()).await?,
         };
-        Ok((Self::new(pool, own), beside))
+        let pool = Self::new(pool, own);
+        let options = beside.options.clone();
+        let liveness = Liveness::new(beside, config.acquire_timeout, pool.era.clone());
+        Ok((pool, liveness, options))
     }
 
     /// Uses this pool; `own` says that nobody else does.
@@ -91,13 +123,16 @@ impl Pool {
                 permits: Arc::new(Semaphore::new(connections.unwrap_or(1))),
             })
         });
-        Self { pool, keep }
+        let era = Era::default();
+        Self { pool, era, keep }
     }
 
     /// A connection, within the time that the pool's settings give.
     pub(crate) async fn lease(&self) -> Result<Lease<'static>> {
         let Some(keep) = &self.keep else {
-            return Ok(Lease::new(Held::Pooled(self.pool.acquire().await?)));
+            let made = self.era.made_now();
+            let held = Held::Pooled(self.pool.acquire().await?);
+            return Ok(Lease::new(held, made, self.era.clone()));
         };
         if self.pool.is_closed() {
             return Err(sqlx::Error::PoolClosed.into());
@@ -109,16 +144,19 @@ impl Pool {
             Ok(Err(_)) => return Err(sqlx::Error::PoolClosed.into()),
             Err(_) => return Err(sqlx::Error::PoolTimedOut.into()),
         };
-        let idle = keep.idle().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => self.pool.acquire().await?,
+        let (connection, made) = match keep.take(self.era.made_now()) {
+            Some(idle) => idle,
+            None => {
+                let made = self.era.made_now();
+                (self.pool.acquire().await?, made)
+            }
         };
-        Ok(Lease::new(Held::Kept(Kept {
+        let held = Held::Kept(Kept {
             connection: Some(connection),
             keep: Arc::clone(keep),
             _permit: permit,
-        })))
+        });
+        Ok(Lease::new(held, made, self.era.clone()))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -145,19 +183,82 @@ impl Pool {
     }
 }
 
-impl Keep {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PoolConnection<Postgres>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+impl Era {
+    /// For a connection that is made now.
+    fn made_now(&self) -> Made {
+        Made {
+            era: self.0.load(Ordering::SeqCst),
+            at: time::monotonic(),
+        }
+    }
+
+    /// Ends the era that a connection was made in, once for all that were.
+    fn end(&self, of: Made) {
+        let next = of.era + 1;
+        let _ = self
+            .0
+            .compare_exchange(of.era, next, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
+impl Made {
+    /// Whether the connection may be used at a time when another one would be made as `now`.
+    fn is_good(self, now: Self) -> bool {
+        self.era == now.era && now.at.duration_since(self.at) < LIFETIME
+    }
+}
+
+impl Keep {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(PoolConnection<Postgres>, Made)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection that was used last, if it is still good.
+    fn take(&self, now: Made) -> Option<(PoolConnection<Postgres>, Made)> {
+        let mut idle = self.idle();
+        close_worn(&mut idle, now);
+        idle.pop()
+    }
+
+    fn put_back(&self, connection: PoolConnection<Postgres>, made: Made, now: Made) {
+        // Looked at under the lock: what a closing store took out stays out.
+        let mut idle = self.idle();
+        if !self.pool.is_closed() {
+            idle.push((connection, made));
+            close_worn(&mut idle, now);
+        }
+    }
+
+    /// Closes what nobody uses, here and in the driver's pool.
+    fn close_idle(&self) {
+        for (mut connection, _) in self.idle().drain(..) {
+            connection.close_on_drop();
+        }
+        while let Some(mut connection) = self.pool.try_acquire() {
+            connection.close_on_drop();
+        }
+    }
+}
+
+fn close_worn(idle: &mut Vec<(PoolConnection<Postgres>, Made)>, now: Made) {
+    idle.retain_mut(|(connection, made)| {
+        let good = made.is_good(now);
+        if !good {
+            connection.close_on_drop();
+        }
+        good
+    });
+}
+
 impl<'a> Lease<'a> {
-    const fn new(held: Held<'a>) -> Self {
+    const fn new(held: Held<'a>, made: Made, era: Era) -> Self {
         Self {
             held,
             broken: false,
-            lost: false,
+            loss: Loss::No,
             in_transaction: false,
+            made,
+            era,
         }
     }
 
@@ -217,10 +318,11 @@ impl<'a> Lease<'a> {
 
     fn after<T>(&mut self, result: sqlx::Result<T>) -> Result<T> {
         let result = result.map_err(Failure::from);
-        self.lost = result
+        self.loss = result
             .as_ref()
-            .is_err_and(|failure| failure.loss != Loss::No);
-        self.broken = self.lost;
+            .err()
+            .map_or(Loss::No, |failure| failure.loss);
+        self.broken = self.loss != Loss::No;
         result
     }
 
@@ -228,7 +330,10 @@ impl<'a> Lease<'a> {
         match &mut self.held {
             Held::Pooled(connection) => Ok(connection),
             Held::Kept(kept) => kept.connection.as_deref_mut().ok_or_else(no_connection),
-            Held::Liveness(slot) => slot.as_mut().ok_or_else(no_connection),
+            Held::Liveness(slot) => match &mut **slot {
+                Some((connection, _)) => Ok(connection),
+                None => Err(no_connection()),
+            },
         }
     }
 }
@@ -257,6 +362,9 @@ impl Run for PgConnection {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let spoiled = self.broken || self.in_transaction;
+        if self.loss == Loss::ReadOnly {
+            self.era.end(self.made);
+        }
         match &mut self.held {
             Held::Pooled(connection) if spoiled => connection.close_on_drop(),
             Held::Pooled(_) => {}
@@ -264,18 +372,17 @@ impl Drop for Lease<'_> {
                 let Some(mut connection) = kept.connection.take() else {
                     return;
                 };
-                if spoiled {
-                    connection.close_on_drop();
-                    if self.lost {
-                        // The others may be lost as well: the driver's pool asks them.
-                        kept.keep.idle().clear();
-                    }
-                } else {
-                    // Looked at under the lock: what a closing store took out stays out.
-                    let mut idle = kept.keep.idle();
-                    if !kept.keep.pool.is_closed() {
-                        idle.push(connection);
-                    }
+                if !spoiled {
+                    kept.keep
+                        .put_back(connection, self.made, self.era.made_now());
+                    return;
+                }
+                connection.close_on_drop();
+                match self.loss {
+                    Loss::No => {}
+                    // The others may be lost as well: the driver's pool asks them.
+                    Loss::Told | Loss::Silent => kept.keep.idle().clear(),
+                    Loss::ReadOnly => kept.keep.close_idle(),
                 }
             }
             Held::Liveness(slot) if spoiled => **slot = None,
@@ -299,79 +406,72 @@ fn fixed(sql: &'static str) -> sqlx::SqlStr {
 pub(crate) struct Liveness {
     options: PgConnectOptions,
     patience: Duration,
-    slot: Mutex<Option<PgConnection>>,
+    era: Era,
+    slot: Mutex<Option<(PgConnection, Made)>>,
+    closed: AtomicBool,
 }
 
 impl Liveness {
-    pub(crate) fn new(options: PgConnectOptions, patience: Duration) -> Self {
+    fn new(first: Limited, patience: Duration, era: Era) -> Self {
+        let made = era.made_now();
+        let slot = first.connection.map(|connection| (connection, made));
         Self {
-            options,
+            options: first.options,
             patience,
-            slot: Mutex::new(None),
+            era,
+            slot: Mutex::new(slot),
+            closed: AtomicBool::new(false),
         }
     }
 
     /// The connection, once nobody else uses it.
     pub(crate) async fn lease(&self) -> Result<Lease<'_>> {
         let mut slot = self.slot.lock().await;
-        if slot.is_none() {
-            *slot = Some(connect(&self.options, self.patience).await?);
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(sqlx::Error::PoolClosed.into());
         }
-        Ok(Lease::new(Held::Liveness(slot)))
+        let now = self.era.made_now();
+        let made = match &*slot {
+            Some((_, made)) if made.is_good(now) => *made,
+            _ => {
+                *slot = None;
+                let connection = connect(&self.options, self.patience).await?;
+                *slot = Some((connection, now));
+                now
+            }
+        };
+        Ok(Lease::new(Held::Liveness(slot), made, self.era.clone()))
     }
 
+    /// Closes it; it is not opened again.
     pub(crate) async fn close(&self) {
-        if let Some(connection) = self.slot.lock().await.take() {
+        self.closed.store(true, Ordering::SeqCst);
+        if let Some((connection, _)) = self.slot.lock().await.take() {
             // The server notices either way.
             let _ = connection.close().await;
         }
     }
 }
 
-/// The same options with this limit for each statement, kept by the server: it outlives a caller
-/// that went away. A limit that is there already stays, and where a pooler lets no such setting
-/// through there is none.
-pub(crate) async fn limited(
-    options: PgConnectOptions,
-    limit: Duration,
-    patience: Duration,
-) -> Result<PgConnectOptions> {
-    const SETTING: &str = "statement_timeout";
-    let present = options.get_options();
-    if present.is_some_and(|present| present.contains(SETTING)) {
-        return Ok(options);
-    }
-    let millis = time::duration_millis(limit).max(1);
-    let limited = options.clone().options([(SETTING, millis)]);
-    match within(patience, PgConnection::connect_with(&limited)).await? {
-        Ok(connection) => {
-            let _ = connection.close().await;
-            Ok(limited)
-        }
-        // How PgBouncer answers a setting that it does not know.
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("08P01") => {
-            tracing::debug!("the pooler does not pass a statement_timeout on");
-            Ok(options)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Opens a connection within the time.
-pub(crate) async fn connect(
-    options: &PgConnectOptions,
-    patience: Duration,
-) -> Result<PgConnection> {
-    Ok(within(patience, PgConnection::connect_with(options)).await??)
-}
-
-async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> Result<T> {
-    tokio::time::timeout(patience, connecting)
-        .await
-        .map_err(|_| {
-            Failure::new(
-                StoreErrorKind::Unavailable,
-                format!("no connection within {patience:?}"),
-            )
-        })
+    #[test]
+    fn connections_grow_old_and_eras_end_once_for_all_that_were_made_in_them() {
+        let era = Era::default();
+        let (one, other) = (era.made_now(), era.made_now());
+        let at = |after: Duration| Made {
+            at: one.at + after,
+            ..era.made_now()
+        };
+        assert!(one.is_good(at(LIFETIME - Duration::from_millis(1))));
+        assert!(!one.is_good(at(LIFETIME)));
+        era.end(one);
+        let next = era.made_now();
+        assert!(!one.is_good(next) && !other.is_good(next));
+        // It is heard of from each of them.
+        era.end(other);
+        assert!(next.is_good(era.made_now()));
+    }
 }

@@ -10,9 +10,12 @@ use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use ratchet_core::{Name, NodeId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::Connection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use uuid::Uuid;
 
 /// Carries wakeups between the nodes and clients on one schema, through the database.
 ///
@@ -21,6 +24,10 @@ use tokio::task::JoinHandle;
 /// notify wait for each other in the whole server. A connection that is lost is made again, after
 /// 200 ms at first and 30 s at most, and then every subscription is told to look everywhere. One
 /// that is dead without saying so is noticed by asking it for a sign of life.
+///
+/// Through a pooler that gives a connection to others in between, nothing is heard, and no call
+/// fails. So each new connection is tried: what is sent from another one must be heard on it, and a
+/// warning says so if it is not.
 ///
 /// The connection is made when somebody first sends or subscribes.
 #[derive(Debug)]
@@ -208,12 +215,19 @@ impl Transport {
     async fn carry(&mut self, listener: &mut PgListener) -> Result<(), ()> {
         let mut waiting: HashSet<String> = HashSet::new();
         let mut sendable_from = ratchet_core::time::monotonic();
+        let (mut called, mut heard, mut hear_until) = (false, false, None);
+        // Not a wakeup, so that nobody takes it for one.
+        let call = format!("trial {}", Uuid::new_v4());
+        let calling = call_from_elsewhere(self.options.clone(), self.channel.clone(), &call);
+        tokio::pin!(calling);
         loop {
             tokio::select! {
                 received = listener.try_recv() => match received {
                     Ok(Some(notification)) => {
                         if let Some(wakeup) = wakeup(notification.payload()) {
                             let _ = self.incoming.send(wakeup);
+                        } else if notification.payload() == call {
+                            (heard, hear_until) = (true, None);
                         }
                     }
                     Ok(None) | Err(_) => return Err(()),
@@ -227,6 +241,27 @@ impl Transport {
                 () = tokio::time::sleep_until(sendable_from), if !waiting.is_empty() => {
                     self.send(listener, waiting.drain().collect()).await?;
                     sendable_from = ratchet_core::time::monotonic() + WINDOW;
+                }
+                result = &mut calling, if !called => {
+                    called = true;
+                    match result {
+                        Ok(()) if heard => {}
+                        Ok(()) => hear_until = Some(ratchet_core::time::monotonic() + PATIENCE),
+                        // Where no other connection is to be had, nothing is learnt.
+                        Err(error) => {
+                            tracing::debug!(%error, "the connection for wakeups was not tried");
+                        }
+                    }
+                }
+                () = sleep_until(hear_until), if hear_until.is_some() => {
+                    hear_until = None;
+                    tracing::warn!(
+                        channel = self.channel,
+                        "the connection for wakeups hears nothing: does it lead through a pooler? \
+                         Give the database itself as Builder::direct, or switch wakeups off with \
+                         Builder::wakeups(false). Until then jobs of other processes are found by \
+                         polling"
+                    );
                 }
                 () = tokio::time::sleep(SIGN_OF_LIFE) => self.send(listener, Vec::new()).await?,
             }
@@ -247,6 +282,35 @@ impl Transport {
     }
 }
 
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends this from a connection that is made for it. The one that listens would hear itself through
+/// a pooler too, as long as both statements reach the same session.
+async fn call_from_elsewhere(
+    options: PgConnectOptions,
+    channel: String,
+    call: &str,
+) -> Result<(), crate::error::Failure> {
+    let calling = async {
+        let mut connection = PgConnection::connect_with(&options).await?;
+        sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(channel)
+            .bind(call)
+            .execute(&mut connection)
+            .await?;
+        connection.close().await
+    };
+    match tokio::time::timeout(PATIENCE, calling).await {
+        Ok(called) => Ok(called?),
+        Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,7 +328,7 @@ mod tests {
         }
         assert_eq!(wakeup(&payload(&everywhere())), Some(everywhere()));
         assert_eq!(wakeup("{\"queue\": \"\"}"), None);
-        assert_eq!(wakeup("hello"), None);
+        assert_eq!(wakeup("trial 0b1c"), None);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) enum Loss {
     No,
     /// The server said good-bye: what the call was doing was rolled back.
     Told,
+    /// It lets nobody write, perhaps for as long as it lasts: the call was rolled back.
+    ReadOnly,
     /// Nobody knows what became of the call.
     Silent,
 }
@@ -108,6 +110,7 @@ impl Failure {
         Self {
             kind: kind_of(code),
             loss: match (ended, by_server) {
+                (false, _) if kind_of(code) == StoreErrorKind::ReadOnly => Loss::ReadOnly,
                 (false, _) => Loss::No,
                 (true, true) => Loss::Told,
                 (true, false) => Loss::Silent,

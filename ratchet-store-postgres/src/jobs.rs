@@ -7,7 +7,7 @@ use ratchet_core::model::{
     Reclaimed, Report, Reported, Settlement,
 };
 use ratchet_core::store::JobStore;
-use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
+use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits, time};
 
 use crate::claim::Depth;
 use crate::error::Loss;
@@ -87,7 +87,13 @@ impl JobStore for PostgresStore {
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         request.validate()?;
-        self.call("purge", || self.purge_jobs(request)).await
+        // As for actions: again it would be to other jobs, and their number alone be told.
+        self.call_again_after(
+            "purge",
+            |loss| loss == Loss::Told,
+            || self.purge_jobs(request),
+        )
+        .await
     }
 }
 
@@ -102,12 +108,13 @@ impl PostgresStore {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
+        let until = self.nearly_too_late(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
         // than was asked for. One that the server says it ended was not made.
         self.call_again_after(
             operation,
             |loss| loss == Loss::Told,
-            || self.claim_jobs(request, depth),
+            || self.claim_jobs(request, depth, until),
         )
         .await
     }

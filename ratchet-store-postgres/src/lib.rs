@@ -12,19 +12,24 @@
 //! # PgBouncer
 //! Transaction mode works: no statement leaves anything in its session. The whole suite was run
 //! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
-//! `max_prepared_statements` above 0). Give the database itself as [`Builder::direct`], or switch
-//! wakeups off ([`Builder::wakeups`]), since nobody can listen through it: then nodes find jobs of
-//! other processes by polling only. PgBouncer passes no `statement_timeout` on: set it for the role
+//! `max_prepared_statements` above 0). Nobody can listen through it: give the database itself as
+//! [`Builder::direct`], or switch wakeups off ([`Builder::wakeups`]), and then nodes find jobs of
+//! other processes by polling only. With neither the same is true, but every process also tries to
+//! listen, and warns that it hears nothing. PgBouncer passes no `statement_timeout` on: set it for the role
 //! (`ALTER ROLE … SET statement_timeout`). An application's own pool needs
 //! `extra_float_digits(None)` or PgBouncer's `ignore_startup_parameters`.
 //!
-//! After a failover to an asynchronous replica, a process that only enqueues through the pooler
-//! cannot tell; restart such processes if the replica may have lagged behind the first job of a new
-//! queue or kind.
+//! # Failover
+//! After a failover to an asynchronous replica, nodes notice what the replica had not heard of. A
+//! process that only enqueues may not: through a pooler, on a pool of its own that replaces lost
+//! connections ([`PostgresStore::from_pool`]; `test_before_acquire` is the driver's default), or
+//! in transactions of its own ([`PostgresStore::enqueue_in`]). Restart such processes if the replica
+//! may have lagged behind the first job of a new queue or kind.
 
 mod act;
 mod claim;
 mod config;
+mod connect;
 mod connection;
 mod coordinator;
 mod enqueue;
@@ -34,6 +39,7 @@ mod lanes;
 mod locks;
 mod migrate;
 mod nodes;
+mod pooler;
 mod queues;
 mod read;
 mod reclaim;

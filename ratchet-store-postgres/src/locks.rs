@@ -1,5 +1,6 @@
 //! [`LockStore`] on PostgreSQL, on the connection of heartbeats and locks.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,8 +44,16 @@ impl LockStore for PostgresStore {
     }
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
-        self.call("release", || self.move_expiry(name, owner, fence, None))
-            .await
+        let repeated = AtomicBool::new(false);
+        self.call("release", || async {
+            let repeated = repeated.swap(true, Ordering::Relaxed);
+            match self.move_expiry(name, owner, fence, None).await? {
+                // The answer of the first time may have been lost.
+                Fenced::Stale if repeated => self.was_released(name, owner, fence).await,
+                done => Ok(done),
+            }
+        })
+        .await
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
@@ -106,6 +115,23 @@ impl PostgresStore {
             .bind(guard.owner.as_str().to_owned())
             .bind(fence);
         Ok(!lease.rows(look).await?.is_empty())
+    }
+
+    /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
+    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<Fenced> {
+        let find = self.sql().find_lock.query().bind(name.as_str());
+        let rows = self.live().await?.rows(find).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Fenced::Stale);
+        };
+        let holder = row::name(row, 0, "owner")?;
+        let released = row.try_get::<i64, _>(2)? == RELEASED;
+        let same = holder.as_ref() == Some(owner) && Fence(row::seq(row, 1)?) == fence;
+        Ok(if released && same {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
     }
 
     async fn move_expiry(

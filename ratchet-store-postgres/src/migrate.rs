@@ -37,10 +37,11 @@ impl Step {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn script(&self, schema: &str) -> String {
+    /// What is run in one transaction; for the first step `first` stands before it.
+    fn script(&self, schema: &str, first: &str) -> String {
         let mut sql = String::new();
         if self.version == 1 {
-            sql += &format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema));
+            sql += first;
             sql += &render(CREATE_MIGRATIONS, schema, "");
             sql += ";\n";
         }
@@ -64,14 +65,23 @@ const STEPS: &[Step] = &[Step {
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
+fn create_schema(schema: &str) -> String {
+    format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
+}
+
 /// The oldest version of the server that has all that the statements use.
 const OLDEST_SERVER: u32 = 130_000;
 
+/// The steps as they are printed.
 pub(crate) fn scripts(schema: &str) -> Vec<Migration> {
+    let first = format!(
+        "-- Leave this line out if the schema exists and you may not create schemas.\n{}",
+        create_schema(schema)
+    );
     let script = |step: &Step| Migration {
         version: step.version,
         name: step.name,
-        sql: step.script(schema),
+        sql: step.script(schema, &first),
     };
     STEPS.iter().map(script).collect()
 }
@@ -124,18 +134,23 @@ async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
             format!("the server is PostgreSQL {text}, and 13 is the oldest that will do"),
         ));
     }
-    let isolation: String = row.try_get(2)?;
-    if !isolation.starts_with("read ") {
-        return Err(Failure::new(
-            StoreErrorKind::Misconfigured,
-            format!(
-                "default_transaction_isolation is {isolation}, in which statements on queues fail \
-                 instead of seeing what others did; set it to 'read committed' for the role, or with \
-                 options=-c%20default_transaction_isolation=read%5C%20committed in the URL"
-            ),
-        ));
-    }
+    check_isolation(row.try_get(2)?)?;
     Ok(text)
+}
+
+/// Refuses a default under which the statements do not work.
+pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
+    if isolation.starts_with("read ") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        StoreErrorKind::Misconfigured,
+        format!(
+            "default_transaction_isolation is {isolation}, in which statements on queues fail \
+             instead of seeing what others did; set it to 'read committed' for the role, or with \
+             options=-c%20default_transaction_isolation=read%5C%20committed in the URL"
+        ),
+    ))
 }
 
 struct Schema<'a> {
@@ -178,10 +193,10 @@ impl Schema<'_> {
             if let Err(failure) = readable
                 && failure.kind == StoreErrorKind::Misconfigured
             {
-                return Err(failure.about(&format!(
-                    "the tables belong to somebody else; a DBA must run: GRANT SELECT, INSERT, \
-                     UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};"
-                )));
+                return refused(format!(
+                    "the tables belong to somebody else ({failure}); a DBA must run: GRANT SELECT, \
+                     INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};"
+                ));
             }
         }
         if exists && migrate && !in_schema && self.applied(lease, STEPS).await? < STEPS.len() {
@@ -203,7 +218,21 @@ impl Schema<'_> {
         let Some(next) = steps.get(applied) else {
             return Ok(false);
         };
-        let script = AssertSqlSafe(next.script(self.name)).into_sql_str();
+        // Even where it changes nothing, this needs the right to create schemas in the database.
+        let exists: bool = match lease
+            .rows(self.sql.find_schema.query().bind(self.name))
+            .await?
+            .first()
+        {
+            Some(row) => row.try_get(0)?,
+            None => false,
+        };
+        let first = if exists {
+            String::new()
+        } else {
+            create_schema(self.name)
+        };
+        let script = AssertSqlSafe(next.script(self.name, &first)).into_sql_str();
         lease.script(script).await?;
         tracing::info!(
             version = next.version,
@@ -273,6 +302,11 @@ fn objects(steps: &[Step]) -> impl Iterator<Item = String> {
             name.split_whitespace().next().map(str::to_owned)
         });
     made.chain(["migrations".to_owned()])
+}
+
+/// The tables and indexes that the connections for jobs work on.
+pub(crate) fn tables() -> Vec<String> {
+    objects(STEPS).filter(|name| name != "migrations").collect()
 }
 
 fn check_versions(schema: &str, steps: &[Step], stored: &[(i32, String, String)]) -> Result<()> {
@@ -366,7 +400,7 @@ mod tests {
         for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 17);
+        assert_eq!(names.len(), 18);
     }
 
     #[test]

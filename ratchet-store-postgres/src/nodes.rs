@@ -13,7 +13,7 @@ use sqlx::query::Query;
 use uuid::Uuid;
 
 use crate::connection::Lease;
-use crate::error::{Failure, Result as Inner};
+use crate::error::{Failure, Loss, Result as Inner};
 use crate::queues::changed;
 use crate::row;
 use crate::store::PostgresStore;
@@ -42,7 +42,13 @@ impl NodeStore for PostgresStore {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        self.call("sweep_nodes", || self.sweep(sweep)).await
+        // One whose answer was lost may have been made, and again would not say who had died.
+        self.call_again_after(
+            "sweep_nodes",
+            |loss| loss == Loss::Told,
+            || self.sweep(sweep),
+        )
+        .await
     }
 
     async fn database_time(&self) -> Result<Timestamp> {

@@ -21,6 +21,8 @@ pub(crate) fn changed(rows: u64) -> Changed {
     }
 }
 
+/// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
+/// changed itself the first time. The queue is as the caller wants it either way.
 #[async_trait]
 impl QueueStore for PostgresStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {

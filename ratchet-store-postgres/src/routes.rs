@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use ratchet_core::Route;
 use sqlx::Row;
+use sqlx::postgres::PgRow;
 
 use crate::connection::Liveness;
 use crate::error::Result;
@@ -13,10 +14,13 @@ use crate::statements::Statements;
 /// What a store knows of the routes. Stored routes are never changed or deleted, and become visible
 /// in the order of their ids, so what is known stays true and the largest known id says what is
 /// new. Only a server that took over from another, or was restored, may lack some: what is known is
-/// doubted with every connection that is lost, and when there are fewer than are known, and then read
-/// anew. Behind a pooler a process that only enqueues does not see its connections being lost: if the
-/// server that took over lacks a route (it was added within the lag of the replica), jobs for it are
-/// stored under a number that is nobody's until a node adds it, or is another's.
+/// doubted with every call that finds its connection lost, and when there are fewer than are known,
+/// and then read anew. A node has heartbeats, which find theirs lost. A process that only enqueues
+/// may see nothing of it: a pooler hides it, a pool of the application's own replaces dead
+/// connections before it hands them out, and so does the store's own pool those that nobody was
+/// using. If the server that took over lacks a route (it was added within the lag of the replica),
+/// such a process stores jobs for it under a number that is nobody's until a node adds it, or is
+/// another's.
 ///
 /// Routes are read and added on the connection of heartbeats and locks, in statements of their own:
 /// the pool may have no other connection than the one that an `enqueue_in` is on, and a route that
@@ -78,8 +82,7 @@ impl Routes {
         }
         for row in rows {
             let id: i32 = row.try_get(0)?;
-            let text = |column: usize| row.try_get::<&str, _>(column);
-            match Route::from_texts(text(1)?, text(2)?, text(3)?) {
+            match route(&row) {
                 Ok(route) => {
                     known.ids.insert(route.clone(), id);
                     known.routes.insert(id, route);
@@ -151,4 +154,10 @@ impl Routes {
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The route of a row of `load_routes.sql`.
+fn route(row: &PgRow) -> Result<Route> {
+    let text = |column: usize| row.try_get::<&str, _>(column);
+    Ok(Route::from_texts(text(1)?, text(2)?, text(3)?)?)
 }

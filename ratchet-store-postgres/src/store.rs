@@ -11,6 +11,7 @@ use ratchet_core::store::{
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
+use tokio::time::Instant;
 
 use crate::claim::Reach;
 use crate::config::{Builder, Config};
@@ -18,6 +19,7 @@ use crate::connection::{Lease, Liveness, Pool};
 use crate::coordinator::PostgresCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
 use crate::migrate::{self, Migration};
+use crate::pooler;
 use crate::routes::Routes;
 use crate::statements::Statements;
 
@@ -62,6 +64,10 @@ impl PostgresStore {
     /// Uses a pool of the application's own, with the tables in the schema `ratchet`. Heartbeats,
     /// locks and wakeups still have connections beside it, made with the pool's options.
     ///
+    /// A pool that tests connections before it hands them out, as the driver's does unless told
+    /// otherwise, keeps from the store that connections were lost, which matters to processes that
+    /// only enqueue, after some failovers: see the documentation of this crate.
+    ///
     /// # Errors
     /// As for [`Builder::connect`].
     pub async fn from_pool(pool: PgPool) -> Result<Self> {
@@ -80,7 +86,9 @@ impl PostgresStore {
 
     /// The steps that make the tables in this schema, in order, for those who want to read or run
     /// them themselves. Run all that are missing, each in one transaction, and connect with
-    /// [`Builder::migrate`] off.
+    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does not
+    /// exist. PostgreSQL wants the right to create schemas for it even if it does: who lacks that
+    /// leaves the line out.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema)
@@ -98,24 +106,30 @@ impl PostgresStore {
     /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
     ///
     /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
-    /// due at once are woken up: PostgreSQL keeps one notification for each such queue until then.
+    /// due at once are woken up, unless wakeups are off ([`Builder::wakeups`]): PostgreSQL keeps one
+    /// notification for each such queue until then.
     /// Commits that notify wait for each other, one at a time in the whole server, which costs
     /// an application with many small transactions most of their rate; use
     /// [`enqueue_in_quietly`](Self::enqueue_in_quietly) there.
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` if there is no transaction but jobs have keys or lanes, or a failure of
-    /// the database, after which the transaction can only be rolled back.
+    /// `Invalid`, `Misconfigured` if there is no transaction but jobs have keys or lanes,
+    /// `Unavailable` if the store is closed, or a failure of the database, after which the
+    /// transaction can only be rolled back.
     pub async fn enqueue_in(
         &self,
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        let enqueued = self.enqueue_in_quietly(connection, jobs).await?;
-        self.notify_in(connection, jobs, &enqueued)
-            .await
-            .map_err(|failure| failure.during("enqueue_in"))?;
-        Ok(enqueued)
+        // In a box, so that the callers' own futures stay small.
+        let work = Box::pin(async {
+            let enqueued = self.enqueue_on(connection, jobs).await?;
+            if self.0.wakeups {
+                self.notify_in(connection, jobs, &enqueued).await?;
+            }
+            Ok(enqueued)
+        });
+        self.within_transaction(jobs, work).await
     }
 
     /// As [`enqueue_in`](Self::enqueue_in), and wakes nobody up: the jobs are found by the next
@@ -128,11 +142,28 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
+        let work = Box::pin(self.enqueue_on(connection, jobs));
+        self.within_transaction(jobs, work).await
+    }
+
+    /// Does work for these jobs on a connection of the caller's, within the deadline.
+    async fn within_transaction(
+        &self,
+        jobs: &[NewJob],
+        work: impl Future<Output = Inner<Vec<Enqueued>>>,
+    ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
-        let work = self.enqueue_on(connection, jobs);
+        if self.0.pool.is_closed() {
+            return Err(Failure::from(sqlx::Error::PoolClosed).during(OPERATION));
+        }
         match tokio::time::timeout(self.0.deadline, work).await {
-            Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
+            Ok(enqueued) => enqueued.map_err(|failure| {
+                if failure.loss != Loss::No {
+                    self.0.routes.doubt();
+                }
+                failure.during(OPERATION)
+            }),
             Err(_) => Err(self.too_late().during(OPERATION)),
         }
     }
@@ -154,9 +185,11 @@ impl PostgresStore {
         const OPERATION: &str = "connect";
         let sql = Statements::new(&config.schema, &config.clock);
         let opening = async {
-            let (pool, beside) = Pool::open(&config).await?;
-            let liveness = Liveness::new(beside.clone(), config.acquire_timeout);
+            let (pool, liveness, beside) = Pool::open(&config).await?;
             let version = migrate::open(&liveness, &sql, &config).await?;
+            if config.direct.is_some() {
+                pooler::check(&pool, &liveness, &sql, &config.schema).await?;
+            }
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;
             Ok((pool, beside, liveness, version, routes))
@@ -254,7 +287,9 @@ impl PostgresStore {
                     // Another server may have taken over, and not know all that this one did.
                     self.0.routes.doubt();
                 }
-                if repeat(failure.loss) && lost < self.0.pool.max_connections() {
+                // Where nothing can be written now, nothing can be written at once either.
+                let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
+                if repeat && lost < self.0.pool.max_connections() {
                     // Each idle connection of the pool may have been lost with it.
                     lost += 1;
                 } else {
@@ -266,6 +301,13 @@ impl PostgresStore {
             Ok(done) => done.map_err(|failure| failure.during(operation)),
             Err(_) => Err(self.too_late().during(operation)),
         }
+    }
+
+    /// When a call that began at this time should come to an end: a little before the deadline,
+    /// since whoever waits for it may have the same one.
+    pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
+        const FAR_AWAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        began + (self.0.deadline / 10 * 9).min(FAR_AWAY)
     }
 
     pub(crate) fn too_late(&self) -> Failure {

@@ -9,7 +9,7 @@ use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, 
 use ratchet_core::{Name, NodeId, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::server::{self, Schema};
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
@@ -167,8 +167,15 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND state = 'active'",
         schema.name
     );
+    // Not inside the transaction with the lock: it would see what it saw at first for ever.
+    let mut watching = PgConnection::connect(&schema.url).await.unwrap();
     let ended = async {
-        while !schema.rows(&waiting).await.unwrap().is_empty() {
+        while !watching
+            .fetch_all(sqlx::raw_sql(AssertSqlSafe(waiting.as_str())))
+            .await
+            .unwrap()
+            .is_empty()
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

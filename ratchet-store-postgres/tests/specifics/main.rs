@@ -6,6 +6,7 @@ mod connections;
 mod lanes;
 mod network;
 mod plans;
+mod pools;
 mod races;
 mod schemas;
 #[path = "../server/mod.rs"]
@@ -46,10 +47,18 @@ tests! {
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
     network: an_action_whose_commit_is_not_heard_of_is_not_done_again
         calls_on_silent_connections_end_at_the_deadline
-        a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured;
+        a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured
+        a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_told_of
+        a_release_whose_answer_is_lost_is_applied
+        purges_and_sweeps_whose_answer_is_lost_are_not_made_again;
+    pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
+        a_deadline_beyond_the_servers_numbers_works
+        a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
     races: a_job_that_can_be_neither_read_nor_failed_keeps_no_other
         an_action_spares_jobs_that_no_longer_match
+        what_was_claimed_is_kept_when_looking_for_more_takes_too_long
+        a_route_that_cannot_be_decoded_is_passed_over
         routes_that_the_server_forgot_are_made_again
         snapshots_that_outlive_a_statement_are_refused;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
@@ -57,7 +66,8 @@ tests! {
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
         printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
-        keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction;
+        keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
+        a_closed_store_refuses_and_connects_no_more without_wakeups_nobody_is_woken_up;
 }
 
 fn main() -> ExitCode {

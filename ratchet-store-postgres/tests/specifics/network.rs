@@ -2,12 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::JobSelector;
-use ratchet_core::store::{JobStore, NodeStore, Store};
+use ratchet_core::model::{Fenced, JobSelector, NodeSweep, PurgeRequest};
+use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection};
@@ -17,38 +17,49 @@ use tokio::sync::watch;
 
 use crate::connections::heartbeat;
 use crate::server::Schema;
-use crate::{assert_kind, exists, job, open};
+use crate::{assert_kind, enqueue, exists, job, open};
 
 /// Forwards connections to the server, until it is silenced: then the ones there are stay open and
 /// carry nothing any more, as behind a router that lost its memory. Later ones work.
 struct Proxy {
     url: String,
     generation: watch::Sender<u64>,
-    cut_commit: Arc<AtomicBool>,
+    /// When this is asked, the connection ends before the answer is heard; once.
+    cut: Arc<Mutex<Option<&'static [u8]>>>,
 }
+
+/// What the server hears instead of what was said, of the same length.
+type Rewrite = (&'static [u8], &'static [u8]);
+
+/// Runs a prepared statement, to the end.
+const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 impl Proxy {
     async fn start(server: &str) -> Self {
+        Self::rewriting(server, None).await
+    }
+
+    async fn rewriting(server: &str, rewrite: Option<Rewrite>) -> Self {
         let (scheme, rest) = server.split_once("://").unwrap();
         let (authority, database) = rest.split_once('/').unwrap();
         let (user, host) = authority.rsplit_once('@').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
         let (generation, silenced) = watch::channel(0);
-        let cut_commit = Arc::new(AtomicBool::new(false));
         let host = host.to_owned();
-        let cut = Arc::clone(&cut_commit);
+        let cut = Arc::default();
+        let cuts = Arc::clone(&cut);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let (host, mut silenced) = (host.clone(), silenced.clone());
-                let cut = Arc::clone(&cut);
+                let cut = Arc::clone(&cuts);
                 silenced.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(host).await else {
                         return;
                     };
                     tokio::select! {
-                        _ = forward(&mut client, &mut server, &cut) => {}
+                        _ = forward(&mut client, &mut server, &cut, rewrite) => {}
                         Ok(()) = silenced.changed() => {
                             std::future::pending::<()>().await;
                         }
@@ -59,13 +70,13 @@ impl Proxy {
         Self {
             url: format!("{scheme}://{user}@{here}/{database}"),
             generation,
-            cut_commit,
+            cut,
         }
     }
 
-    /// The next connection on which a COMMIT is answered ends before the answer is heard.
-    fn cut_commit(&self) {
-        self.cut_commit.store(true, Ordering::SeqCst);
+    /// The next connection on which this is asked ends when it was done, and before that is heard.
+    fn cut(&self, asked: &'static [u8]) {
+        *self.cut.lock().unwrap() = Some(asked);
     }
 
     fn silence(&self) {
@@ -73,23 +84,32 @@ impl Proxy {
     }
 }
 
-/// Copies both ways, until one side ends or a COMMIT is to be cut.
+/// Copies both ways, until one side ends or an answer is to be cut.
 async fn forward(
     client: &mut TcpStream,
     server: &mut TcpStream,
-    cut: &AtomicBool,
+    cut: &Mutex<Option<&'static [u8]>>,
+    rewrite: Option<Rewrite>,
 ) -> io::Result<()> {
     let (mut asked, mut answered) = ([0; 8192], [0; 8192]);
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
-                let asked = &asked[..read?];
+                let asked = &mut asked[..read?];
                 if asked.is_empty() {
                     return Ok(());
                 }
+                if let Some((said, heard)) = rewrite
+                    && let Some(place) = place_of(said, asked)
+                {
+                    asked[place..place + heard.len()].copy_from_slice(heard);
+                }
                 server.write_all(asked).await?;
-                let commit = asked.windows(7).any(|bytes| bytes == b"COMMIT\0");
-                if commit && cut.swap(false, Ordering::SeqCst) {
+                let cut = cut
+                    .lock()
+                    .unwrap()
+                    .take_if(|cut| place_of(cut, asked).is_some());
+                if cut.is_some() {
                     return server.read(&mut answered).await.map(drop);
                 }
             }
@@ -104,13 +124,17 @@ async fn forward(
     }
 }
 
+fn place_of(part: &[u8], whole: &[u8]) -> Option<usize> {
+    whole.windows(part.len()).position(|bytes| bytes == part)
+}
+
 pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(schema: Arc<Schema>) {
     let proxy = Proxy::start(&schema.url).await;
     let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
     let store = store.connect().await.unwrap();
     let new = [job()];
     store.enqueue(&new).await.unwrap();
-    proxy.cut_commit();
+    proxy.cut(b"COMMIT\0");
     let selected = JobSelector::Ids(vec![new[0].id()]);
     // Again it would find a job that is cancelled already, and say that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
@@ -191,4 +215,106 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
     assert_kind(&refused, StoreErrorKind::Misconfigured);
     assert!(refused.to_string().contains("password"), "{refused}");
     assert!(!refused.to_string().contains("secret"), "{refused}");
+}
+
+pub(crate) async fn a_setting_that_is_refused_is_done_without(schema: Arc<Schema>) {
+    // As a pooler or a fork of the server might, though not with PgBouncer's code.
+    let unknown: Rewrite = (b"c statement_timeout=", b"c statement_timeoux=");
+    let proxy = Proxy::rewriting(&schema.url, Some(unknown)).await;
+    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let store = store.connect().await.unwrap();
+    enqueue(&store, job()).await;
+    store.heartbeat(&heartbeat()).await.unwrap();
+}
+
+/// What was logged in this process since the first call.
+fn logged() -> String {
+    static LOG: LazyLock<Arc<Mutex<Vec<u8>>>> = LazyLock::new(|| {
+        let log: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let writer = Arc::clone(&log);
+        tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || Log(Arc::clone(&writer)))
+            .init();
+        log
+    });
+    String::from_utf8_lossy(&LOG.lock().unwrap()).into_owned()
+}
+
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut *self.0.lock().unwrap(), bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) async fn a_deaf_connection_for_wakeups_is_told_of(schema: Arc<Schema>) {
+    assert!(!logged().contains(&schema.name));
+    // As through a pooler: listening works, and nothing is ever heard.
+    let elsewhere: Rewrite = (b"LISTEN \"ratchet:", b"LISTEN \"elsewhe:");
+    let proxy = Proxy::rewriting(&schema.url, Some(elsewhere)).await;
+    let told_of = |text: &str| {
+        let log = logged();
+        let mut lines = log.lines().filter(|line| line.contains(&schema.name));
+        lines.any(|line| line.contains(text))
+    };
+    let hearing = open(&schema).await;
+    let subscribed = hearing.coordinator().unwrap().subscribe();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(!told_of("hears nothing"));
+    let deaf = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let deaf = deaf.connect().await.unwrap();
+    let deaf = deaf.coordinator().unwrap();
+    let also_subscribed = deaf.subscribe();
+    let told = async {
+        while !told_of("Builder::direct") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), told)
+        .await
+        .expect("a warning");
+    drop((subscribed, also_subscribed));
+}
+
+pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema>) {
+    let proxy = Proxy::start(&schema.url).await;
+    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let store = store.connect().await.unwrap();
+    let name = |text: &str| Name::new("name", text).unwrap();
+    let (lock, owner, ttl) = (name("l"), name("o"), Duration::from_secs(60));
+    let Acquired::Acquired { fence } = store.acquire(&lock, &owner, ttl).await.unwrap() else {
+        panic!("the lock is free");
+    };
+    proxy.cut(EXECUTE);
+    let released = store.release(&lock, &owner, fence).await.unwrap();
+    assert_eq!(released, Fenced::Applied);
+    // Who asks again in another call is told that it is not held any more.
+    let released = store.release(&lock, &owner, fence).await.unwrap();
+    assert_eq!(released, Fenced::Stale);
+    // And so is who lost the connection, but never had the lock.
+    proxy.cut(EXECUTE);
+    let released = store.release(&lock, &name("other"), fence).await.unwrap();
+    assert_eq!(released, Fenced::Stale);
+}
+
+pub(crate) async fn purges_and_sweeps_whose_answer_is_lost_are_not_made_again(schema: Arc<Schema>) {
+    let proxy = Proxy::start(&schema.url).await;
+    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let store = store.connect().await.unwrap();
+    proxy.cut(EXECUTE);
+    let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
+    let error = store.purge(&purge).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    store.purge(&purge).await.unwrap();
+    proxy.cut(EXECUTE);
+    let sweep = NodeSweep::new(Duration::from_secs(60), Duration::from_secs(60));
+    let error = store.sweep_nodes(&sweep).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    store.sweep_nodes(&sweep).await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector};
-use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::store::{JobStore, NodeStore, QueueStore};
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -53,7 +53,6 @@ pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schem
     assert_eq!(acted[0].outcome, ActionOutcome::CancelRequested);
 }
 
-/// As after a failover to a server that had not heard of everything.
 pub(crate) async fn a_job_that_can_be_neither_read_nor_failed_keeps_no_other(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let spoiled = enqueue(&store, job()).await;
@@ -67,6 +66,48 @@ pub(crate) async fn a_job_that_can_be_neither_read_nor_failed_keeps_no_other(sch
     assert_eq!(claimed, [whole]);
 }
 
+pub(crate) async fn what_was_claimed_is_kept_when_looking_for_more_takes_too_long(
+    schema: Arc<Schema>,
+) {
+    let store = schema.builder().deadline(Duration::from_secs(4));
+    let store = store.connect().await.unwrap();
+    let spoiled = enqueue(&store, job()).await;
+    let whole = enqueue(&store, job()).await;
+    let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
+    let spoil = spoil.replace("{job}", &spoiled.to_string());
+    schema.execute(&spoil).await.unwrap();
+    // The job that cannot be read cannot be failed either, and nobody says so.
+    let lock = "BEGIN; LOCK TABLE {schema}.attempts IN ACCESS EXCLUSIVE MODE";
+    schema.execute(lock).await.unwrap();
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
+    assert_eq!(claimed, [whole]);
+    schema.execute("COMMIT").await.unwrap();
+    enqueue(&store, job()).await;
+    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_route_that_cannot_be_decoded_is_passed_over(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    enqueue(&store, job().queue("spoiled")).await;
+    let spoil = "ALTER TABLE {schema}.routes ALTER COLUMN kind DROP NOT NULL;
+                 UPDATE {schema}.routes SET kind = NULL";
+    schema.execute(spoil).await.unwrap();
+    let other = open(&schema).await;
+    let whole = enqueue(&other, job().queue("whole")).await;
+    for store in [store, other] {
+        QueueStore::queues(&store).await.unwrap();
+    }
+    let claimed = open(&schema).await.claim_next_batch(&claim_all()).await;
+    let claimed: Vec<JobId> = claimed
+        .unwrap()
+        .iter()
+        .map(|job| job.claim.token.job)
+        .collect();
+    assert_eq!(claimed, [whole]);
+}
+
+/// As after a failover to a server that had not heard of everything.
 pub(crate) async fn routes_that_the_server_forgot_are_made_again(schema: Arc<Schema>) {
     let store = schema.builder().application_name(&schema.name);
     let store = store.connect().await.unwrap();

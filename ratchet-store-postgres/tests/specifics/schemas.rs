@@ -126,54 +126,79 @@ pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
     assert!(error.to_string().contains("jobs_claim"), "{error}");
 }
 
+/// The URL as this role.
+pub(crate) fn as_role(schema: &Schema, role: &str) -> String {
+    let (scheme, rest) = schema.url.split_once("://").unwrap();
+    let host = rest.rsplit('@').next().unwrap();
+    format!("{scheme}://{role}:secret@{host}")
+}
+
 /// A role that may log in, and the URL as that role.
-async fn role(schema: &Schema, suffix: &str, settings: &str) -> (String, String) {
+pub(crate) async fn role(schema: &Schema, suffix: &str, settings: &str) -> (String, String) {
     let role = format!("role_{}{suffix}", &schema.name[20..]);
     let create = format!(
         "CREATE ROLE \"{role}\" LOGIN PASSWORD 'secret';
          ALTER ROLE \"{role}\" {settings}"
     );
     schema.execute(&create).await.unwrap();
-    let (scheme, rest) = schema.url.split_once("://").unwrap();
-    let host = rest.rsplit('@').next().unwrap();
-    let url = format!("{scheme}://{role}:secret@{host}");
+    let url = as_role(schema, &role);
     (role, url)
 }
 
-async fn drop_role(schema: &Schema, role: &str) {
+pub(crate) async fn drop_role(schema: &Schema, role: &str) {
     let drop = format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\"");
     schema.execute(&drop).await.unwrap();
+}
+
+/// What a refusal says that a DBA must run.
+fn remedy(refused: &StoreError) -> String {
+    assert_kind(refused, StoreErrorKind::Misconfigured);
+    let text = refused.to_string();
+    assert!(!text.contains("secret"), "{text}");
+    let (_, remedy) = text.split_once("a DBA must run: ").expect(&text);
+    remedy.to_owned()
 }
 
 pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(schema: Arc<Schema>) {
     let (role, url) = role(&schema, "c", "CONNECTION LIMIT 20").await;
     let connect = |name: &str| PostgresStore::builder(&url).schema(name).connect();
+    let works = async |name: &str| {
+        let store = connect(name).await.unwrap();
+        enqueue(&store, job()).await;
+        store.close().await;
+    };
+    // There is no schema.
     let missing = format!("{}_new", schema.name);
-    let refused = connect(&missing).await.unwrap_err();
-    assert_kind(&refused, StoreErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("CREATE SCHEMA"), "{refused}");
-    assert!(refused.to_string().contains(&role), "{refused}");
-    assert!(!refused.to_string().contains("secret"), "{refused}");
+    let told = remedy(&connect(&missing).await.unwrap_err());
+    assert!(told.contains("CREATE SCHEMA"), "{told}");
+    schema.execute(&told).await.unwrap();
+    works(&missing).await;
 
-    let refused = connect(&schema.name).await.unwrap_err();
-    assert_kind(&refused, StoreErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("GRANT USAGE"), "{refused}");
+    // There is an empty one, of somebody else.
+    let told = remedy(&connect(&schema.name).await.unwrap_err());
+    assert!(told.contains("GRANT USAGE, CREATE"), "{told}");
+    schema.execute(&told).await.unwrap();
+    works(&schema.name).await;
+
+    // There is one that may be used, but not filled.
+    let usable = Schema::create(&schema.url).await.unwrap();
     let usage = format!("GRANT USAGE ON SCHEMA {{schema}} TO \"{role}\"");
-    schema.execute(&usage).await.unwrap();
-    let refused = connect(&schema.name).await.unwrap_err();
-    assert!(refused.to_string().contains("CREATE ON"), "{refused}");
+    usable.execute(&usage).await.unwrap();
+    let told = remedy(&connect(&usable.name).await.unwrap_err());
+    assert!(told.contains("GRANT USAGE, CREATE"), "{told}");
+    usable.execute(&told).await.unwrap();
+    works(&usable.name).await;
+    usable.take_away().await;
 
-    drop(open(&schema).await);
-    let refused = connect(&schema.name).await.unwrap_err();
-    assert_kind(&refused, StoreErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("ALL TABLES"), "{refused}");
-    let tables = format!(
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{schema}} TO \"{role}\""
-    );
-    schema.execute(&tables).await.unwrap();
-    let store = connect(&schema.name).await.unwrap();
-    enqueue(&store, job()).await;
-    store.close().await;
+    // There is one with all tables, and they are somebody else's.
+    let full = Schema::create(&schema.url).await.unwrap();
+    drop(open(&full).await);
+    full.execute(&usage).await.unwrap();
+    let told = remedy(&connect(&full.name).await.unwrap_err());
+    assert!(told.contains("ALL TABLES"), "{told}");
+    full.execute(&told).await.unwrap();
+    works(&full.name).await;
+    full.take_away().await;
     drop_role(&schema, &role).await;
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
-use ratchet_core::cluster::WakeupStream;
+use ratchet_core::cluster::{Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::Store;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
-use crate::server::Schema;
+use crate::server::{self, Schema};
 use crate::{assert_kind, enqueue, exists, job, open};
 
 async fn application(schema: &Schema) -> PgConnection {
@@ -29,9 +29,7 @@ async fn listening(store: &ratchet_store_postgres::PostgresStore) -> WakeupStrea
     let mut wakeups = coordinator.subscribe();
     let queue = ratchet_core::Name::new("queue", "probe").unwrap();
     loop {
-        coordinator
-            .notify(ratchet_core::cluster::Wakeup::queue(queue.clone()))
-            .await;
+        coordinator.notify(Wakeup::queue(queue.clone())).await;
         if comes(&mut wakeups).await {
             // Those that were still on the way.
             while comes(&mut wakeups).await {}
@@ -137,4 +135,53 @@ pub(crate) async fn jobs_with_keys_need_a_transaction(schema: Arc<Schema>) {
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
     let refused = store.enqueue_in(&mut application, &[job().queue("")]).await;
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
+}
+
+pub(crate) async fn a_closed_store_refuses_and_connects_no_more(schema: Arc<Schema>) {
+    let store = schema.builder().application_name(&schema.name);
+    let store = store.connect().await.unwrap();
+    store.close().await;
+    let connected = format!(
+        "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}'",
+        schema.name
+    );
+    let gone = async {
+        while !schema.rows(&connected).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    // Not those of a pooler: it keeps them, under the name they had.
+    if server::pooler().is_none() {
+        gone.await;
+    }
+    let before = schema.rows(&connected).await.unwrap().len();
+    let mut application = application(&schema).await;
+    let mut tx = application.begin().await.unwrap();
+    // A queue that it would have to make a route for.
+    let new = [job().queue("never seen")];
+    for refused in [
+        store.enqueue_in(&mut tx, &new).await,
+        store.enqueue_in_quietly(&mut tx, &new).await,
+    ] {
+        assert_kind(&refused.unwrap_err(), StoreErrorKind::Unavailable);
+    }
+    assert_eq!(schema.rows(&connected).await.unwrap().len(), before);
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn without_wakeups_nobody_is_woken_up(schema: Arc<Schema>) {
+    let quiet = schema.builder().wakeups(false).connect().await.unwrap();
+    let store = open(&schema).await;
+    let mut wakeups = listening(&store).await;
+    let mut application = application(&schema).await;
+    for (store, queue) in [(&quiet, "quiet"), (&store, "loud")] {
+        let mut tx = application.begin().await.unwrap();
+        store
+            .enqueue_in(&mut tx, &[job().queue(queue)])
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+    // They come in the order of the commits.
+    assert_eq!(wakeups.next().await.queue.unwrap(), "loud");
 }

@@ -1,0 +1,99 @@
+//! Whether the pool leads to where the connection past it leads.
+
+use ratchet_core::StoreErrorKind;
+use sqlx::Row;
+
+use crate::connection::{Lease, Liveness, Pool};
+use crate::error::{Failure, Result};
+use crate::migrate;
+use crate::statements::{Statements, quoted};
+
+/// What one connection finds.
+#[derive(PartialEq, Eq)]
+struct Place {
+    database: String,
+    /// When the server was started: no two servers were at the same microsecond.
+    started: i64,
+    /// The number of the table jobs.
+    jobs: Option<i64>,
+}
+
+/// Refuses a pool that leads to other tables than the direct connection, or through which jobs could
+/// not be worked on: what migrations were checked on is the direct one.
+pub(crate) async fn check(
+    pool: &Pool,
+    liveness: &Liveness,
+    sql: &Statements,
+    schema: &str,
+) -> Result<()> {
+    let (direct, _) = identify(&mut liveness.lease().await?, sql, schema).await?;
+    let pooled = async {
+        let mut lease = pool.lease().await?;
+        let first = identify(&mut lease, sql, schema).await?;
+        // A pooler may lose the prepared statement in between.
+        identify(&mut lease, sql, schema).await?;
+        Ok::<_, Failure>(first)
+    };
+    let (pooled, rights) = pooled.await.map_err(not_direct)?;
+    if pooled != direct {
+        return Err(refused(format!(
+            "the connections for jobs lead to the database {}, and `direct` to {}{}",
+            quoted(&pooled.database),
+            quoted(&direct.database),
+            if pooled.started == direct.started {
+                ""
+            } else {
+                " on another server"
+            },
+        )));
+    }
+    migrate::check_isolation(&rights.isolation).map_err(not_direct)?;
+    if !rights.all {
+        return Err(refused(format!(
+            "the connections for jobs have another role than `direct`; a DBA must run: \
+             GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL \
+             TABLES IN SCHEMA {schema} TO {role};",
+            schema = quoted(schema),
+            role = quoted(&rights.role),
+        )));
+    }
+    Ok(())
+}
+
+fn not_direct(failure: Failure) -> Failure {
+    failure.about("the connections for jobs, which are not `direct`")
+}
+
+/// What may be done on a connection.
+struct Rights {
+    role: String,
+    all: bool,
+    isolation: String,
+}
+
+async fn identify(
+    lease: &mut Lease<'_>,
+    sql: &Statements,
+    schema: &str,
+) -> Result<(Place, Rights)> {
+    let identify = sql.identify.query().bind(schema).bind(migrate::tables());
+    let rows = lease.rows(identify).await?;
+    let row = rows
+        .first()
+        .ok_or_else(|| refused("the server does not say what it is".to_owned()))?;
+    let place = Place {
+        database: row.try_get(0)?,
+        started: row.try_get(1)?,
+        jobs: row.try_get(2)?,
+    };
+    let rights = Rights {
+        role: row.try_get(3)?,
+        all: row.try_get(4)?,
+        isolation: row.try_get(5)?,
+    };
+    Ok((place, rights))
+}
+
+fn refused(text: String) -> Failure {
+    Failure::new(StoreErrorKind::Misconfigured, text)
+}
