@@ -5,6 +5,7 @@ mod bench;
 mod boundaries;
 mod chaos;
 mod db;
+mod failover;
 mod features;
 mod matrix;
 mod process;
@@ -27,6 +28,8 @@ enum Command {
     Db(db::Args),
     /// Kills workers, connections and the server again and again, and checks what is left.
     Chaos(chaos::Args),
+    /// Kills, stops and cuts off the leader of real processes, and measures what follows.
+    Failover(failover::Args),
     /// Measures every backend and the floor, and prints one table.
     Bench(bench::Args),
     /// Prints the conformance table of the last test run.
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Db(args) => db::run(&args),
         Command::Chaos(args) => chaos::run(&args),
+        Command::Failover(args) => failover::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Matrix => matrix::run(),
         Command::Features => features::run(),

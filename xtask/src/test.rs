@@ -129,6 +129,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         step("example quickstart", || {
             example("quickstart", &[], &servers)
         })?,
+        step("example reload_configuration", || {
+            example("reload_configuration", &[], &servers)
+        })?,
     ];
     let input = index_files_input(&target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));

@@ -205,14 +205,11 @@ async fn no_pool_exceeds_its_limit_and_every_job_runs_once_in_the_pool_it_belong
         .pool(Pool::new("gpu").capabilities(["gpu"]).concurrency(1))
         .concurrency(5);
     let node = Started::new(node.build().unwrap());
-    for id in &ids {
-        while !store.get(&[*id]).await.unwrap()[0]
-            .as_ref()
-            .unwrap()
-            .state
-            .is_terminal()
-        {
-            sleep(Duration::from_millis(10)).await;
+    for _ in 0..6_000 {
+        let ended = states(&store, &ids).await.get(&JobState::Succeeded) == Some(&600);
+        match ended {
+            true => break,
+            false => sleep(Duration::from_millis(10)).await,
         }
     }
     let ran = node.node.pools().into_iter();
@@ -394,8 +391,11 @@ async fn stuck(
     let node = builder(&on, floor).label("stuck").prefetch_ttl(ttl);
     let media = Pool::new("media").queues(["quick", "blocked"]);
     let node = Started::new(node.pool(media.concurrency(2)).build().unwrap());
-    while stats(&node.node, "media").finished < 1_000 {
-        sleep(Duration::from_millis(1)).await;
+    for _ in 0..60_000 {
+        match stats(&node.node, "media").finished < 1_000 {
+            true => sleep(Duration::from_millis(1)).await,
+            false => break,
+        }
     }
     let jobs = enqueue(store, flood(300)).await;
     floor.blocked(2).await;

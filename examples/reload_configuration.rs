@@ -1,0 +1,66 @@
+//! Configuration that every node reloads when somebody changes it.
+//!
+//! The configuration is a file here, and would be a table or a bucket elsewhere. Whoever changes it
+//! bumps its version afterwards; every node watches the version and reads again. Losing a wakeup
+//! costs a second.
+//!
+//! ```text
+//! cargo run --example reload_configuration
+//! ```
+
+#![expect(clippy::print_stdout, reason = "an example")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use ratchet::{Client, Ratchet};
+use tokio::sync::watch;
+
+/// Reads the configuration again and again, and gives it to the rest of the program.
+async fn follow(client: Client, file: &Path, current: watch::Sender<String>) -> Result<()> {
+    let mut versions = client.watch("greeting")?;
+    loop {
+        let version = versions.changed().await;
+        // After the version, so that a change between the two is seen as another version.
+        let text = tokio::fs::read_to_string(file).await?;
+        println!("version {version}: {text}");
+        current.send_replace(text);
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (file, database) = (
+        folder.path().join("greeting"),
+        folder.path().join("jobs.db"),
+    );
+    tokio::fs::write(&file, "Hello").await?;
+    let url = format!("sqlite://{}", database.display());
+
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        // Each with a store of its own, as separate processes would have.
+        let client = Ratchet::client(ratchet::connect(&url).await?);
+        let (sender, receiver) = watch::channel(String::new());
+        let file = file.clone();
+        tokio::spawn(async move { follow(client, &file, sender).await });
+        nodes.push(receiver);
+    }
+    let operator = Ratchet::client(ratchet::connect(&url).await?);
+    for greeting in ["Good morning", "Good evening"] {
+        tokio::fs::write(&file, greeting).await?;
+        operator.bump("greeting").await?;
+        for node in &mut nodes {
+            let converged = node.wait_for(|current| current == greeting);
+            tokio::time::timeout(Duration::from_secs(10), converged)
+                .await
+                .context("a node does not follow")??;
+        }
+    }
+    let all: Vec<String> = nodes.iter().map(|node| node.borrow().clone()).collect();
+    ensure!(all.iter().all(|current| current == "Good evening"));
+    println!("all {} nodes have it", all.len());
+    Ok(())
+}

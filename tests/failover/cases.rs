@@ -1,0 +1,248 @@
+//! What happens to the leader.
+
+use std::env;
+use std::pin::Pin;
+use std::time::Duration;
+
+use libtest_mimic::{Completion, Trial};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection};
+use tokio::time::sleep;
+
+use crate::cluster::{Cluster, now};
+use crate::judge;
+
+/// What makes the leader go, and when it began and what is to be waited for.
+type Disturb =
+    for<'a> fn(&'a mut Cluster, Duration) -> Pin<Box<dyn Future<Output = Seen> + Send + 'a>>;
+
+/// How long it took.
+pub(crate) struct Seen {
+    promotion: Duration,
+    recovery: Duration,
+    /// Whether a body may begin again.
+    may_repeat: bool,
+}
+
+/// One kind of failover.
+pub(crate) struct Case {
+    name: &'static str,
+    size: usize,
+    pub(crate) needs_network: bool,
+    disturb: Disturb,
+}
+
+/// Every case.
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "a_killed_leader_is_followed",
+        size: 3,
+        needs_network: false,
+        disturb: |cluster, _| Box::pin(kill(cluster)),
+    },
+    Case {
+        name: "a_leader_that_was_stopped_is_fenced_when_it_goes_on",
+        size: 3,
+        needs_network: false,
+        disturb: |cluster, ttl| Box::pin(stop(cluster, ttl)),
+    },
+    Case {
+        name: "a_leader_cut_off_from_its_database_is_followed",
+        size: 3,
+        needs_network: true,
+        disturb: |cluster, ttl| Box::pin(cut(cluster, ttl)),
+    },
+    Case {
+        name: "a_rolling_restart_drops_nothing",
+        size: 4,
+        needs_network: false,
+        disturb: |cluster, _| Box::pin(restart_all(cluster)),
+    },
+];
+
+async fn kill(cluster: &mut Cluster) -> Seen {
+    let leader = cluster.leader().await;
+    let mut killed = cluster.processes.remove(leader);
+    let since = now();
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let seen = watch(cluster, since).await;
+    cluster.spawn().await;
+    seen
+}
+
+async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {
+    let leader = cluster.leader().await;
+    let since = now();
+    cluster.processes[leader].signal("-STOP");
+    let seen = watch(cluster, since).await;
+    sleep(ttl).await;
+    cluster.processes[leader].signal("-CONT");
+    // It has work to do before it is judged: to find out that it is nobody.
+    sleep(ttl).await;
+    seen
+}
+
+async fn cut(cluster: &mut Cluster, ttl: Duration) -> Seen {
+    let leader = cluster.leader().await;
+    let since = now();
+    cluster.processes[leader].way.as_ref().unwrap().cut(true);
+    let seen = watch(cluster, since).await;
+    sleep(ttl).await;
+    cluster.processes[leader].way.as_ref().unwrap().cut(false);
+    sleep(ttl).await;
+    seen
+}
+
+async fn restart_all(cluster: &mut Cluster) -> Seen {
+    let mut longest = Duration::ZERO;
+    for _ in 0..cluster.processes.len() {
+        cluster.spawn().await;
+        let mut old = cluster.processes.remove(0);
+        let led = cluster
+            .samples()
+            .iter()
+            .rev()
+            .find(|sample| sample.process == old.number)
+            .is_some_and(|sample| sample.term > 0);
+        let since = now();
+        drop(old.child.stdin.take());
+        let ended = tokio::task::spawn_blocking(move || old.child.wait().unwrap()).await;
+        assert!(ended.unwrap().success(), "a worker did not drain");
+        if led {
+            longest = longest.max(cluster.promoted(since).await);
+        }
+    }
+    Seen {
+        promotion: longest,
+        recovery: Duration::ZERO,
+        may_repeat: false,
+    }
+}
+
+async fn watch(cluster: &Cluster, since: i64) -> Seen {
+    let promotion = cluster.promoted(since).await;
+    let recovery = cluster.recovered(since).await;
+    Seen {
+        promotion,
+        recovery,
+        may_repeat: true,
+    }
+}
+
+impl Case {
+    /// The case on this database; an empty URL is a file of its own.
+    pub(crate) fn trial(&'static self, backend: &str, url: Option<String>) -> Trial {
+        let name = format!("{backend}::{}", self.name);
+        let required = env::var("RATCHET_REQUIRE").is_ok_and(|required| {
+            required
+                .split(',')
+                .any(|word| ["1", "true", backend].contains(&word.trim()))
+        });
+        let Some(url) = url else {
+            let reason = "RATCHET_TEST_POSTGRES_URL is not set";
+            return Trial::ignorable_test(name, move || match required {
+                true => Err(reason.into()),
+                false => Ok(Completion::ignored_with(reason)),
+            })
+            .with_ignored_flag(!required);
+        };
+        Trial::test(name, move || {
+            judge::check_itself();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
+            runtime.block_on(self.run(&url));
+            Ok(())
+        })
+    }
+
+    async fn run(&self, server: &str) {
+        let strict = env::var("RATCHET_FAILOVER_TTL_MILLIS").ok();
+        let millis = strict
+            .as_ref()
+            .map_or(1_500, |millis| millis.parse().unwrap());
+        let ttl = Duration::from_millis(millis);
+        let database = Database::create(server, self.name).await;
+        let mut cluster = Cluster::new(&database.url, ttl, self.size, self.needs_network).await;
+        // Some history first.
+        sleep(ttl).await;
+        let seen = (self.disturb)(&mut cluster, ttl).await;
+        let acknowledged = cluster.finish().await;
+        let reign = judge::judge_leaders(&cluster.samples()).unwrap();
+        let bodies = cluster.bodies();
+        let inversions = judge::inversions(&bodies);
+        let again = judge::judge_jobs(&cluster.client, &acknowledged, &bodies).await;
+        println!(
+            "    promotion {} ms, recovery {} ms (ttl {millis} ms); {} samples, {} terms, one leader each; \
+             {} jobs acknowledged and succeeded, {again} bodies began again, {inversions} inversions",
+            seen.promotion.as_millis(),
+            seen.recovery.as_millis(),
+            reign.samples,
+            reign.terms,
+            acknowledged.len(),
+        );
+        assert_eq!(inversions, 0, "a lane was overtaken");
+        assert!(
+            seen.may_repeat || again == 0,
+            "{again} bodies began again in a rolling restart"
+        );
+        if strict.is_some() {
+            assert!(
+                seen.promotion <= ttl + ttl / 4,
+                "promotion took {:?}",
+                seen.promotion
+            );
+            assert!(
+                seen.recovery <= 2 * ttl,
+                "recovery took {:?}",
+                seen.recovery
+            );
+        }
+        drop(cluster);
+        database.remove().await;
+    }
+}
+
+/// A database of its own on a server; nothing for a file, which goes with its folder.
+struct Database {
+    server: String,
+    name: String,
+    url: String,
+}
+
+impl Database {
+    async fn create(server: &str, case: &str) -> Self {
+        let name = format!("failover_{}_{}", &case[..12], std::process::id());
+        let mut url = String::new();
+        if !server.is_empty() {
+            let (base, _) = server.rsplit_once('/').unwrap();
+            url = format!("{base}/{name}");
+            run(server, format!("CREATE DATABASE {name}")).await;
+        }
+        Self {
+            server: server.to_owned(),
+            name,
+            url,
+        }
+    }
+
+    async fn remove(self) {
+        if !self.url.is_empty() {
+            run(
+                &self.server,
+                format!("DROP DATABASE {} WITH (FORCE)", self.name),
+            )
+            .await;
+        }
+    }
+}
+
+async fn run(server: &str, sql: String) {
+    let mut admin = PgConnection::connect(server).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(&mut admin)
+        .await
+        .unwrap();
+}

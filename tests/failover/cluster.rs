@@ -1,0 +1,238 @@
+//! Processes on one database, and a producer that never stops.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratchet::{Client, Job, JobId, Ratchet, time};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::judge::{self, Sample};
+use crate::proxy::Proxy;
+use crate::worker::{Order, Step};
+
+/// How long anything may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Steps of a second: a steady load, far from what the database can do.
+const RATE: u64 = 50;
+/// Lanes that the steps go to in turn.
+const LANES: u64 = 8;
+
+/// A process of the cluster.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) number: usize,
+    /// Its own way to the database, if it has one that can be cut.
+    pub(crate) way: Option<Proxy>,
+}
+
+impl Process {
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success(), "no {signal} to a worker");
+    }
+}
+
+/// The scene of one case.
+pub(crate) struct Cluster {
+    pub(crate) processes: Vec<Process>,
+    pub(crate) client: Client,
+    ttl: Duration,
+    url: String,
+    cuttable: bool,
+    spawned: usize,
+    folder: TempDir,
+    producer: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<Mutex<Vec<JobId>>>,
+}
+
+impl Cluster {
+    /// So many processes, one of which leads, under load.
+    pub(crate) async fn new(url: &str, ttl: Duration, size: usize, cuttable: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = match url {
+            "" => format!("sqlite://{}", folder.path().join("jobs.db").display()),
+            url => url.to_owned(),
+        };
+        let client = Ratchet::client(ratchet::connect(&url).await.unwrap());
+        let (stop, acknowledged) = (Arc::default(), Arc::default());
+        let produce = produce(client.clone(), Arc::clone(&stop), Arc::clone(&acknowledged));
+        let mut cluster = Self {
+            processes: Vec::new(),
+            client,
+            ttl,
+            url,
+            cuttable,
+            spawned: 0,
+            folder,
+            producer: tokio::spawn(produce),
+            stop,
+            acknowledged,
+        };
+        for _ in 0..size {
+            cluster.spawn().await;
+        }
+        cluster.leader().await;
+        cluster
+    }
+
+    pub(crate) async fn spawn(&mut self) {
+        let number = self.spawned;
+        self.spawned += 1;
+        let way = match self.cuttable {
+            true => Some(Proxy::start(&self.url).await),
+            false => None,
+        };
+        let order = Order {
+            url: way
+                .as_ref()
+                .map_or_else(|| self.url.clone(), |way| way.url.clone()),
+            ttl: self.ttl,
+            bodies: self.bodies_file(),
+            samples: self.samples_file(number),
+        };
+        let (role, order) = order.to_environment();
+        let child = Command::new(env::current_exe().unwrap())
+            .env(role, order)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn();
+        self.processes.push(Process {
+            child: child.unwrap(),
+            number,
+            way,
+        });
+    }
+
+    fn bodies_file(&self) -> PathBuf {
+        self.folder.path().join("bodies")
+    }
+
+    fn samples_file(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("samples-{number}"))
+    }
+
+    /// What all processes, also those that ended, have noted so far.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        let of = |number| judge::samples(number, &self.samples_file(number));
+        (0..self.spawned).flat_map(of).collect()
+    }
+
+    pub(crate) fn bodies(&self) -> String {
+        fs::read_to_string(self.bodies_file()).unwrap_or_default()
+    }
+
+    /// The place of the process that leads, once one of those that live does.
+    pub(crate) async fn leader(&self) -> usize {
+        let found = timeout(PATIENCE, async {
+            loop {
+                let leads = |process: &Process| {
+                    let samples =
+                        judge::samples(process.number, &self.samples_file(process.number));
+                    samples.last().is_some_and(|sample| sample.term > 0)
+                };
+                if let Some(place) = self.processes.iter().position(leads) {
+                    return place;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
+        found.await.expect("somebody leads")
+    }
+
+    /// Waits until a process leads in a later term than any before `since`, and says how long after
+    /// that it did.
+    pub(crate) async fn promoted(&self, since: i64) -> Duration {
+        let found = timeout(PATIENCE, async {
+            loop {
+                if let Some(after) = judge::promotion(&self.samples(), since) {
+                    return after;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        found.await.expect("somebody takes over")
+    }
+
+    /// Waits until every job acknowledged so far has ended, and says how long after `since`.
+    pub(crate) async fn recovered(&self, since: i64) -> Duration {
+        let mut open = self.acknowledged.lock().await.clone();
+        let ended = timeout(PATIENCE, async {
+            while let Some(id) = open.last() {
+                match self.client.job(*id).await {
+                    Ok(Some(job)) if job.state.is_terminal() => {
+                        open.pop();
+                    }
+                    _ => sleep(Duration::from_millis(5)).await,
+                }
+            }
+        });
+        ended.await.expect("the jobs of the dead are taken over");
+        Duration::from_millis((now() - since).max(0).cast_unsigned())
+    }
+
+    /// Ends the load, waits for what is left, lets the processes drain, and says what was
+    /// acknowledged.
+    pub(crate) async fn finish(&mut self) -> Vec<JobId> {
+        self.stop.store(true, Ordering::SeqCst);
+        let produced = timeout(PATIENCE, &mut self.producer).await;
+        produced.expect("the producer ends").unwrap();
+        self.recovered(now()).await;
+        for process in &mut self.processes {
+            let early = process.child.try_wait().unwrap();
+            assert!(early.is_none(), "a worker ended by itself: {early:?}");
+            drop(process.child.stdin.take());
+        }
+        for process in &mut self.processes {
+            let ended = process.child.wait().unwrap();
+            assert!(ended.success(), "a worker did not drain: {ended}");
+        }
+        self.acknowledged.lock().await.clone()
+    }
+}
+
+impl Drop for Cluster {
+    /// After a failure no worker stays behind.
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+/// Milliseconds on the clock that the processes note as well.
+pub(crate) fn now() -> i64 {
+    time::to_millis(time::wall_clock())
+}
+
+/// Enqueues one step after another, each until it is acknowledged.
+async fn produce(client: Client, stop: Arc<AtomicBool>, acknowledged: Arc<Mutex<Vec<JobId>>>) {
+    let mut number = 0;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(RATE).unwrap());
+    while !stop.load(Ordering::SeqCst) {
+        ticks.tick().await;
+        let lane = format!("lane-{}", number % LANES);
+        let job = Step {
+            lane: lane.clone(),
+            number,
+        };
+        let job = job.into_job().lane(&lane);
+        while let Err(error) = client.enqueue(job.clone()).await {
+            assert!(error.is_transient(), "not a passing failure: {error:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+        acknowledged.lock().await.push(job.id());
+        number += 1;
+    }
+}

@@ -1,0 +1,182 @@
+//! What must hold after any failover.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ratchet::model::AttemptOutcome;
+use ratchet::{Client, JobId, JobState};
+
+/// When which process said that it leads in which term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) process: usize,
+    /// Not earlier than this.
+    pub(crate) from: i64,
+    /// Not later than this: the process may have been stopped between the two.
+    pub(crate) to: i64,
+    /// 0: it does not lead.
+    pub(crate) term: u64,
+}
+
+/// Reads the samples of a process.
+pub(crate) fn samples(process: usize, file: &Path) -> Vec<Sample> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    // The last line may be cut off.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let sample = |line: &str| {
+        let mut words = line.split(' ');
+        Some(Sample {
+            process,
+            from: words.next()?.parse().ok()?,
+            to: words.next()?.parse().ok()?,
+            term: words.next()?.parse().ok()?,
+        })
+    };
+    whole.lines().filter_map(sample).collect()
+}
+
+/// What the samples show.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reign {
+    pub(crate) samples: usize,
+    pub(crate) terms: usize,
+}
+
+/// At most one process leads in each term, none after another began to lead in a later one; and
+/// somebody was seen leading.
+pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
+    let mut leaders: BTreeMap<u64, usize> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.term > 0) {
+        let leader = *leaders.entry(sample.term).or_insert(sample.process);
+        if leader != sample.process {
+            return Err(format!(
+                "{leader} and {} led in one term: {sample:?}",
+                sample.process
+            ));
+        }
+    }
+    for (term, last) in ends(samples) {
+        let mut later = samples.iter().filter(|sample| sample.term > term);
+        if let Some(successor) = later.find(|later| later.to < last.from) {
+            return Err(format!("{last:?} came after {successor:?}"));
+        }
+    }
+    if leaders.is_empty() {
+        return Err(format!("nobody led in {} samples", samples.len()));
+    }
+    Ok(Reign {
+        samples: samples.len(),
+        terms: leaders.len(),
+    })
+}
+
+/// The last sample of each term.
+fn ends(samples: &[Sample]) -> BTreeMap<u64, Sample> {
+    let mut ends = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.term > 0) {
+        let end = ends.entry(sample.term).or_insert(*sample);
+        if sample.from > end.from {
+            *end = *sample;
+        }
+    }
+    ends
+}
+
+/// How long after `since` a process led in a later term than any seen before that.
+pub(crate) fn promotion(samples: &[Sample], since: i64) -> Option<Duration> {
+    let before = samples.iter().filter(|sample| sample.to <= since);
+    let last_term = before.map(|sample| sample.term).max()?;
+    let later = samples.iter().filter(|sample| sample.term > last_term);
+    let first = later.map(|sample| sample.to).min()?;
+    Some(Duration::from_millis(
+        (first - since).max(0).cast_unsigned(),
+    ))
+}
+
+/// How often a step of a lane began after a later one had begun.
+pub(crate) fn inversions(bodies: &str) -> usize {
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut inversions = 0;
+    for line in bodies.lines() {
+        let mut words = line.split(' ').skip(1);
+        let (Some(lane), Some(number)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let Ok(number) = number.parse::<u64>() else {
+            continue;
+        };
+        let last = last.entry(lane).or_insert(number);
+        // The same again is a run after a crash.
+        if number < *last {
+            inversions += 1;
+        }
+        *last = (*last).max(number);
+    }
+    inversions
+}
+
+/// Every acknowledged job succeeded, and began again only under a new claim after one that was lost.
+/// Says how many began again.
+pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: &str) -> usize {
+    let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in bodies.lines() {
+        *begun
+            .entry(line.split(' ').next().unwrap_or_default())
+            .or_default() += 1;
+    }
+    let mut again = 0;
+    for id in acknowledged {
+        let job = client.job(*id).await.unwrap();
+        let job = job.unwrap_or_else(|| panic!("{id} was acknowledged and is lost"));
+        assert_eq!(job.state, JobState::Succeeded, "{job:?}");
+        let begun = begun
+            .get(id.to_string().as_str())
+            .copied()
+            .unwrap_or_default();
+        assert!(begun > 0, "{id} succeeded and never began");
+        if begun > 1 {
+            again += begun - 1;
+            let history = client.history(*id).await.unwrap();
+            let lost = history
+                .iter()
+                .filter(|attempt| attempt.outcome == AttemptOutcome::Lost);
+            assert!(
+                begun <= 1 + lost.count(),
+                "{id} began {begun} times: {history:?}"
+            );
+            assert!(job.claim_seq >= begun as u64, "{job:?}");
+        }
+    }
+    again
+}
+
+/// The tracker itself, which must not pass what is wrong or vacuous.
+pub(crate) fn check_itself() {
+    let sample = |process, from, term| Sample {
+        process,
+        from,
+        to: from + 1,
+        term,
+    };
+    judge_leaders(&[]).unwrap_err();
+    judge_leaders(&[sample(0, 1, 0), sample(1, 1, 0)]).unwrap_err();
+    judge_leaders(&[sample(0, 1, 7), sample(1, 9, 7)]).unwrap_err();
+    judge_leaders(&[sample(0, 1, 7), sample(1, 9, 8), sample(0, 12, 7)]).unwrap_err();
+    let good = [
+        sample(0, 1, 7),
+        sample(0, 8, 7),
+        sample(1, 8, 8),
+        sample(0, 12, 0),
+    ];
+    let reign = Reign {
+        samples: 4,
+        terms: 2,
+    };
+    assert_eq!(judge_leaders(&good), Ok(reign));
+    assert_eq!(promotion(&good, 3), Some(Duration::from_millis(6)));
+    assert_eq!(promotion(&good, 10), None);
+    assert_eq!(inversions("a l 1\na l 1\nb l 2\nc m 1\n"), 0);
+    assert_eq!(inversions("a l 1\nb l 2\na l 1\n"), 1);
+}

@@ -1,0 +1,39 @@
+//! The failover tests with real timings, several times, and their figures as a table.
+
+use anyhow::{Context, Result};
+
+use crate::db::{self, Server};
+use crate::process;
+
+/// How often, and how long the leader's lock lasts.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How often each case is run.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// How long a leader's lock lasts, in milliseconds.
+    #[arg(long, default_value_t = 6_000)]
+    ttl_millis: u64,
+    /// Passed on to the tests, such as the name of one.
+    #[arg(last = true)]
+    tests: Vec<String>,
+}
+
+/// The tests are ordinary tests of the facade; here their times are required as well, and nothing
+/// else runs beside them.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let server: Server =
+        db::postgres::provide().context("the cases on PostgreSQL need a server")?;
+    println!("{}; ttl {} ms", server.origin, args.ttl_millis);
+    for round in 1..=args.rounds {
+        println!("round {round} of {}", args.rounds);
+        let mut test = process::cargo(&["test", "--release", "--package", "ratchet"]);
+        test.args(["--all-features", "--test", "failover", "--"])
+            .args(["--nocapture", "--test-threads", "1"])
+            .args(&args.tests)
+            .env(db::postgres::URL, &server.url)
+            .env("RATCHET_FAILOVER_TTL_MILLIS", args.ttl_millis.to_string());
+        process::run(&mut test)?;
+    }
+    Ok(())
+}
