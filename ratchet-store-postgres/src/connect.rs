@@ -15,6 +15,12 @@ pub(crate) struct Limited {
     pub(crate) connection: Option<PgConnection>,
 }
 
+/// A transaction whose client went away between two statements keeps its locks, among them that of a
+/// leader's lock ([guard.write]) or of the nodes; not for longer than this, which is well within the
+/// time that a lock lasts.
+const IDLE: Duration = Duration::from_secs(5);
+const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
+
 /// The same options with this limit for each statement, kept by the server: it outlives a caller
 /// that went away. A limit that is there already stays, whether the options, the role, the database
 /// or the server has it; and where the setting is refused, as by a pooler, there is none.
@@ -40,7 +46,10 @@ pub(crate) async fn limited(
             connection: Some(plain),
         });
     }
-    let limited = options.clone().options([(SETTING, setting(limit))]);
+    let limited = options.clone().options([
+        (SETTING, setting(limit)),
+        (IDLE_SETTING, setting(limit.min(IDLE))),
+    ]);
     match within(patience, PgConnection::connect_with(&limited)).await? {
         Ok(connection) => {
             // The server notices either way.

@@ -108,8 +108,10 @@ impl VersionWatch {
                     backoff.next(fastrand::f64()).min(INTERVAL)
                 }
             };
+            // Wakeups about a queue are of jobs.
+            let woken = async { while self.wakeups.next().await.queue.is_some() {} };
             tokio::select! {
-                _ = self.wakeups.next() => {}
+                () = woken => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }

@@ -133,7 +133,7 @@ impl Leadership {
     }
 
     /// Leads no more. The tenure is kept for its guard.
-    pub(super) fn step_down(&self) {
+    pub(crate) fn step_down(&self) {
         if let Some(tenure) = &mut *self.tenure() {
             tenure.until = tenure.until.min(time::monotonic());
             tenure.announced = false;

@@ -380,6 +380,14 @@ impl NodeBuilder {
             problems.extend(unknown);
             Taking::default()
         });
+        if let Some(role) = &self.active_in
+            && taking.works
+            && !taking.leads.contains(role)
+        {
+            problems.push(format!(
+                "the node is to claim while it leads in {role}, in which it may not lead"
+            ));
+        }
         let elections = elections(&self.store, &self.config, &taking.leads, &mut problems);
         let profile = NodeProfile::new(taking.names(), self.capabilities.clone());
         let pools = partition(

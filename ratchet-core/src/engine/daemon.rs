@@ -70,7 +70,8 @@ pub struct DaemonContext {
 }
 
 impl DaemonContext {
-    /// The term in which this instance runs: larger than that of every instance before it.
+    /// The term in which this instance runs. That of an instance on another node is another, and
+    /// larger if it came later; one that is started again on the same node may have the same.
     #[must_use]
     pub const fn term(&self) -> Fence {
         self.term
@@ -179,6 +180,7 @@ async fn instance(
     candidacy: &Candidacy,
     term: Fence,
 ) -> Option<Result<(), String>> {
+    let _alive = run.daemons.token();
     let stop = CancellationToken::new();
     // Also if this future is dropped: what the body started elsewhere hears of the end.
     let _stop_at_the_end = stop.clone().drop_guard();

@@ -36,6 +36,10 @@ pub(super) async fn drain(run: &Run) {
             }
         }
     }
+    // Their time to stop has been running since the drain began.
+    run.daemons.close();
+    let teardown = run.shared.config.leadership.teardown;
+    let _ = tokio::time::timeout(teardown + LAST_WORDS, run.daemons.wait()).await;
     leader::step_down(run).await;
     run.set_status(NodeStatus::Left);
     if let Err(error) = heartbeat::beat(run, NodeStatus::Left).await {

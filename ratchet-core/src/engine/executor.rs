@@ -32,7 +32,7 @@ pub(super) async fn slot(run: Arc<Run>, pool: usize) {
     let pool = &run.pools[pool];
     loop {
         let ready = pool.ready.pop().await;
-        if run.draining.is_cancelled() {
+        if run.draining.is_cancelled() || run.stands_by() {
             run.hand_back(pool, vec![ready]);
         } else if ready.claim.crash_count < isolate_from {
             execute(&run, pool, ready).await;

@@ -24,10 +24,12 @@ const SKEW: Duration = Duration::from_secs(1);
 pub(super) async fn run(run: Arc<Run>) {
     let mut backoff = Backoff::default();
     loop {
+        let published = run.pace.interval();
         let wait = match tick(&run).await {
             Ok(()) => {
                 backoff.reset();
-                run.pace.interval()
+                // Not later than was said, and sooner if there is news.
+                published.min(run.pace.interval())
             }
             Err(error) => {
                 tracing::warn!(%error, "the heartbeat failed, trying again");

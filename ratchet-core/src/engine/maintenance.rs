@@ -34,12 +34,14 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     let Some(retention) = run.shared.config.retention else {
         return Ok(());
     };
-    let guard = run.shared.maintenance_guard();
+    let Some(guard) = run.shared.maintenance_guard() else {
+        return Ok(());
+    };
     for state in JobState::ALL
         .into_iter()
         .filter(|state| state.is_terminal())
     {
-        let request = PurgeRequest::new(state, retention, PASS).guarded(guard.clone());
+        let request = PurgeRequest::new(state, retention, PASS).guarded(Some(guard.clone()));
         loop {
             let purge = run
                 .shared

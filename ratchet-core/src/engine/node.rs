@@ -118,6 +118,7 @@ impl Node {
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
         let run = Arc::new(Run::new(Arc::clone(&self.shared)));
+        let _unled = Unled(&self.shared);
         tokio::pin!(shutdown);
         tokio::select! {
             biased;
@@ -237,6 +238,18 @@ async fn end(mut tasks: JoinSet<()>) {
             "left bodies behind that block their threads"
         );
         tasks.detach_all();
+    }
+}
+
+/// Makes sure that a node that runs no more does not take itself for a leader, even if its run was
+/// dropped; the locks then expire by themselves.
+struct Unled<'a>(&'a Shared);
+
+impl Drop for Unled<'_> {
+    fn drop(&mut self) {
+        for candidacy in self.0.roles.all() {
+            candidacy.leadership.step_down();
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::ready::Ready;
 use super::run::Run;
 use super::shared::Counters;
 use crate::client::Backoff;
-use crate::cluster::{Leadership, Wakeup, WakeupStream};
+use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::Result;
 use crate::model::ClaimRequest;
 use crate::time;
@@ -173,11 +173,10 @@ async fn claim(run: &Run, pool: &Bulkhead, request: &ClaimRequest) -> Result<Vec
 
 /// Gives a batch to the slots, or back to the store if the node began to drain meanwhile.
 fn accept(run: &Run, pool: &Bulkhead, batch: Vec<Ready>) {
-    let stands_by = |gate: &Leadership| !gate.is_leader();
     if !batch.is_empty() {
         run.at_work();
     }
-    if run.draining.is_cancelled() || run.shared.gate().is_some_and(stands_by) {
+    if run.draining.is_cancelled() || run.stands_by() {
         run.hand_back(pool, batch);
     } else {
         pool.ready.push(batch);

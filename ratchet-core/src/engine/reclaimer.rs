@@ -1,7 +1,8 @@
 //! The reclaimer: marks silent nodes dead and takes back what they held.
 //!
-//! The leader of the maintenance role does this, the first time as soon as it is elected; and every
-//! node once when it starts, to take back its own. Passes that overlap reclaim each claim once. A
+//! The leader of the maintenance role does this, the first time as soon as it is elected; every node
+//! once when it starts, to take back its own, and then seldom, in case nobody leads. Passes that
+//! overlap reclaim each claim once. A
 //! pass begins with a heartbeat: a node that was asleep must not find itself among the dead. After
 //! an outage of the database the others get `dead_after` to be heard again before their silence
 //! counts. A job whose crash budget is used up is settled here as failed, through the same fenced
@@ -18,6 +19,9 @@ use crate::error::Result;
 use crate::handler::CancelReason;
 use crate::model::{NodeSweep, Outcome, Reclaimed, Settlement};
 
+/// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
+/// who cannot reclaim.
+const WITHOUT_LEADING: u32 = 10;
 /// How long after its last heartbeat an ended node is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
@@ -33,10 +37,13 @@ pub(super) async fn run(run: Arc<Run>) {
         if leadership.is_some_and(Leadership::is_leader) {
             tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.shared.random())).await;
         }
-        match &mut watch {
-            Some(watch) => watch.elected().await,
-            None => std::future::pending().await,
+        let elected = async {
+            match &mut watch {
+                Some(watch) => watch.elected().await,
+                None => std::future::pending().await,
+            };
         };
+        let _ = tokio::time::timeout(interval * WITHOUT_LEADING, elected).await;
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
 use super::load::Gauge;
@@ -41,6 +42,8 @@ pub(super) struct Run {
     /// Held during a heartbeat and what it leads to: two at a time could both change who the node
     /// is.
     pub(super) beating: tokio::sync::Mutex<()>,
+    /// The instances of daemons that run.
+    pub(super) daemons: TaskTracker,
     /// No more claiming.
     pub(super) draining: CancellationToken,
     /// No more leading.
@@ -83,6 +86,7 @@ impl Run {
             gauge: Gauge::new(),
             beat_now: Notify::new(),
             beating: tokio::sync::Mutex::new(()),
+            daemons: TaskTracker::new(),
             draining: CancellationToken::new(),
             stepping_down: CancellationToken::new(),
             abort: CancellationToken::new(),
@@ -120,6 +124,11 @@ impl Run {
             .0 = NodeId::new();
     }
 
+    /// Whether the node may not claim at present because another one is the active one.
+    pub(super) fn stands_by(&self) -> bool {
+        self.shared.gate().is_some_and(|gate| !gate.is_leader())
+    }
+
     /// Whether nobody would wait for the death of this node to be noticed: it holds nothing, leads
     /// in nothing, and neither comes nor goes.
     pub(super) fn is_at_rest(&self) -> bool {
@@ -149,7 +158,10 @@ impl Run {
                 .filter(in_time)
                 .map_or(now, |heard| heard.since),
             last: now,
-            gap: interval.saturating_mul(2),
+            // A gap in which this node could not have been taken for dead is none.
+            gap: interval
+                .saturating_mul(2)
+                .max(self.shared.config.dead_after / 2),
         });
     }
 

@@ -87,11 +87,11 @@ impl Shared {
         }
     }
 
-    /// The guard of writes that only the leader of the maintenance role may make; none if this node
-    /// does not take part in elections or never led: then only what is safe for all is done.
+    /// The guard of what the leader of the maintenance role writes; none while this node does not
+    /// lead in it, and then it may do only what is safe for all.
     pub(super) fn maintenance_guard(&self) -> Option<Guard> {
         let leadership = self.roles.leadership(MAINTENANCE)?;
-        leadership.guard()
+        leadership.guard().filter(|_| leadership.is_leader())
     }
 
     /// The leadership without which the node claims nothing; none: it claims always.

@@ -46,6 +46,9 @@ impl Taking {
                 leads.push(role.clone());
             }
         }
+        if only.is_some_and(<[Name]>::is_empty) {
+            problems.push("the list of roles is empty".to_owned());
+        }
         for role in only.unwrap_or_default() {
             if !leads.contains(role) && *role != WORKER {
                 let known: Vec<&str> = leads.iter().map(Name::as_str).collect();
@@ -165,6 +168,12 @@ mod tests {
             problems,
             ["the role b is not known; this node has worker, maintenance, a"]
         );
+    }
+
+    #[test]
+    fn an_empty_choice_is_refused() {
+        let nothing = Taking::new(&[], Some(&[]), true).unwrap_err();
+        assert_eq!(nothing, ["the list of roles is empty"]);
     }
 
     #[test]

@@ -350,3 +350,93 @@ async fn roles_and_timings_that_cannot_work_are_refused() {
     }
     assert_eq!(error.problems().len(), 5, "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_may_finish_before_the_next_begins() {
+    let (world, instances) = (World::new(), Instances::default());
+    let builder = || {
+        let instances = instances.clone();
+        world.builder().daemon("feed", move |context| {
+            let instances = instances.clone();
+            async move {
+                let _running = instances.start(&context);
+                context.stopped().await;
+                // Within the teardown time of 2 s.
+                sleep(Duration::from_millis(1_500)).await;
+                Ok(())
+            }
+        })
+    };
+    let first = start(builder());
+    leader(std::slice::from_ref(&first), "feed").await;
+    let second = start(builder());
+    sleep(60 * SECOND).await;
+    let stopping = monotonic();
+    first.stop().await.unwrap();
+    assert!(stopping.elapsed() >= Duration::from_millis(1_500));
+    leader(std::slice::from_ref(&second), "feed").await;
+    sleep(SECOND).await;
+    assert_eq!(instances.started.load(Ordering::SeqCst), 2);
+    assert_eq!(instances.running(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_jobs_of_the_dead_come_back_even_where_nobody_may_lead() {
+    let world = World::new();
+    let worker = || start(world.builder().promotable(false));
+    let (dying, living) = (worker(), worker());
+    let stuck = Arc::new(AtomicBool::new(true));
+    let job = world.job("hangs once", move |_| {
+        let hangs = stuck.swap(false, Ordering::SeqCst);
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    });
+    let id = dying.node.enqueue(job).await.unwrap().id();
+    let running = world.until(id, |job| job.state == JobState::Running).await;
+    let rows = world.store.nodes().await.unwrap();
+    assert_eq!(rows.len(), 2);
+    // Whichever of the two has it.
+    let on_dying = dying.node.stats().claimed == 1;
+    let (killed, _left) = match on_dying {
+        true => (dying, living),
+        false => (living, dying),
+    };
+    killed.kill().await;
+    assert_eq!(running.state, JobState::Running);
+    assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_leads_no_more_and_its_watchers_hear_of_it() {
+    let world = World::new();
+    let node = world.start();
+    leader(std::slice::from_ref(&node), "maintenance").await;
+    let leadership = node.node.leadership("maintenance").unwrap();
+    let mut watch = leadership.watch();
+    let term = leadership.term().unwrap();
+    node.kill().await;
+    assert!(!leadership.is_leader());
+    tokio::time::timeout(SECOND, watch.lost(term))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_active_node_that_may_not_lead_is_refused() {
+    let world = World::new();
+    let builder = || world.builder().active_passive("active");
+    for wrong in [
+        builder().promotable(false),
+        builder().roles(["worker"]),
+        world.builder().roles([]),
+    ] {
+        let error = wrong.build().unwrap_err();
+        assert_eq!(error.problems().len(), 1, "{error}");
+    }
+    builder().roles(["worker", "active"]).build().unwrap();
+    builder().roles(["maintenance"]).build().unwrap();
+}

@@ -45,7 +45,8 @@ tests! {
         unknown_roles_and_databases_are_misconfigured;
     lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
-    network: an_action_whose_commit_is_not_heard_of_is_not_done_again
+    network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
+        an_action_whose_commit_is_not_heard_of_is_not_done_again
         calls_on_silent_connections_end_at_the_deadline
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured
         a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_told_of

@@ -6,7 +6,7 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Fenced, JobSelector, NodeSweep, PurgeRequest};
+use ratchet_core::model::{Fenced, Guard, JobSelector, NodeSweep, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
@@ -191,6 +191,41 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
         wakeups.next().await
     });
     assert_eq!(heard.await, Ok(queue));
+}
+
+pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment(
+    schema: Arc<Schema>,
+) {
+    let proxy = Proxy::start(&schema.url).await;
+    let leader = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let leader = leader.connect().await.unwrap();
+    let lock = Name::new("lock", "leader").unwrap();
+    let owner = Name::new("owner", "o").unwrap();
+    let hour = Duration::from_secs(3_600);
+    let Acquired::Acquired { fence } = leader.acquire(&lock, &owner, hour).await.unwrap() else {
+        panic!("a free lock cannot be had");
+    };
+    let guard = Guard {
+        lock: lock.clone(),
+        owner: owner.clone(),
+        fence,
+    };
+    let held_up = "BEGIN; LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE";
+    schema.execute(held_up).await.unwrap();
+    let purge = PurgeRequest::new(JobState::Failed, hour, 1).guarded(Some(guard));
+    let purging = tokio::spawn(async move { leader.purge(&purge).await });
+    let waiting = "SELECT 1 FROM pg_locks
+                   WHERE NOT granted AND relation = '{schema}.jobs'::regclass";
+    while schema.rows(waiting).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // It has looked at its lock, and never hears of the purge.
+    proxy.silence();
+    schema.execute("COMMIT").await.unwrap();
+    let other = open(&schema).await;
+    let renewed = other.renew(&lock, &owner, fence, hour).await;
+    assert_eq!(renewed.unwrap(), Fenced::Applied);
+    purging.abort();
 }
 
 pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
