@@ -109,19 +109,21 @@ impl Election {
     /// Dropping the future leaves it open whether the lock was taken or renewed; the next turn finds
     /// out. Leadership is never believed for longer than it lasts.
     pub async fn turn(&mut self, owner: NodeId) -> Result<ElectionOutcome> {
-        let owner = owner_name(owner);
-        if self
-            .leadership
-            .unreleased()
-            .is_some_and(|tenure| tenure.owner != owner)
-        {
+        if self.is_of_another(owner) {
             self.resign().await?;
             return Ok(ElectionOutcome::Conflict);
         }
+        let owner = owner_name(owner);
         match self.leadership.current() {
             Some(tenure) => self.renew(&owner, tenure.term).await,
             None => self.campaign(&owner).await,
         }
+    }
+
+    /// Whether the next turn of this `owner` gives up a tenure of an earlier one.
+    pub(crate) fn is_of_another(&self, owner: NodeId) -> bool {
+        let tenure = self.leadership.unreleased();
+        tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
     }
 
     /// How long to wait before the next turn.

@@ -181,6 +181,7 @@ async fn instance(
     term: Fence,
 ) -> Option<Result<(), String>> {
     let _alive = run.daemons.token();
+    let _in_use = candidacy.in_use.lock().await;
     let stop = CancellationToken::new();
     // Also if this future is dropped: what the body started elsewhere hears of the end.
     let _stop_at_the_end = stop.clone().drop_guard();

@@ -20,6 +20,8 @@ pub(super) const MAINTENANCE: &str = "maintenance";
 pub(super) struct Candidacy {
     pub(super) leadership: Leadership,
     election: Mutex<Election>,
+    /// Held while something runs here that no other node may run before it has stopped.
+    pub(super) in_use: Mutex<()>,
 }
 
 impl Candidacy {
@@ -27,6 +29,7 @@ impl Candidacy {
         Self {
             leadership: election.leadership().clone(),
             election: Mutex::new(election),
+            in_use: Mutex::new(()),
         }
     }
 
@@ -115,6 +118,11 @@ async fn turn(run: &Run, candidacy: &Candidacy) -> Result<Duration> {
     let leads = candidacy.leadership.is_leader();
     if run.stepping_down.is_cancelled() || (!leads && run.status() != NodeStatus::Active) {
         return Ok(heartbeat(run));
+    }
+    if election.is_of_another(run.node()) {
+        // The node was taken for dead and has another id. What runs here stops before others lead.
+        candidacy.leadership.step_down();
+        drop(candidacy.in_use.lock().await);
     }
     let outcome = election.turn(run.node()).await?;
     if let ElectionOutcome::Elected(term) = &outcome {

@@ -381,6 +381,38 @@ async fn a_daemon_may_finish_before_the_next_begins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_daemon_has_stopped_before_a_node_with_a_new_id_gives_its_role_up() {
+    let world = World::new();
+    let lasting = Arc::new(AtomicUsize::new(0));
+    let overlaps = Arc::new(AtomicUsize::new(0));
+    let builder = || {
+        let (lasting, overlaps) = (Arc::clone(&lasting), Arc::clone(&overlaps));
+        world.builder().daemon("feed", move |context| {
+            let (lasting, overlaps) = (Arc::clone(&lasting), Arc::clone(&overlaps));
+            async move {
+                overlaps.fetch_add(lasting.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                context.stopped().await;
+                sleep(Duration::from_millis(1_900)).await;
+                lasting.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }
+        })
+    };
+    let nodes = [start(builder()), start(builder())];
+    for _ in 0..20 {
+        let first = leader(&nodes, "feed").await;
+        sleep(SECOND).await;
+        let leads = nodes[first].node.leadership("feed").unwrap().guard().unwrap();
+        let id = leads.owner.as_str().parse().unwrap();
+        let store = &world.store;
+        store.set_node_status(id, NodeStatus::Dead).await.unwrap();
+        sleep(30 * SECOND).await;
+    }
+    assert_eq!(overlaps.load(Ordering::SeqCst), 0);
+    assert_eq!(lasting.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_jobs_of_the_dead_come_back_even_where_nobody_may_lead() {
     let world = World::new();
     let worker = || start(world.builder().promotable(false));
