@@ -9,6 +9,9 @@
 //! and locks have one connection of their own, so that a pool exhausted by jobs cannot make a node
 //! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
 //!
+//! Locks may be bound to the session of that connection, so that they are free as soon as it is gone
+//! ([`Builder::session_locks`]); read there what that costs.
+//!
 //! # PgBouncer
 //! Transaction mode works: no statement leaves anything in its session. The whole suite was run
 //! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
