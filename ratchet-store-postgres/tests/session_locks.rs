@@ -1,6 +1,6 @@
-//! What the conformance suite says of locks, on PostgreSQL with locks that end with their session.
-//! That the rest of the suite passes as well shows
-//! `RATCHET_TEST_POSTGRES_URL=…?session_locks=true cargo test --test conformance`.
+//! The conformance suite on PostgreSQL with locks that end with their session: the groups on locks,
+//! or all with `RATCHET_TEST_ALL_GROUPS` set. The cases know nothing of sessions: a handle that is
+//! dropped keeps its connections until the case ends.
 
 mod server;
 
@@ -8,38 +8,58 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock};
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
+use ratchet_store_postgres::PostgresStore;
+use tokio::sync::Mutex;
 
 use crate::server::Schema;
 
 fn main() -> ExitCode {
-    let suite = Suite::new("postgres-session-locks", &[Power::Clock]);
-    suite.groups(&["lock", "guard", "version"]).run(async {
+    let mut suite = Suite::new("postgres-session-locks", Power::STORE);
+    if std::env::var_os("RATCHET_TEST_ALL_GROUPS").is_none() {
+        suite = suite.groups(&["lock", "guard", "version"]);
+    }
+    suite.run(async {
         let Some(url) = server::url() else {
             return Provision::unavailable(server::MISSING);
         };
         Provision::ready(move || {
             let url = url.clone();
-            async move { Ok(BoundFixture(Schema::create(&url).await?)) }
+            async move {
+                Ok(BoundFixture {
+                    schema: Schema::create(&url).await?,
+                    opened: Mutex::default(),
+                })
+            }
         })
     })
 }
 
-struct BoundFixture(Schema);
+struct BoundFixture {
+    schema: Schema,
+    opened: Mutex<Vec<PostgresStore>>,
+}
 
 #[async_trait]
 impl Fixture for BoundFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
-        let builder = self.0.builder().clock_table("test_clock");
-        Ok(Arc::new(builder.session_locks(true).connect().await?))
+        let builder = self.schema.builder().clock_table("test_clock");
+        let store = builder.session_locks(true).connect().await?;
+        self.opened.lock().await.push(store.clone());
+        Ok(Arc::new(store))
     }
 
     fn clock(&self) -> Option<&dyn TestClock> {
-        Some(&self.0)
+        Some(&self.schema)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(&self.schema)
     }
 
     async fn teardown(&self) {
-        self.0.take_away().await;
+        self.opened.lock().await.clear();
+        self.schema.take_away().await;
     }
 }

@@ -427,7 +427,8 @@ pub(crate) async fn a_session_that_is_a_poolers_is_refused(schema: Arc<Schema>) 
         assert_kind(&refused, StoreErrorKind::Misconfigured);
         assert!(refused.to_string().contains("`direct`"), "{refused}");
         assert!(refused.to_string().contains("session_locks"), "{refused}");
-        through().connect().await.unwrap().close().await;
+        let timed = through().session_locks(false).connect().await;
+        timed.unwrap().close().await;
         // Past it there is nothing wrong.
         let pool = PostgresStore::builder(&schema.url).direct(&pooler);
         let pool = pool.schema(&schema.name).session_locks(true);
@@ -450,7 +451,8 @@ pub(crate) async fn a_role_that_cannot_see_its_own_session_is_refused(schema: Ar
     // It logs in as one role and works as another.
     let url = format!("{}{separator}options=-c%20role={role}", schema.url);
     let through = || PostgresStore::builder(&url).schema(&schema.name);
-    through().connect().await.unwrap().close().await;
+    let timed = through().session_locks(false).connect().await;
+    timed.unwrap().close().await;
     let refused = through().session_locks(true).connect().await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::Misconfigured);
     assert!(
