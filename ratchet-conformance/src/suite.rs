@@ -14,6 +14,8 @@ use crate::{Case, Cx, Power, Provision};
 pub struct Suite {
     name: String,
     powers: Vec<Power>,
+    /// None: all of them.
+    groups: Option<Vec<String>>,
 }
 
 impl Suite {
@@ -23,7 +25,19 @@ impl Suite {
         Self {
             name: name.into(),
             powers: powers.to_vec(),
+            groups: None,
         }
+    }
+
+    /// Only the cases of these groups, for a setting of a store that can change nothing else; the
+    /// whole suite must have passed without it.
+    ///
+    /// # Panics
+    /// [`run`](Self::run) does if there is no such group.
+    #[must_use]
+    pub fn groups(mut self, groups: &[&str]) -> Self {
+        self.groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
+        self
     }
 
     /// Lists or runs the cases as the command line says, each on a new fixture.
@@ -33,7 +47,18 @@ impl Suite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers);
-        runner::run(subject, Self::cases(), &provision)
+        let groups = self.groups;
+        for group in groups.iter().flatten() {
+            assert!(
+                Self::cases().any(|case| case.group == group),
+                "the suite has no group `{group}`"
+            );
+        }
+        let chosen = |case: &&Case<Cx>| {
+            let group = |chosen: &Vec<String>| chosen.iter().any(|group| group == case.group);
+            groups.as_ref().is_none_or(group)
+        };
+        runner::run(subject, Self::cases().filter(chosen), &provision)
     }
 
     /// Every case.

@@ -9,6 +9,9 @@
 //! and locks have one connection of their own, so that a pool exhausted by jobs cannot make a node
 //! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
 //!
+//! Locks may be bound to the session of that connection, so that they are free as soon as it is gone
+//! ([`Builder::session_locks`]); read there what that costs.
+//!
 //! # PgBouncer
 //! Transaction mode works: no statement leaves anything in its session. The whole suite was run
 //! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
@@ -33,6 +36,7 @@ mod connect;
 mod connection;
 mod coordinator;
 mod enqueue;
+mod era;
 mod error;
 mod jobs;
 mod lanes;
@@ -45,6 +49,7 @@ mod read;
 mod reclaim;
 mod routes;
 mod row;
+mod session;
 mod settle;
 mod statements;
 mod store;

@@ -59,11 +59,18 @@ impl Step {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Step {
+        version: 2,
+        name: "session_locks",
+        sql: include_str!("../migrations/0002_session_locks.sql"),
+    },
+];
 
 fn create_schema(schema: &str) -> String {
     format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
@@ -349,9 +356,9 @@ fn mismatch(text: impl Into<String>) -> Failure {
 mod tests {
     use super::*;
 
-    const SECOND: Step = Step {
-        version: 2,
-        name: "second",
+    const NEXT: Step = Step {
+        version: STEPS.len() as u32 + 1,
+        name: "next",
         sql: "CREATE TABLE {schema}.more (a integer)",
     };
 
@@ -381,11 +388,12 @@ mod tests {
 
     #[test]
     fn other_histories_are_refused() {
-        let both = [STEPS[0], SECOND];
-        check_versions("s", &both, &noted(&both)).unwrap();
-        check_versions("s", &both, &noted(STEPS)).unwrap();
-        assert!(refusal(STEPS, &noted(&both)).contains("version 2"));
-        assert!(refusal(&both, &noted(&[SECOND])).contains("not applied"));
+        let more = [STEPS, &[NEXT]].concat();
+        check_versions("s", &more, &noted(&more)).unwrap();
+        check_versions("s", &more, &noted(STEPS)).unwrap();
+        let newer = format!("version {}, newer", NEXT.version);
+        assert!(refusal(STEPS, &noted(&more)).contains(&newer));
+        assert!(refusal(&more, &noted(&[NEXT])).contains("not applied"));
         assert!(refusal(STEPS, &[]).contains("empty"));
         let changed = Step {
             sql: "CREATE TABLE {schema}.other (a integer)",

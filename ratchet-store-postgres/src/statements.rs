@@ -75,8 +75,8 @@ statements! {
     enqueue_keyed enter_lanes find_keys find_lock find_schema find_settled find_unique_keys
     find_versions forget_nodes get_jobs history identify is_tenure lanes_of list_ended_newest
     list_ended_oldest list_newest list_oldest load_inputs load_routes lock_lanes move_expiry nodes
-    notify_queues now own_objects pause_queue paused_queues place_in_lanes purge_jobs put_node
-    read_state reclaim_jobs report_life request_cancel requeue_jobs resume_queue running_jobs
+    notify_queues now own_objects own_session pause_queue paused_queues place_in_lanes purge_jobs put_node
+    read_state rebind_locks reclaim_jobs report_life request_cancel requeue_jobs resume_queue running_jobs
     set_node_status settle_jobs take_unique_keys
 }
 

@@ -53,7 +53,8 @@ const RETRIES: u32 = 8;
 impl PostgresStore {
     /// Connects to the database of a URL, `postgres://user:password@host:5432/database`, and
     /// creates or upgrades the tables in its schema `ratchet`. Query parameters are those of the
-    /// driver: `sslmode`, `sslrootcert`, `application_name`, `options`, …
+    /// driver: `sslmode`, `sslrootcert`, `application_name`, `options`, …; and `session_locks`, as
+    /// for [`Builder::session_locks`], which is `true` or `false`.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -189,6 +190,9 @@ impl PostgresStore {
             let version = migrate::open(&liveness, &sql, &config).await?;
             if config.direct.is_some() {
                 pooler::check(&pool, &liveness, &sql, &config.schema).await?;
+            }
+            if config.session_locks {
+                pooler::bind_locks(&liveness, &sql).await?;
             }
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;

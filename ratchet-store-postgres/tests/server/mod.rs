@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, TestClock};
+use ratchet_conformance::{BoxError, TestClock, Vandal};
 use ratchet_core::{JobId, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -114,5 +114,14 @@ impl TestClock for Schema {
 
     async fn set_back(&self, by: Duration) {
         self.move_clock(-time::duration_millis(by)).await;
+    }
+}
+
+#[async_trait]
+impl Vandal for Schema {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
+        self.execute(&spoil.replace("{job}", &job.to_string()))
+            .await
     }
 }

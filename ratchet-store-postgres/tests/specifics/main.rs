@@ -1,5 +1,5 @@
 //! What only PostgreSQL has: schemas, roles, transactions of the application, connections that are
-//! lost, query plans.
+//! lost, locks bound to them, query plans.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod connections;
@@ -11,6 +11,7 @@ mod races;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
+mod sessions;
 mod transactions;
 
 use std::pin::Pin;
@@ -66,6 +67,17 @@ tests! {
         tables_of_others_are_refused many_starters_migrate_once
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
         printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;
+    sessions: a_lock_whose_session_ended_is_taken_at_once
+        a_holder_that_closes_its_store_leaves_its_locks_free a_lock_whose_session_lives_is_kept
+        a_lock_that_is_not_bound_ends_by_time_alone
+        a_holder_that_is_back_before_anybody_looked_keeps_its_locks
+        a_lock_outlives_the_planned_end_of_its_connection
+        a_worn_connection_does_while_there_can_be_no_other
+        a_session_that_cannot_be_seen_counts_as_alive
+        who_waited_for_the_row_sees_the_session_that_came_meanwhile
+        a_candidate_with_a_takeover_delay_leaves_it_to_the_others
+        a_session_that_is_a_poolers_is_refused
+        a_role_that_cannot_see_its_own_session_is_refused;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more without_wakeups_nobody_is_woken_up;
