@@ -24,7 +24,7 @@ impl Cx {
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
-            Power::Delivery => false,
+            Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
         let honest = |power: &&Power| has(**power) == powers.contains(power);

@@ -81,6 +81,8 @@ pub enum Power {
     Vandal,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
+    /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
+    Outage,
 }
 
 impl Power {

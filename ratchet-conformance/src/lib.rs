@@ -104,7 +104,9 @@ mod runner;
 mod suite;
 
 pub use case::Case;
-pub use coordinator::{CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Transport};
+pub use coordinator::{
+    CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Transport,
+};
 pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, TestClock, Vandal};
 pub use memory::MemoryFixture;

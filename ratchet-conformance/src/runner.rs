@@ -79,7 +79,7 @@ thread_local! {
 struct PassedOn(String);
 
 /// Awaits a future and turns its panic into the message, with the place.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
     note_panics();
     let mut future = pin!(future);
     poll_fn(|context| {

@@ -99,7 +99,9 @@ fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
     let claim = HeldClaim {
         owner: match (node, &known) {
             (None, _) => Owner::Nobody,
-            (Some(_), None) => Owner::Unknown,
+            (Some(_), None) => Owner::Unknown {
+                registry_since: row.try_get(24)?,
+            },
             (Some(_), Some(node)) => Owner::Known(node),
         },
         claimed_at: row.try_get::<Option<i64>, _>(18)?.unwrap_or(now),

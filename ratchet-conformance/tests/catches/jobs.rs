@@ -129,6 +129,12 @@ impl JobStore for Sabotaged {
         if !self.is(Sabotage::StoresPartOfABatch) {
             NewJob::validate_all(jobs)?;
         }
+        if self.is(Sabotage::TakesEveryRegistryForOld) {
+            let label = Name::new("label", "ancient").expect("a name");
+            let minute = Duration::from_secs(60);
+            let ancient = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, minute);
+            self.inner.heartbeat(&ancient).await?;
+        }
         if self.is(Sabotage::OrdersLanesByTime) {
             let mut sorted = jobs.to_vec();
             sorted.sort_by_key(NewJob::id);

@@ -243,6 +243,18 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::HidesTheOtherNodes,
         "node::a_node_is_told_how_many_others_there_are_and_when_the_newest_began",
     ),
+    (
+        Sabotage::TakesEveryRegistryForOld,
+        "reclaim::where_all_nodes_lost_their_rows_each_has_time_to_register_again",
+    ),
+    (
+        Sabotage::RenewsWhatIsLost,
+        "concurrency::a_renewal_and_a_takeover_at_the_expiry_agree",
+    ),
+    (
+        Sabotage::ForgetsIdempotencyKeysOnPurge,
+        "concurrency::an_enqueue_and_the_purge_of_its_first_job_agree",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.

@@ -136,7 +136,11 @@ impl LockStore for Sabotaged {
         ttl: Duration,
     ) -> Result<Fenced> {
         let fence = self.inner_fence(name, fence);
-        self.inner.renew(name, owner, fence, ttl).await
+        let renewed = self.inner.renew(name, owner, fence, ttl).await?;
+        Ok(match self.how {
+            Sabotage::RenewsWhatIsLost => Fenced::Applied,
+            _ => renewed,
+        })
     }
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {

@@ -88,6 +88,8 @@ sabotages! {
     ForgetsThatLocksWereReleased,
     ReadsVersionsBeforeItBumps,
     HidesTheOtherNodes,
+    TakesEveryRegistryForOld,
+    RenewsWhatIsLost,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.

@@ -81,7 +81,13 @@ impl NodeBuilder {
 
     /// What people call the node. It must be unique among live nodes: a node that starts with the
     /// label of another takes over from it, so a process that restarts under its own label takes
-    /// back its jobs at once. The default is made from the node's random id.
+    /// back its jobs at once. The default is made from the node's random id, which is a new one at
+    /// each start and cannot be set.
+    ///
+    /// Two processes with one label, such as copies of one deployment, displace each other: the older
+    /// loses its claims and its roles and stops with [`RunError::Displaced`](crate::RunError), "another
+    /// node runs under the label …". One that is started again then displaces the other. Give
+    /// each a label of its own (a stateful set's pod name, host and port), or none.
     pub fn label(mut self, label: &str) -> Self {
         self.label = self.keep(Name::new("label", label));
         self
@@ -311,7 +317,8 @@ impl NodeBuilder {
 
     /// Takes label, capabilities and roles from the environment, where it has them:
     /// `RATCHET_NODE_LABEL`, and with commas between their items `RATCHET_NODE_CAPABILITIES` and
-    /// `RATCHET_NODE_ROLES`. They replace what was set before.
+    /// `RATCHET_NODE_ROLES`. They replace what was set before. Each process needs a
+    /// [`label`](Self::label) of its own.
     pub fn read_env(mut self) -> Self {
         match Surroundings::read() {
             Ok(found) => self.surround(&found),

@@ -278,7 +278,8 @@ pub enum RunError {
     /// The node could not join.
     #[error("the node could not join the cluster: {0}")]
     Store(#[source] StoreError),
-    /// Another node started under the same label and took over.
+    /// Another node started under the same label and took over: this process was replaced, or two
+    /// were given one [label](crate::NodeBuilder::label).
     #[error("another node runs under the label {label}")]
     Displaced {
         /// The label.

@@ -211,7 +211,7 @@ async fn idle(
 /// Whether a wakeup is from somebody else and about a queue that this pool takes from.
 fn concerns(run: &Run, pool: &Bulkhead, wakeup: &Wakeup) -> bool {
     let queues = &pool.share(&run.shared).queues;
-    wakeup.source != Some(run.shared.source)
+    !wakeup.is_echo_of(run.shared.source)
         && wakeup
             .queue
             .as_ref()

@@ -322,7 +322,15 @@ impl Tables {
     fn lost(&self, row: &Row, request: &ReclaimRequest, now: i64) -> Option<ReclaimReason> {
         let owner = match row.job.node {
             None => Owner::Nobody,
-            Some(id) => self.nodes.get(&id).map_or(Owner::Unknown, Owner::Known),
+            Some(id) => match self.nodes.get(&id) {
+                Some(node) => Owner::Known(node),
+                None => {
+                    let began = self.nodes.values().map(|node| node.started_at).min();
+                    Owner::Unknown {
+                        registry_since: began.map(time::to_millis),
+                    }
+                }
+            },
         };
         let claim = HeldClaim {
             owner,

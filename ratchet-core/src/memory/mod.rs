@@ -76,6 +76,16 @@ impl MemoryStore {
         self
     }
 
+    /// Empties the registry of nodes, as a restore that leaves it out would. Nodes that run register
+    /// again with their next heartbeat.
+    pub fn lose_nodes(&self) {
+        let mut tables = self
+            .tables
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        tables.nodes.clear();
+    }
+
     /// Runs one call on the tables at the store's present time, with the faults planned for it.
     async fn call<T: Send>(
         &self,

@@ -133,8 +133,10 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[reclaim.dead]** A claim whose node is `Dead` or `Left`, or silent as
-    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`. So is
-    ///   one whose node has no row, once it is older than `dead_after`.
+    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`.
+    /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` once it is older than
+    ///   `dead_after`, and so is the oldest row there is of any node: where the registry was emptied,
+    ///   nodes that live have that time to register again.
     /// - **[reclaim.silence]** If the request says that silence does not count, nobody is lost for
     ///   having been silent: not live nodes, not those without a row, not stalled bodies.
     /// - **[reclaim.live]** However long a body runs, the claim of a live node stays, but for the

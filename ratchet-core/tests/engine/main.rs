@@ -10,6 +10,7 @@ mod lifecycle;
 mod outcomes;
 mod polling;
 mod pools;
+mod races;
 mod reports;
 mod robust;
 mod suspects;

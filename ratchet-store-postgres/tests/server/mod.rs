@@ -23,6 +23,21 @@ pub(crate) fn pooler() -> Option<String> {
     std::env::var("RATCHET_TEST_PGBOUNCER_URL").ok()
 }
 
+/// The host and the port of a server.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) fn host(url: &str) -> String {
+    let authority = url.split("://").nth(1).unwrap_or(url);
+    let authority = authority.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.to_owned()
+}
+
+/// The same database, at another address.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) fn at(url: &str, address: &str) -> String {
+    url.replacen(&host(url), address, 1)
+}
+
 /// A schema for one test.
 #[derive(Debug)]
 pub(crate) struct Schema {

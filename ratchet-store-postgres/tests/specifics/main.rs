@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod connections;
+mod interleavings;
 mod lanes;
 mod network;
 mod plans;
@@ -44,6 +45,12 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    interleavings: a_claim_passes_over_what_has_changed_since_it_looked
+        a_cancel_waits_for_a_requeue_and_ends_what_it_brought_back
+        an_enqueue_waits_for_a_requeue_and_finds_its_key_taken
+        a_key_stays_the_first_jobs_before_during_and_after_its_purge
+        a_renewal_and_a_takeover_that_meet_at_the_expiry_agree
+        a_leader_whose_bodies_hold_every_connection_keeps_its_term;
     lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
@@ -80,7 +87,8 @@ tests! {
         a_role_that_cannot_see_its_own_session_is_refused;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
-        a_closed_store_refuses_and_connects_no_more without_wakeups_nobody_is_woken_up;
+        a_closed_store_refuses_and_connects_no_more
+        closing_again_is_silent without_wakeups_nobody_is_woken_up;
 }
 
 fn main() -> ExitCode {

@@ -4,6 +4,7 @@
 mod claims;
 mod files;
 mod groups;
+mod leadership;
 mod schema;
 mod transactions;
 
