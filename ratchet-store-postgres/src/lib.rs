@@ -43,6 +43,7 @@ mod pooler;
 mod queues;
 mod read;
 mod reclaim;
+mod recurring;
 mod routes;
 mod row;
 mod settle;

@@ -59,11 +59,18 @@ impl Step {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Step {
+        version: 2,
+        name: "recurring",
+        sql: include_str!("../migrations/0002_recurring.sql"),
+    },
+];
 
 fn create_schema(schema: &str) -> String {
     format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
@@ -400,7 +407,7 @@ mod tests {
         for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 18);
+        assert_eq!(names.len(), 20);
     }
 
     #[test]

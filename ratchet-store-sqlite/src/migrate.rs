@@ -29,11 +29,18 @@ impl Migration {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "recurring",
+        sql: include_str!("../migrations/0002_recurring.sql"),
+    },
+];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
 /// looks again at what is missing once it has it.
