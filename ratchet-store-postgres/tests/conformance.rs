@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
-use ratchet_core::{JobId, SharedStore};
+use ratchet_core::{JobId, Name, SharedStore};
 
 use crate::server::Schema;
 
@@ -52,6 +52,14 @@ impl Vandal for PostgresFixture {
         let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
         self.0
             .execute(&spoil.replace("{job}", &job.to_string()))
+            .await?;
+        Ok(())
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.recurring SET definition = '{' WHERE name = '{name}'";
+        self.0
+            .execute(&spoil.replace("{name}", name.as_str()))
             .await?;
         Ok(())
     }

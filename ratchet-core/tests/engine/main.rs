@@ -10,6 +10,7 @@ mod lifecycle;
 mod outcomes;
 mod polling;
 mod pools;
+mod recurring;
 mod reports;
 mod robust;
 mod suspects;
