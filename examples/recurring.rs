@@ -109,23 +109,39 @@ async fn main() -> Result<()> {
     for record in operator.list(None, 100).await?.definitions {
         let (definition, next) = (&record.definition, record.next_fire);
         let next = next.map_or("never".to_owned(), |next| next.to_rfc3339());
-        println!("  {} runs {}, next {next}", definition.name(), definition.schedule());
+        println!(
+            "  {} runs {}, next {next}",
+            definition.name(),
+            definition.schedule()
+        );
     }
     operator.pause("ticker").await?;
     println!("\nThe ticker is paused. A report every two seconds, made at run time:");
-    let every = |interval| Recurring::every(interval).job(report("custom")).named("custom");
+    let every = |interval| {
+        Recurring::every(interval)
+            .job(report("custom"))
+            .named("custom")
+    };
     operator.put(every(2 * SECOND)).await?;
     wait_for(&ran, "custom", 2).await?;
 
     println!("\nThe nightly report, now:");
     let triggered = operator.trigger("nightly").await?;
-    ensure!(matches!(triggered, Some(Enqueued::Created(_))), "{triggered:?}");
+    ensure!(
+        matches!(triggered, Some(Enqueued::Created(_))),
+        "{triggered:?}"
+    );
     wait_for(&ran, "nightly", 1).await?;
 
     println!("\nBad input is refused, and nothing is stored:");
     for bad in [
-        Recurring::cron("61 * * * *").job(report("bad")).named("bad"),
-        Recurring::cron("0 3 * * *").zone("Mars").job(report("bad")).named("bad"),
+        Recurring::cron("61 * * * *")
+            .job(report("bad"))
+            .named("bad"),
+        Recurring::cron("0 3 * * *")
+            .zone("Mars")
+            .job(report("bad"))
+            .named("bad"),
     ] {
         match operator.put(bad).await {
             Err(error) => println!("  {error}"),

@@ -388,17 +388,17 @@ mod tests {
 
     #[test]
     fn other_histories_are_refused() {
-        let both = [STEPS[0], SECOND];
+        let (first, both) = ([STEPS[0]], [STEPS[0], SECOND]);
         check_versions("s", &both, &noted(&both)).unwrap();
-        check_versions("s", &both, &noted(STEPS)).unwrap();
-        assert!(refusal(STEPS, &noted(&both)).contains("version 2"));
+        check_versions("s", &both, &noted(&first)).unwrap();
+        assert!(refusal(&first, &noted(&both)).contains("version 2"));
         assert!(refusal(&both, &noted(&[SECOND])).contains("not applied"));
-        assert!(refusal(STEPS, &[]).contains("empty"));
+        assert!(refusal(&first, &[]).contains("empty"));
         let changed = Step {
             sql: "CREATE TABLE {schema}.other (a integer)",
             ..STEPS[0]
         };
-        assert!(refusal(STEPS, &noted(&[changed])).contains("other content"));
+        assert!(refusal(&first, &noted(&[changed])).contains("other content"));
     }
 
     #[test]

@@ -79,14 +79,23 @@ async fn every_slot_is_fired_once_and_in_time_by_whatever_node() {
     for node in nodes {
         node.stop().await.unwrap();
     }
-    let created = world.store.find(&name("n")).await.unwrap().unwrap().created_at;
+    let created = world
+        .store
+        .find(&name("n"))
+        .await
+        .unwrap()
+        .unwrap()
+        .created_at;
     let expected: Vec<Timestamp> = (1..=20).map(|slot| created + slot * MINUTE).collect();
     assert_eq!(slots(&jobs(&world.store).await), expected);
     let started = started.lock().unwrap();
     assert_eq!(started.len(), 20);
     for (slot, at) in started.iter() {
         // Nobody was asleep: the jitter of the loop, and no poll interval.
-        assert!(at >= slot && *at - slot < TimeDelta::milliseconds(100), "{slot} at {at}");
+        assert!(
+            at >= slot && *at - slot < TimeDelta::milliseconds(100),
+            "{slot} at {at}"
+        );
     }
 }
 
@@ -97,11 +106,20 @@ async fn a_definition_that_is_put_at_run_time_needs_no_look() {
     sleep(SECOND).await;
     let recurring = node.node.client().recurring();
     let every = |interval| Recurring::every(interval).job(job(&world)).named("n");
-    assert_eq!(recurring.put(every(1_000 * MINUTE)).await.unwrap(), PutOutcome::Created);
+    assert_eq!(
+        recurring.put(every(1_000 * MINUTE)).await.unwrap(),
+        PutOutcome::Created
+    );
     sleep(SECOND).await;
     // Shorter, at once.
-    assert_eq!(recurring.put(every(10 * SECOND)).await.unwrap(), PutOutcome::Changed);
-    assert_eq!(recurring.put(every(10 * SECOND)).await.unwrap(), PutOutcome::Unchanged);
+    assert_eq!(
+        recurring.put(every(10 * SECOND)).await.unwrap(),
+        PutOutcome::Changed
+    );
+    assert_eq!(
+        recurring.put(every(10 * SECOND)).await.unwrap(),
+        PutOutcome::Unchanged
+    );
     sleep(35 * SECOND).await;
     assert_eq!(jobs(&world.store).await.len(), 3);
     recurring.pause("n").await.unwrap();
@@ -124,7 +142,9 @@ async fn what_another_process_puts_is_found_within_the_interval() {
     let node = Started::new(node.build().unwrap());
     sleep(SECOND).await;
     let elsewhere = Ratchet::client(Arc::new(world.store.clone())).recurring();
-    let every = Recurring::every(3 * SECOND).job(job(&world)).misfire(Misfire::CatchUp(9));
+    let every = Recurring::every(3 * SECOND)
+        .job(job(&world))
+        .misfire(Misfire::CatchUp(9));
     elsewhere.put(every.named("n")).await.unwrap();
     sleep(10 * SECOND).await;
     assert_eq!(jobs(&world.store).await.len(), 3);
@@ -149,7 +169,10 @@ async fn the_next_slot_bounds_the_sleep_and_an_idle_node_hardly_looks() {
     let node = Started::new(node.recurring(hourly).build().unwrap());
     sleep(59 * MINUTE).await;
     let idle = *looks.lock().unwrap();
-    assert!((59 * 12..59 * 15).contains(&idle), "{idle} looks in 59 minutes");
+    assert!(
+        (59 * 12..59 * 15).contains(&idle),
+        "{idle} looks in 59 minutes"
+    );
     sleep(2 * MINUTE).await;
     assert_eq!(jobs(&world.store).await.len(), 1);
     node.stop().await.unwrap();
@@ -214,12 +237,21 @@ async fn a_slow_job_lets_its_definition_skip_slots() {
     sleep(9 * MINUTE + 30 * SECOND).await;
     // At 1, 4 and 7 minutes; it ends half a minute before the third after it.
     let all = jobs(&world.store).await;
-    let created = world.store.find(&name("n")).await.unwrap().unwrap().created_at;
+    let created = world
+        .store
+        .find(&name("n"))
+        .await
+        .unwrap()
+        .unwrap()
+        .created_at;
     let expected = [1, 4, 7].map(|minute| created + minute * MINUTE);
     assert_eq!(slots(&all), expected);
     let recurring = node.node.client().recurring();
     let triggered = recurring.trigger("n").await.unwrap();
-    assert!(matches!(triggered, Some(Enqueued::Created(_))), "{triggered:?}");
+    assert!(
+        matches!(triggered, Some(Enqueued::Created(_))),
+        "{triggered:?}"
+    );
     let again = recurring.trigger("n").await.unwrap();
     assert!(matches!(again, Some(Enqueued::Duplicate(_))), "{again:?}");
     assert_eq!(recurring.trigger("other").await.unwrap(), None);
@@ -261,10 +293,13 @@ async fn failures_of_the_store_double_no_slot_and_lose_none() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_dies_between_claim_and_firing_delays_the_slot_by_its_lease() {
     let world = World::new();
-    let stuck = world.store.clone().with_faults(|operation| match operation {
-        "fire" => Fault::Delay(1_000 * MINUTE),
-        _ => Fault::None,
-    });
+    let stuck = world
+        .store
+        .clone()
+        .with_faults(|operation| match operation {
+            "fire" => Fault::Delay(1_000 * MINUTE),
+            _ => Fault::None,
+        });
     let minutely = Recurring::every(MINUTE).job(job(&world)).named("n");
     let first = world.builder_on(stuck).recurring(minutely);
     let first = Started::new(first.build().unwrap());
@@ -284,7 +319,12 @@ async fn declared_definitions_are_put_at_every_start_and_a_pause_stays() {
     let world = World::new();
     let declared = |expression: &str| {
         let recurring = Recurring::cron(expression).job(job(&world));
-        Started::new(builder(&world).recurring(recurring.named("n")).build().unwrap())
+        Started::new(
+            builder(&world)
+                .recurring(recurring.named("n"))
+                .build()
+                .unwrap(),
+        )
     };
     let first = declared("0 3 * * *");
     sleep(SECOND).await;
@@ -320,7 +360,13 @@ async fn a_declaration_waits_for_the_database() {
         })
     };
     let minutely = Recurring::every(MINUTE).job(job(&world)).named("n");
-    let node = Started::new(world.builder_on(outage).recurring(minutely).build().unwrap());
+    let node = Started::new(
+        world
+            .builder_on(outage)
+            .recurring(minutely)
+            .build()
+            .unwrap(),
+    );
     sleep(MINUTE).await;
     assert!(definitions(&world.store).await.is_empty());
     *away.lock().unwrap() = false;
@@ -343,7 +389,12 @@ async fn only_a_node_that_is_to_retires_what_is_no_longer_declared() {
     let old = declare(&["a", "b"], true);
     sleep(SECOND).await;
     let at_run_time = Recurring::every(MINUTE).job(job(&world)).named("c");
-    old.node.client().recurring().put(at_run_time).await.unwrap();
+    old.node
+        .client()
+        .recurring()
+        .put(at_run_time)
+        .await
+        .unwrap();
     let polite = declare(&["b"], false);
     sleep(SECOND).await;
     assert_eq!(definitions(&world.store).await, ["a", "b", "c"]);
@@ -367,7 +418,12 @@ fn what_cannot_work_is_refused_when_the_node_is_built() {
         .recurring(recurring("o").zone("Nowhere"))
         .recurring_interval(Duration::ZERO);
     let problems = node.build().unwrap_err().problems().join("\n");
-    for part in ["n is declared twice", "cron has 4 fields", "Nowhere", "recurring_interval"] {
+    for part in [
+        "n is declared twice",
+        "cron has 4 fields",
+        "Nowhere",
+        "recurring_interval",
+    ] {
         assert!(problems.contains(part), "{part} not in {problems}");
     }
 }
@@ -391,6 +447,10 @@ async fn jobs_of_slots_run_like_all_others() {
     let all = jobs(&world.store).await;
     assert!(all.len() >= 2);
     for job in &all[..all.len() - 1] {
-        assert_eq!((job.state, job.attempts), (JobState::Succeeded, 2), "{job:?}");
+        assert_eq!(
+            (job.state, job.attempts),
+            (JobState::Succeeded, 2),
+            "{job:?}"
+        );
     }
 }

@@ -67,7 +67,7 @@ impl Definition {
     /// # Errors
     /// If it wrote no such text.
     pub fn from_stored(name: Name, text: &str) -> Result<Self, InvalidInput> {
-        let stored: Stored = serde_json::from_str(text).map_err(unreadable)?;
+        let stored: Stored = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         Self {
             name,
             schedule: stored.schedule,
@@ -109,7 +109,8 @@ impl Template {
             retry: *retry,
             timeout: timeout.as_ref().map(millis),
             stall_timeout: stall_timeout.as_ref().map(millis),
-            payload: RawValue::from_string(payload.as_str().to_owned()).map_err(unreadable)?,
+            payload: RawValue::from_string(payload.as_str().to_owned())
+                .map_err(|error| unreadable(&error))?,
         })
     }
 
@@ -130,7 +131,7 @@ impl Template {
 }
 
 /// What serde says without the text itself, which may be a payload.
-fn unreadable(error: serde_json::Error) -> InvalidInput {
+fn unreadable(error: &serde_json::Error) -> InvalidInput {
     let problem = format!(
         "cannot be read at line {}, column {}",
         error.line(),
