@@ -24,6 +24,8 @@ impl Cx {
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
+            // Whether the store has it, a case of its own looks.
+            Power::Recurring => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
@@ -74,6 +76,11 @@ impl Cx {
         self.lock_others()
             .retain(|fixture| !Arc::ptr_eq(fixture, &other.fixture));
         other.fixture.teardown().await;
+    }
+
+    /// Whether the suite was told that there is this power.
+    pub(crate) fn has(&self, power: Power) -> bool {
+        self.powers.contains(&power)
     }
 
     /// The fixture, to be opened from spawned tasks.

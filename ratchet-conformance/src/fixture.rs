@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ratchet_core::memory::ManualClock;
-use ratchet_core::{JobId, SharedStore};
+use ratchet_core::{JobId, Name, SharedStore};
 
 /// Any error a fixture may have.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -68,6 +68,15 @@ pub trait Vandal: Send + Sync {
     /// # Errors
     /// Whatever went wrong; it fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
+
+    /// Makes what is stored of this recurring definition unreadable, its schedule for one, while
+    /// claims still come upon it. For stores that keep such definitions.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        Err(format!("nobody says how to spoil the definition {name}").into())
+    }
 }
 
 /// What a fixture or a coordinator may be able to do beyond the minimum. Cases that need more than
@@ -79,6 +88,8 @@ pub enum Power {
     Clock,
     /// [`Fixture::vandal`].
     Vandal,
+    /// The store keeps recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
+    Recurring,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
@@ -87,7 +98,7 @@ pub enum Power {
 
 impl Power {
     /// All that a store's fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal];
+    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Recurring];
 }
 
 /// Makes a fixture, again and again.

@@ -4,19 +4,20 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guarded, Heartbeat,
-    HeartbeatReply, JobFilter, JobInput, JobOrder, JobPage, JobSelector, NodeRecord, NodeStatus,
-    NodeSweep, Outcome, PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report,
+    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, DueRecurring, Fenced, Fired,
+    Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobOrder, JobPage, JobSelector,
+    NodeRecord, NodeStatus, NodeSweep, Outcome, PageRequest, PurgeRequest, PutOutcome, QueueInfo,
+    ReclaimRequest, Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringRecord, Report,
     ReportKind, Reported, Settlement, SweptNodes,
 };
-use ratchet_core::store::{Acquired, Changed, JobStore, LockInfo};
+use ratchet_core::store::{Acquired, Changed, JobStore, LockInfo, RecurringStore};
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
-    ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId, Result,
-    SharedStore, StoreError,
+    ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId, Recurring,
+    Result, SharedStore, StoreError,
 };
 
-use crate::build::name;
+use crate::build::{MINUTE, name, put};
 
 /// The answer, or the end of the case.
 pub(crate) fn ok<T>(result: Result<T>) -> T {
@@ -55,6 +56,59 @@ impl TestNode {
 
     pub(crate) fn jobs(&self) -> &dyn JobStore {
         self.store.jobs()
+    }
+
+    /// The recurring definitions; the case says that it needs them.
+    pub(crate) fn recurring(&self) -> &dyn RecurringStore {
+        let recurring = self.store.recurring();
+        recurring.expect("the suite was told of a power that the store has not")
+    }
+
+    /// Puts a definition that must be new, and reads it.
+    pub(crate) async fn define(&self, recurring: Recurring) -> RecurringRecord {
+        let put = put(recurring);
+        let outcome = ok(self.recurring().put(&put).await);
+        assert_eq!(outcome, PutOutcome::Created);
+        self.definition(put.definition.name().as_str()).await
+    }
+
+    /// Puts a definition and says what that did.
+    pub(crate) async fn put(&self, recurring: Recurring) -> PutOutcome {
+        ok(self.recurring().put(&put(recurring)).await)
+    }
+
+    /// Reads a definition that must be there.
+    pub(crate) async fn definition(&self, named: &str) -> RecurringRecord {
+        let found = ok(self.recurring().find(&name(named)).await);
+        found.unwrap_or_else(|| panic!("there is no definition {named}"))
+    }
+
+    /// Claims up to `limit` definitions for a minute.
+    pub(crate) async fn claim_due(&self, limit: usize) -> DueRecurring {
+        let request = RecurringClaimRequest::new(self.id, limit).lease(MINUTE);
+        ok(self.recurring().claim_due_recurring(&request).await)
+    }
+
+    /// Claims the one definition that is due, and plans what is to be done.
+    pub(crate) async fn plan_one(&self) -> RecurringFiring {
+        let due = self.claim_due(10).await;
+        assert_eq!(due.definitions.len(), 1, "one definition is due");
+        due.definitions[0].plan(due.now).expect("it is due")
+    }
+
+    pub(crate) async fn fire(&self, firing: &RecurringFiring) -> Fired {
+        let firings = std::slice::from_ref(firing);
+        let mut answers = ok(self.recurring().fire(firings).await);
+        assert_eq!(answers.len(), 1, "one answer per firing");
+        answers.remove(0)
+    }
+
+    pub(crate) async fn set_definition_paused(&self, named: &str, paused: bool) -> Changed {
+        ok(self.recurring().set_paused(&name(named), paused).await)
+    }
+
+    pub(crate) async fn delete_definition(&self, named: &str) -> Changed {
+        ok(self.recurring().delete(&name(named)).await)
     }
 
     pub(crate) async fn now(&self) -> Timestamp {

@@ -1,7 +1,7 @@
 //! The core of Ratchet: what decides.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
-//!   [`priority`], [`retry`], [`route`]), with the time passed in.
+//!   [`priority`], [`retry`], [`route`], [`schedule`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -23,26 +23,28 @@ pub mod name;
 pub mod priority;
 pub mod retry;
 pub mod route;
+pub mod schedule;
 pub mod state;
 pub mod store;
 pub mod time;
 pub mod trace;
 
-pub use client::{Client, VersionWatch, Wakes};
+pub use client::{Client, RecurringClient, VersionWatch, Wakes};
 pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeStats, Pool, PoolStats,
     Ratchet, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
 pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
-pub use id::{ClaimToken, Fence, JobId, NodeId};
+pub use id::{ClaimToken, Fence, Incarnation, JobId, NodeId};
 pub use json::Json;
 pub use memory::MemoryStore;
-pub use model::{Enqueued, JobRecord, NewJob};
+pub use model::{Enqueued, JobRecord, NewJob, PutOutcome, Recurring, RecurringRecord};
 pub use name::Name;
 pub use priority::{Aging, Priority};
 pub use retry::{Backoff, RetryPolicy};
 pub use route::{Route, Selection};
+pub use schedule::{Misfire, Overlap, Schedule};
 pub use state::{JobAction, JobState};
 pub use store::{SharedStore, Store};
 pub use trace::TraceContext;

@@ -29,7 +29,7 @@ impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
     /// Jobs with lanes need a transaction.
     ///
-    /// Jobs without either are taken for new. If some are not, which happens when a call is repeated
+    /// Jobs without either, and without a recurring definition, are taken for new. If some are not, which happens when a call is repeated
     /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
@@ -39,7 +39,7 @@ impl PostgresStore {
             let stored = self.store_jobs(&mut lease, jobs, &routes).await;
             return lease.end(stored).await;
         }
-        if !jobs.iter().any(has_keys) {
+        if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             match lease.execute(insert.bind_new(self.sql())).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
@@ -53,7 +53,7 @@ impl PostgresStore {
     ///
     /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
     /// the same time waits there, and then sees what was stored.
-    async fn store_jobs(
+    pub(crate) async fn store_jobs(
         &self,
         on: &mut impl Run,
         jobs: &[NewJob],
@@ -152,7 +152,7 @@ impl PostgresStore {
     }
 
     /// The id of each job's route; stores the routes that are new.
-    async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
         let mut ids = Vec::with_capacity(jobs.len());
         for job in jobs {
             let route = &job.spec().route;
@@ -184,6 +184,10 @@ impl PostgresStore {
 
 fn has_keys(job: &NewJob) -> bool {
     job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
+}
+
+fn has_origin(job: &NewJob) -> bool {
+    job.spec().recurring.is_some()
 }
 
 fn has_lane(job: &NewJob) -> bool {
@@ -263,6 +267,8 @@ struct Insert<'a> {
     idempotency_keys: Vec<Option<&'a str>>,
     lanes: Vec<Option<&'a str>>,
     states: Vec<i16>,
+    definitions: Vec<Option<&'a str>>,
+    slots: Vec<Option<i64>>,
 }
 
 impl<'a> Insert<'a> {
@@ -312,6 +318,13 @@ impl<'a> Insert<'a> {
                 .push(spec.idempotency_key.as_ref().map(Name::as_str));
             insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
             insert.states.push(JobState::Pending.code().into());
+            let origin = spec.recurring.as_ref();
+            insert
+                .definitions
+                .push(origin.map(|origin| origin.name.as_str()));
+            insert
+                .slots
+                .push(origin.and_then(|origin| origin.slot).map(to_millis));
         }
         Ok(insert)
     }
@@ -368,5 +381,7 @@ impl<'a> Insert<'a> {
             .bind(&self.idempotency_keys)
             .bind(&self.lanes)
             .bind(&self.states)
+            .bind(&self.definitions)
+            .bind(&self.slots)
     }
 }

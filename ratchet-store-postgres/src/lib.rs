@@ -47,6 +47,7 @@ mod pooler;
 mod queues;
 mod read;
 mod reclaim;
+mod recurring;
 mod routes;
 mod row;
 mod session;

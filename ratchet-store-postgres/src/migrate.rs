@@ -70,6 +70,11 @@ const STEPS: &[Step] = &[
         name: "session_locks",
         sql: include_str!("../migrations/0002_session_locks.sql"),
     },
+    Step {
+        version: 3,
+        name: "recurring",
+        sql: include_str!("../migrations/0003_recurring.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {
@@ -408,7 +413,7 @@ mod tests {
         for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 18);
+        assert_eq!(names.len(), 20);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress,
+    NodeStatus, Progress, RecurringOrigin,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -143,6 +143,9 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
     spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
     spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
     spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    let slot = row.try_get::<Option<i64>, _>(29)?.map(from_millis);
+    let definition = keep(&mut problem, name(row, 28, "recurring"), None);
+    spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
 
     let time = |column: usize| row.try_get(column).map(from_millis);
     let optional_time = |column: usize| {

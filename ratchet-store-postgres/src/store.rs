@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
@@ -369,6 +369,10 @@ impl Store for PostgresStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
     }
 
     fn connections(&self) -> Option<u32> {

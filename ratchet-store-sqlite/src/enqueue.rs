@@ -1,7 +1,7 @@
 //! Storing new jobs.
 
 use ratchet_core::model::{Enqueued, JobSpec, NewJob};
-use ratchet_core::time::duration_millis;
+use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -78,6 +78,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         return Ok(Enqueued::Created(id));
     }
     let retry = spec.retry.to_stored()?;
+    let origin = spec.recurring.as_ref();
     insert.cold.execute(params![
         insert.next_data,
         spec.payload.as_str(),
@@ -89,6 +90,8 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         lane,
         spec.trace.as_ref().map(TraceContext::traceparent),
         spec.trace.as_ref().and_then(TraceContext::tracestate),
+        origin.map(|origin| origin.name.as_str()),
+        origin.and_then(|origin| origin.slot).map(to_millis),
     ])?;
     insert.next_data += 1;
     if let Some(lane) = lane {

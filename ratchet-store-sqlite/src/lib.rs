@@ -23,6 +23,7 @@ mod queues;
 mod read;
 mod readers;
 mod reclaim;
+mod recurring;
 mod request;
 mod routes;
 mod row;

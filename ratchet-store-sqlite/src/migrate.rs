@@ -29,11 +29,18 @@ impl Migration {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "recurring",
+        sql: include_str!("../migrations/0002_recurring.sql"),
+    },
+];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
 /// looks again at what is missing once it has it.
@@ -169,10 +176,13 @@ mod tests {
     fn an_applied_migration_has_not_changed() {
         // Append a migration instead of changing one: databases hold this checksum.
         let sums: Vec<String> = MIGRATIONS.iter().map(Migration::checksum).collect();
-        assert_eq!(sums, [INIT_CHECKSUM]);
+        assert_eq!(sums, CHECKSUMS);
     }
 
-    const INIT_CHECKSUM: &str = "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30";
+    const CHECKSUMS: [&str; 2] = [
+        "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30",
+        "0f1c1f3ec37e02141b57c8c92aa395ed10f7b96a7f4194e40e33b8b63b9b3063",
+    ];
 
     #[test]
     fn versions_have_no_gaps() {
@@ -220,8 +230,27 @@ mod tests {
             sql: "CREATE TABLE ratchet_other (a)",
             ..first()
         };
-        let failure = migrate(&mut conn, &[changed], 2).unwrap_err();
+        let later = MIGRATIONS.iter().skip(1).copied();
+        let all: Vec<Migration> = [changed].into_iter().chain(later).collect();
+        let failure = migrate(&mut conn, &all, 2).unwrap_err();
         assert!(failure.to_string().contains("other content"), "{failure}");
+    }
+
+    #[test]
+    fn an_upgrade_of_a_database_in_use_keeps_what_is_stored() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, &MIGRATIONS[..1], 1).unwrap();
+        conn.execute_batch("INSERT INTO ratchet_job_data (id, payload) VALUES (7, '1')")
+            .unwrap();
+        bring_up_to_date(&mut conn, 2).unwrap();
+        let kept: (String, Option<String>, Option<i64>) = conn
+            .query_row(
+                "SELECT payload, recurring, slot FROM ratchet_job_data WHERE id = 7",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .unwrap();
+        assert_eq!(kept, ("1".to_owned(), None, None));
     }
 
     #[test]

@@ -140,6 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         step("example reload_configuration", || {
             example("reload_configuration", &[], &servers)
         })?,
+        step("example recurring", || example("recurring", &[], &servers))?,
     ];
     let input = index_files_input(&target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));

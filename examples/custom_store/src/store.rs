@@ -4,19 +4,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guard, Guarded, Heartbeat,
-    HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep,
-    PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
-    SweptNodes,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, DueRecurring, Fenced, Fired, Guard, Guarded,
+    Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, NodeRecord, NodeStatus,
+    NodeSweep, PageRequest, PurgeRequest, PutOutcome, PutRecurring, QueueInfo, ReclaimRequest,
+    Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report,
+    Reported, RetireRecurring, Settlement, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, StoreInfo,
-    VersionStore,
+    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, RecurringStore,
+    StoreInfo, VersionStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
     ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result,
-    SharedStore, Store,
+    SharedStore, Store, StoreError, StoreErrorKind,
 };
 
 use crate::Meter;
@@ -75,6 +76,11 @@ impl Store for MeteredStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        // A power that the inner store has not must not seem to be there.
+        self.inner.recurring().map(|_| self as &dyn RecurringStore)
     }
 
     fn connections(&self) -> Option<u32> {
@@ -141,4 +147,33 @@ metered! { LockStore by locks {
 metered! { VersionStore by versions {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
     async fn versions(&self, namespaces: &[Name]) -> Vec<u64>;
+} }
+
+/// As `metered!`, for a power that the inner store may lack.
+macro_rules! metered_power {
+    ($trait:ident by $role:ident {
+        $(async fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)+
+    }) => {
+        #[deny(clippy::missing_trait_methods)]
+        #[async_trait]
+        impl $trait for MeteredStore {
+            $(async fn $method(&self $(, $argument: $type)*) -> Result<$answer> {
+                let absent = || StoreError::new(StoreErrorKind::Misconfigured, stringify!($method));
+                let inner = self.inner.$role().ok_or_else(absent)?;
+                let call = inner.$method($($argument),*);
+                self.meter.count(stringify!($method), call).await
+            })+
+        }
+    };
+}
+
+metered_power! { RecurringStore by recurring {
+    async fn put(&self, put: &PutRecurring) -> PutOutcome;
+    async fn find(&self, name: &Name) -> Option<RecurringRecord>;
+    async fn definitions(&self, after: Option<&Name>, limit: usize) -> RecurringPage;
+    async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> DueRecurring;
+    async fn fire(&self, firings: &[RecurringFiring]) -> Vec<Fired>;
+    async fn set_paused(&self, name: &Name, paused: bool) -> Changed;
+    async fn delete(&self, name: &Name) -> Changed;
+    async fn retire(&self, request: &RetireRecurring) -> Guarded<Vec<Name>>;
 } }

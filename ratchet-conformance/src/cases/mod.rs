@@ -22,6 +22,8 @@ mod page;
 mod purge;
 mod queue;
 mod reclaim;
+mod recurring;
+mod recurring_fire;
 mod report;
 mod retry;
 mod settle;
@@ -53,6 +55,8 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     lock::CASES,
     guard::CASES,
     version::CASES,
+    recurring::CASES,
+    recurring_fire::CASES,
     time::CASES,
     limits::CASES,
     errors::CASES,

@@ -9,6 +9,7 @@ pub(super) use ratchet_core::{
     NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
 };
 
+pub(super) use crate::Power;
 pub(super) use crate::build::*;
 pub(super) use crate::case::cases;
 pub(super) use crate::cx::Cx;

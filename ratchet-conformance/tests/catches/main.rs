@@ -2,6 +2,7 @@
 //! store passes.
 
 mod jobs;
+mod recurring;
 mod roles;
 mod sabotage;
 
@@ -254,6 +255,44 @@ const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "concurrency::an_enqueue_and_the_purge_of_its_first_job_agree",
+        Sabotage::IgnoresRecurringTokens,
+        "recurring_fire::whatever_happens_to_a_definition_makes_an_open_claim_stale",
+    ),
+    (
+        Sabotage::IgnoresRecurringTokens,
+        "recurring_fire::of_many_that_fire_one_slot_one_makes_its_job",
+    ),
+    (
+        Sabotage::MovesOnWithoutJobs,
+        "recurring_fire::racing_tickers_make_one_job_for_every_slot",
+    ),
+    (
+        Sabotage::ClaimsPausedDefinitions,
+        "recurring::a_paused_definition_is_not_due_and_goes_on_in_the_future",
+    ),
+    (
+        Sabotage::ClaimsDefinitionsEarly,
+        "recurring_fire::a_definition_is_due_from_the_millisecond_of_its_slot",
+    ),
+    (
+        Sabotage::ForgetsLeases,
+        "recurring_fire::a_claimed_definition_is_left_to_its_node_until_the_lease_ends",
+    ),
+    (
+        Sabotage::LeavesGhosts,
+        "recurring::a_definition_that_is_created_again_knows_nothing_of_the_one_before",
+    ),
+    (
+        Sabotage::HidesTheNextSlot,
+        "recurring_fire::the_longest_due_go_first_and_what_is_left_is_told",
+    ),
+    (
+        Sabotage::FiresLaterSlotsFirst,
+        "recurring_fire::overdue_slots_run_as_the_misfire_policy_says",
+    ),
+    (
+        Sabotage::RetiresWhateverItDoesNotKnow,
+        "recurring::what_is_no_longer_declared_and_older_than_the_node_is_retired",
     ),
 ];
 
@@ -281,12 +320,15 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::PromotesOnRetry,
     Sabotage::LetsLabelsBeShared,
     Sabotage::ReusesFences,
+    Sabotage::IgnoresRecurringTokens,
+    Sabotage::MovesOnWithoutJobs,
+    Sabotage::ClaimsPausedDefinitions,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
     let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
-    Suite::check(found, &[Power::Clock], factory).await
+    Suite::check(found, &[Power::Clock, Power::Recurring], factory).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo, VersionStore,
 };
-use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
+use ratchet_core::{ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
 
 macro_rules! sabotages {
@@ -90,6 +90,15 @@ sabotages! {
     HidesTheOtherNodes,
     TakesEveryRegistryForOld,
     RenewsWhatIsLost,
+    IgnoresRecurringTokens,
+    MovesOnWithoutJobs,
+    ClaimsPausedDefinitions,
+    ClaimsDefinitionsEarly,
+    ForgetsLeases,
+    LeavesGhosts,
+    HidesTheNextSlot,
+    FiresLaterSlotsFirst,
+    RetiresWhateverItDoesNotKnow,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -101,6 +110,7 @@ pub(crate) struct Memory {
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
     pub(crate) pages: usize,
+    pub(crate) incarnations: HashMap<Name, Incarnation>,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
 }
@@ -167,6 +177,10 @@ impl Store for Sabotaged {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
     }
 }
 

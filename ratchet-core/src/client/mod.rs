@@ -2,6 +2,7 @@
 
 mod bells;
 mod call;
+mod recurring;
 mod versions;
 
 use std::collections::BTreeSet;
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 pub(crate) use bells::Bells;
 pub(crate) use call::{Backoff, Calls};
+pub use recurring::RecurringClient;
+pub(crate) use recurring::recurring;
 pub use versions::VersionWatch;
 
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
@@ -198,7 +201,7 @@ impl Client {
 
     /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
     /// caller wait.
-    async fn wake(&self, mut wakeup: Wakeup) {
+    pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
         if let Some((node, bells)) = &self.0.node {
             bells.ring(wakeup.queue.as_ref());
             wakeup = wakeup.from_node(*node);

@@ -14,7 +14,7 @@ use super::taking::{Surroundings, Taking, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
 use crate::handler::{Job, Registry, StateMap};
-use crate::model::NodeProfile;
+use crate::model::{Definition, NodeProfile, Recurring};
 use crate::name::Name;
 use crate::priority::Aging;
 use crate::route::Selection;
@@ -39,6 +39,7 @@ pub struct NodeBuilder {
     roles: Option<Vec<Name>>,
     active_in: Option<Name>,
     daemons: Vec<Daemon>,
+    declared: Vec<Definition>,
     seed: Option<u64>,
     problems: Vec<String>,
 }
@@ -60,6 +61,7 @@ impl NodeBuilder {
             roles: None,
             active_in: None,
             daemons: Vec::new(),
+            declared: Vec::new(),
             seed: None,
             problems: Vec::new(),
         }
@@ -294,6 +296,54 @@ impl NodeBuilder {
         self
     }
 
+    /// Declares a recurring job: it is put whenever the node starts, in place of what is stored under
+    /// its name. Any node of the cluster fires it, and any that has the kind runs its jobs.
+    ///
+    /// While different versions of a program are being started, the one that started last has its
+    /// way. What is not declared any more stays, unless the node
+    /// [retires](Self::retire_recurring) it.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{MemoryStore, NewJob, Ratchet, Recurring};
+    /// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).recurring(
+    ///     Recurring::cron("0 3 * * *")
+    ///         .zone("Europe/Berlin")
+    ///         .job(NewJob::new("report", &()))
+    ///         .named("nightly"),
+    /// );
+    /// # let _ = builder;
+    /// ```
+    pub fn recurring(mut self, recurring: Recurring) -> Self {
+        if let Some(definition) = self.keep(recurring.check()) {
+            let name = definition.name();
+            if self.declared.iter().any(|other| other.name() == name) {
+                self.problems
+                    .push(format!("the recurring job {name} is declared twice"));
+            }
+            self.declared.push(definition);
+        }
+        self
+    }
+
+    /// Deletes, when the node starts, the definitions that a node declared before this one began and
+    /// that this program does not declare. Definitions made at run time stay. No unless set.
+    ///
+    /// Only for clusters in which all nodes run the same program: a node cannot know what another
+    /// program declares. A node that restarts with an older version deletes what a newer one has
+    /// added, until a node of the newer version starts again.
+    pub fn retire_recurring(mut self, retire: bool) -> Self {
+        self.config.retire_recurring = retire;
+        self
+    }
+
+    /// Sets how long at most the node sleeps before it looks for recurring definitions that another
+    /// process has put; it wakes up in time for the slots it knows. Default 5 s.
+    pub fn recurring_interval(mut self, interval: Duration) -> Self {
+        self.config.recurring_interval = interval;
+        self
+    }
+
     /// Claims only while the node leads in this role, which is added if it is not there: one node of
     /// the cluster works, the others stand by, warm. What a node claimed and has not begun goes back
     /// when it ceases to lead.
@@ -379,6 +429,10 @@ impl NodeBuilder {
         if self.queues == Selection::Only(Vec::new()) {
             problems.push("the list of queues is empty".to_owned());
         }
+        let recurring = !self.declared.is_empty() || self.config.retire_recurring;
+        if recurring && self.store.recurring().is_none() {
+            problems.push("the store keeps no recurring definitions".to_owned());
+        }
         for (kind, state) in self.registry.missing_state(&self.state) {
             problems.push(format!("job {kind} needs state of type {state}"));
         }
@@ -427,6 +481,7 @@ impl NodeBuilder {
             taking.works,
             self.active_in,
             self.daemons,
+            self.declared,
             profile,
             self.seed,
         );

@@ -42,6 +42,12 @@ pub(super) struct Config {
     pub(super) retention: Option<Duration>,
     /// How often old jobs are looked for. 1 min.
     pub(super) maintenance_interval: Duration,
+    /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a definition
+    /// may come into effect that another process put, without wakeups.
+    pub(super) recurring_interval: Duration,
+    /// Whether definitions are deleted that were declared once and are not any more. No: what this
+    /// program does not have another may.
+    pub(super) retire_recurring: bool,
     /// How long one call of the store may take. 10 s.
     pub(super) store_deadline: Duration,
     pub(super) leadership: LeaderTimings,
@@ -70,6 +76,8 @@ impl Default for Config {
             drain_grace: seconds(30),
             retention: Some(seconds(90 * 86_400)),
             maintenance_interval: seconds(60),
+            recurring_interval: seconds(5),
+            retire_recurring: false,
             store_deadline: seconds(10),
             leadership: LeaderTimings::default(),
             takeover_delay: Duration::ZERO,
@@ -129,6 +137,7 @@ impl Config {
             ("reclaim_interval", self.reclaim_interval),
             ("start_timeout", self.start_timeout),
             ("maintenance_interval", self.maintenance_interval),
+            ("recurring_interval", self.recurring_interval),
             ("store_deadline", self.store_deadline),
         ] {
             refuse(value.is_zero(), format!("{name} is zero"));

@@ -10,8 +10,8 @@
 //! settler ends claims, many at a time. Poller, ready queue and slots exist once per pool. The
 //! heartbeat keeps the node alive and learns of cancels, the reporter tells what bodies say. The
 //! leader loops campaign for the node's roles; on the node that leads in maintenance the reclaimer
-//! takes back what dead nodes held, and old jobs are deleted. Each loop survives every store failure
-//! and its own panics.
+//! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring
+//! definitions. Each loop survives every store failure and its own panics.
 
 mod builder;
 mod bulkhead;
@@ -32,6 +32,7 @@ mod pool;
 mod prefetch;
 mod ready;
 mod reclaimer;
+mod recurring;
 mod reporter;
 mod run;
 mod running;

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use super::run::Run;
 use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
 use super::{
-    daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer, reporter,
-    settler, supervisor,
+    daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
+    recurring, reporter, settler, supervisor,
 };
 use crate::client::{Backoff, Client};
 use crate::cluster::Leadership;
@@ -192,6 +192,9 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     supervisor::keep(&mut tasks, run, "reporter", reporter::run);
     supervisor::keep(&mut tasks, run, "prefetch", prefetch::run);
     supervisor::keep(&mut tasks, run, "maintenance", maintenance::run);
+    if run.shared.calls.store().recurring().is_some() {
+        supervisor::keep(&mut tasks, run, "recurring", recurring::run);
+    }
     for candidacy in run.shared.roles.all() {
         let (one, other) = (Arc::clone(candidacy), Arc::clone(candidacy));
         supervisor::keep(&mut tasks, run, "leader", move |run| {

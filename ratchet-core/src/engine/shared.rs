@@ -9,7 +9,7 @@ use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
-use crate::model::{Guard, NodeProfile};
+use crate::model::{Definition, Guard, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
 
@@ -30,6 +30,10 @@ pub(super) struct Shared {
     /// The role that the node must lead in to claim.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
+    /// The recurring definitions of the program.
+    pub(super) declared: Vec<Definition>,
+    /// Slots of recurring definitions whose jobs this node made.
+    pub(super) fired: AtomicU64,
     pub(super) profile: NodeProfile,
     /// By how many milliseconds the node's clock was last found ahead of the database's.
     skew: AtomicI64,
@@ -54,6 +58,7 @@ impl Shared {
         works: bool,
         active_in: Option<Name>,
         daemons: Vec<Daemon>,
+        declared: Vec<Definition>,
         profile: NodeProfile,
         seed: Option<u64>,
     ) -> Self {
@@ -79,6 +84,8 @@ impl Shared {
             works,
             active_in,
             daemons,
+            declared,
+            fired: AtomicU64::new(0),
             profile,
             skew: AtomicI64::new(0),
             source,
@@ -124,6 +131,7 @@ impl Shared {
             settled: sum(|of| &of.settled),
             finished: sum(|of| &of.finished),
             stale: sum(|of| &of.stale),
+            fired: Counters::read(&self.fired),
             store_calls: self.calls.made(),
             clock_skew_millis: self.skew.load(Ordering::Relaxed),
         }
@@ -177,6 +185,8 @@ pub struct NodeStats {
     pub finished: u64,
     /// Claims whose end came too late: the job had been taken away.
     pub stale: u64,
+    /// Jobs of recurring definitions that this node made, for slots of theirs.
+    pub fired: u64,
     /// Calls of the store, of every kind, those of the node's client included.
     pub store_calls: u64,
     /// By how many milliseconds the node's clock was ahead of the database's at the last heartbeat;

@@ -176,7 +176,7 @@ impl JobStore for MemoryStore {
 }
 
 impl Tables {
-    fn enqueue(&mut self, new: &NewJob, now: i64) -> Enqueued {
+    pub(super) fn enqueue(&mut self, new: &NewJob, now: i64) -> Enqueued {
         if self.job(new.id()).is_some() {
             return Enqueued::Created(new.id());
         }

@@ -10,6 +10,7 @@ mod lanes;
 mod locks;
 mod nodes;
 mod queues;
+mod recurring;
 mod tables;
 mod versions;
 
@@ -20,7 +21,9 @@ pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
-use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
+use crate::store::{
+    JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo, VersionStore,
+};
 use clock::Clock;
 use faults::FaultPlan;
 use tables::Tables;
@@ -143,5 +146,9 @@ impl Store for MemoryStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
     }
 }

@@ -8,7 +8,7 @@ use crate::model::{QueueInfo, StateCounts};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore};
 
-fn changed(changed: bool) -> Changed {
+pub(super) fn changed(changed: bool) -> Changed {
     if changed {
         Changed::Changed
     } else {

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::lanes::Lanes;
 use crate::id::{ClaimToken, JobId, NodeId};
-use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord};
+use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord, RecurringRecord};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
@@ -27,6 +27,7 @@ pub(super) struct Tables {
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) locks: HashMap<Name, Lock>,
     pub(super) versions: HashMap<Name, u64>,
+    pub(super) recurring: BTreeMap<Name, RecurringRecord>,
 }
 
 /// A job with what only the store needs to know.

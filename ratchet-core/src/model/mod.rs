@@ -8,6 +8,7 @@ mod node;
 mod query;
 mod reclaim;
 mod record;
+mod recurring;
 mod report;
 mod settle;
 
@@ -23,5 +24,10 @@ pub use node::{
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
+pub use recurring::{
+    Definition, DueRecurring, Fired, PutOutcome, PutRecurring, Recurring, RecurringClaimRequest,
+    RecurringFiring, RecurringOrigin, RecurringPage, RecurringRecord, RecurringToken,
+    RetireRecurring,
+};
 pub use report::{Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};

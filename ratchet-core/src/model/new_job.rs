@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::json::Json;
-use crate::limits::{self, MAX_DELAY, MAX_PAYLOAD_BYTES};
+use crate::limits::{self, MAX_DELAY, MAX_PAYLOAD_BYTES, MAX_RUN_AT};
+use crate::model::RecurringOrigin;
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -63,6 +64,8 @@ pub struct JobSpec {
     pub lane: Option<Name>,
     /// The trace it was enqueued in.
     pub trace: Option<TraceContext>,
+    /// The recurring definition that made it; none: it was enqueued by itself.
+    pub recurring: Option<RecurringOrigin>,
 }
 
 impl JobSpec {
@@ -80,6 +83,7 @@ impl JobSpec {
             idempotency_key: None,
             lane: None,
             trace: None,
+            recurring: None,
         }
     }
 }
@@ -139,6 +143,16 @@ impl NewJob {
             spec: JobSpec::new(route, payload),
             run_at: RunAt::Now,
             problem,
+        }
+    }
+
+    /// A job that was decided on elsewhere in the core.
+    pub(crate) const fn of_spec(id: JobId, spec: JobSpec, run_at: RunAt) -> Self {
+        Self {
+            id,
+            spec,
+            run_at,
+            problem: None,
         }
     }
 
@@ -326,9 +340,6 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
         )),
     }
 }
-
-/// 9999-12-31T23:59:59.999Z in milliseconds.
-const MAX_RUN_AT: i64 = 253_402_300_799_999;
 
 /// Refuses a duration of zero.
 pub(crate) fn positive(field: &'static str, duration: Duration) -> Result<(), InvalidInput> {

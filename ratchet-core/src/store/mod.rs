@@ -30,6 +30,7 @@ mod jobs;
 mod locks;
 mod nodes;
 mod queues;
+mod recurring;
 mod versions;
 
 use std::fmt::Debug;
@@ -39,6 +40,7 @@ pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
 pub use queues::{Changed, QueueStore};
+pub use recurring::RecurringStore;
 pub use versions::VersionStore;
 
 use crate::cluster::ClusterCoordinator;
@@ -65,6 +67,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The version tokens.
     fn versions(&self) -> &dyn VersionStore;
+
+    /// The recurring definitions, if the store can keep them.
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        None
+    }
 
     /// How many connections to the database are open, if the store knows.
     fn connections(&self) -> Option<u32> {

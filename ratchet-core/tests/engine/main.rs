@@ -11,6 +11,7 @@ mod outcomes;
 mod polling;
 mod pools;
 mod races;
+mod recurring;
 mod reports;
 mod robust;
 mod suspects;

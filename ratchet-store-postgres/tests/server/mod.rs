@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, TestClock, Vandal};
-use ratchet_core::{JobId, time};
+use ratchet_core::{JobId, Name, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -138,5 +138,12 @@ impl Vandal for Schema {
         let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
         self.execute(&spoil.replace("{job}", &job.to_string()))
             .await
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.recurring SET definition = '{' WHERE name = '{name}'";
+        self.execute(&spoil.replace("{name}", name.as_str()))
+            .await?;
+        Ok(())
     }
 }

@@ -7,12 +7,12 @@ use ratchet_core::model::*;
 use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    Aging, ClaimToken, Fence, JobAction, JobId, JobState, Name, NewJob, NodeId, Priority,
-    RetryPolicy, Selection,
+    Aging, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Misfire, Name, NewJob,
+    NodeId, Overlap, Priority, Recurring, RetryPolicy, Selection,
 };
 
 use super::step::{Answer, Step};
-use crate::build::{json, name};
+use crate::build::{json, name, put};
 
 /// A few of everything, so that steps meet.
 const QUEUES: [&str; 3] = ["default", "images", "Größe"];
@@ -20,6 +20,7 @@ const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
 pub(super) const LOCKS: [&str; 2] = ["leader", "lock"];
 const OWNERS: [&str; 3] = ["a", "b", "c"];
+const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
 pub(super) struct Generator {
     random: Rng,
@@ -27,10 +28,13 @@ pub(super) struct Generator {
     jobs: Vec<NewJob>,
     tokens: Vec<ClaimToken>,
     fences: Vec<Fence>,
+    /// Whether the store keeps recurring definitions.
+    recurring: bool,
+    firings: Vec<RecurringFiring>,
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, recurring: bool) -> Self {
         let mut random = Rng::with_seed(seed);
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
@@ -41,6 +45,8 @@ impl Generator {
             jobs: Vec::new(),
             tokens: Vec::new(),
             fences: Vec::new(),
+            recurring,
+            firings: Vec::new(),
         }
     }
 
@@ -52,11 +58,21 @@ impl Generator {
             }
             Answer::Lean(claims) => self.tokens.extend(claims.iter().map(|claim| claim.token)),
             Answer::Acquired(Acquired::Acquired { fence }) => self.fences.push(*fence),
+            Answer::Due(due) => {
+                let plans = due.definitions.iter().filter_map(|one| one.plan(due.now));
+                let plans: Vec<RecurringFiring> = plans.collect();
+                self.jobs
+                    .extend(plans.iter().flat_map(|plan| plan.jobs.clone()));
+                self.firings.extend(plans);
+            }
             _ => {}
         }
     }
 
     pub(super) fn next(&mut self, now: Timestamp) -> Step {
+        if self.recurring && self.chance(15) {
+            return self.recurring(now);
+        }
         match self.random.u8(0..100) {
             0..18 => self.enqueue(now),
             18..30 => Step::Claim(self.claim()),
@@ -349,6 +365,71 @@ impl Generator {
             1 => Step::Renew(lock, owner, fence, ttl),
             _ => Step::Acquire(lock, owner, ttl),
         }
+    }
+
+    fn recurring(&mut self, now: Timestamp) -> Step {
+        let definition = self.pick(&DEFINITIONS);
+        match self.random.u8(0..20) {
+            0..5 => Step::PutRecurring(self.definition(definition, now)),
+            5..11 => {
+                let (node, limit) = (self.a_node(), self.random.usize(0..4));
+                let lease = self.millis(0..3_000);
+                Step::ClaimRecurring(RecurringClaimRequest::new(node, limit).lease(lease))
+            }
+            11..16 => Step::Fire(self.some_firings()),
+            16 | 17 => Step::PauseRecurring(name(definition), self.random.bool()),
+            18 => Step::DeleteRecurring(name(definition)),
+            _ => {
+                let guard = Guard {
+                    lock: name(self.pick(&LOCKS)),
+                    owner: name(self.pick(&OWNERS)),
+                    fence: Fence(self.random.u64(1..4)),
+                };
+                let known = vec![name(self.pick(&DEFINITIONS))];
+                Step::Retire(RetireRecurring::new(known, self.a_node(), guard))
+            }
+        }
+    }
+
+    fn definition(&mut self, named: &str, now: Timestamp) -> PutRecurring {
+        let mut recurring = match self.random.u8(0..4) {
+            0 => Recurring::cron(self.pick(&["*/2 * * * * *", "@hourly", "* * * * *"])),
+            _ => Recurring::every(self.millis(1_000..5_000)),
+        };
+        let misfires = [Misfire::Skip, Misfire::FireOnce, Misfire::CatchUp(3)];
+        recurring = recurring.misfire(self.pick(&misfires));
+        if self.chance(40) {
+            recurring = recurring.overlap(Overlap::Skip);
+        }
+        if self.chance(15) {
+            recurring = recurring.starts_at(now + self.millis(0..5_000));
+        }
+        if self.chance(15) {
+            recurring = recurring.ends_at(now + self.millis(5_000..20_000));
+        }
+        let job = NewJob::new(self.pick(&KINDS), &self.random.u8(0..2));
+        let put = put(recurring.job(job.queue(self.pick(&QUEUES))).named(named));
+        let mut put = put.declared(self.random.bool());
+        put.incarnation = Incarnation::from_bytes(self.random.u128(..).to_be_bytes());
+        put
+    }
+
+    /// Mostly what was claimed last, now and then something old, each definition once.
+    fn some_firings(&mut self) -> Vec<RecurringFiring> {
+        let mut some: Vec<RecurringFiring> = Vec::new();
+        for _ in 0..self.random.usize(0..4) {
+            let recent = self.firings.len().saturating_sub(3);
+            let from = if self.chance(80) { recent } else { 0 };
+            let Some(last) = self.firings.len().checked_sub(1) else {
+                break;
+            };
+            let firing = self.firings[self.random.usize(from..=last)].clone();
+            let others = some.iter().map(|one| &one.token.name);
+            if self.chance(3) || !others.into_iter().any(|name| *name == firing.token.name) {
+                some.push(firing);
+            }
+        }
+        some
     }
 
     fn advance(&mut self) -> Step {

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
-use ratchet_core::model::{Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo};
+use ratchet_core::model::{
+    Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo, RecurringPage,
+};
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Store};
 
 use super::generator::{Generator, LOCKS};
 use super::step::Step;
+use crate::Power;
 use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
@@ -66,8 +69,9 @@ impl Pair {
     /// histories are those of the jobs that changed: an ended claim changes its job.
     async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
         let store = &*self.handles[reader].store;
-        let expected = observe(&self.model).await;
-        let actual = observe(store).await;
+        let recurring = self.cx.has(Power::Recurring);
+        let expected = observe(&self.model, recurring).await;
+        let actual = observe(store, recurring).await;
         same(
             "the number of jobs",
             &expected.jobs.len(),
@@ -79,6 +83,7 @@ impl Pair {
         same("the queues", &expected.queues, &actual.queues)?;
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
+        same("the definitions", &expected.recurring, &actual.recurring)?;
         same("the time", &expected.time, &actual.time)?;
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
@@ -103,16 +108,22 @@ struct Observed {
     queues: Vec<QueueInfo>,
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
+    recurring: Option<RecurringPage>,
     time: Timestamp,
 }
 
-async fn observe(store: &dyn Store) -> Observed {
+async fn observe(store: &dyn Store, recurring: bool) -> Observed {
     let page = PageRequest::first(10_000).order(JobOrder::OldestFirst);
     let mut locks = Vec::new();
     for lock in LOCKS {
         locks.push(ok(store.locks().inspect(&name(lock)).await));
     }
+    let definitions = match store.recurring().filter(|_| recurring) {
+        Some(recurring) => Some(ok(recurring.definitions(None, 100).await)),
+        None => None,
+    };
     Observed {
+        recurring: definitions,
         jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
@@ -132,7 +143,7 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
-    let mut generator = Generator::new(seed);
+    let mut generator = Generator::new(seed, cx.has(Power::Recurring));
     let mut pair = Pair::new(cx.another().await).await;
     let mut steps = Vec::new();
     let mut failed = false;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratchet_core::model::*;
-use ratchet_core::store::{Acquired, Changed};
+use ratchet_core::store::{Acquired, Changed, RecurringStore};
 use ratchet_core::{
     ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result, Store,
     StoreErrorKind,
@@ -31,6 +31,12 @@ pub(super) enum Step {
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
+    PutRecurring(PutRecurring),
+    ClaimRecurring(RecurringClaimRequest),
+    Fire(Vec<RecurringFiring>),
+    PauseRecurring(Name, bool),
+    DeleteRecurring(Name),
+    Retire(RetireRecurring),
     /// Time passes.
     Advance(Duration),
     /// The handle is closed and opened again.
@@ -56,6 +62,10 @@ pub(super) enum Answer {
     Swept(Guarded<SweptNodes>),
     Purged(Guarded<u64>),
     Acquired(Acquired),
+    Put(PutOutcome),
+    Due(DueRecurring),
+    Fired(Vec<Fired>),
+    Retired(Guarded<Vec<Name>>),
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
@@ -120,7 +130,23 @@ impl Step {
             Self::Release(name, owner, fence) => {
                 Answer::Fenced(vec![locks.release(name, owner, *fence).await?])
             }
+            Self::PutRecurring(put) => Answer::Put(recurring(store).put(put).await?),
+            Self::ClaimRecurring(request) => {
+                Answer::Due(recurring(store).claim_due_recurring(request).await?)
+            }
+            Self::Fire(firings) => Answer::Fired(recurring(store).fire(firings).await?),
+            Self::PauseRecurring(name, paused) => {
+                Answer::Changed(recurring(store).set_paused(name, *paused).await?)
+            }
+            Self::DeleteRecurring(name) => Answer::Changed(recurring(store).delete(name).await?),
+            Self::Retire(request) => Answer::Retired(recurring(store).retire(request).await?),
             Self::Advance(_) | Self::Reopen => Answer::Nothing,
         })
     }
+}
+
+/// Histories have steps about recurring definitions only where the store keeps some.
+fn recurring(store: &dyn Store) -> &dyn RecurringStore {
+    let recurring = store.recurring();
+    recurring.expect("the suite was told of a power that the store has not")
 }
