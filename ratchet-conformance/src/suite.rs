@@ -47,18 +47,7 @@ impl Suite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers);
-        let groups = self.groups;
-        for group in groups.iter().flatten() {
-            assert!(
-                Self::cases().any(|case| case.group == group),
-                "the suite has no group `{group}`"
-            );
-        }
-        let chosen = |case: &&Case<Cx>| {
-            let group = |chosen: &Vec<String>| chosen.iter().any(|group| group == case.group);
-            groups.as_ref().is_none_or(group)
-        };
-        runner::run(subject, Self::cases().filter(chosen), &provision)
+        runner::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 
     /// Every case.
@@ -83,4 +72,48 @@ impl Suite {
 
 fn setup(factory: Factory, powers: Vec<Power>) -> Arc<Setup<Cx>> {
     Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone())))
+}
+
+/// The cases of these groups, or all.
+fn chosen(groups: Option<&[String]>) -> impl Iterator<Item = &'static Case<Cx>> {
+    for group in groups.into_iter().flatten() {
+        assert!(
+            Suite::cases().any(|case| case.group == group),
+            "the suite has no group `{group}`"
+        );
+    }
+    Suite::cases()
+        .filter(move |case| groups.is_none_or(|groups| groups.iter().any(|one| one == case.group)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_choose_their_cases_and_no_others() {
+        let all = chosen(None).count();
+        assert_eq!(all, Suite::cases().count());
+        let locks = Suite::new("s", &[]).groups(&["lock", "guard"]);
+        let some: Vec<_> = chosen(locks.groups.as_deref()).collect();
+        assert!(
+            some.iter()
+                .all(|case| ["lock", "guard"].contains(&case.group))
+        );
+        for group in ["lock", "guard"] {
+            let of_group = Suite::cases().filter(|case| case.group == group);
+            assert_eq!(
+                some.iter().filter(|case| case.group == group).count(),
+                of_group.count()
+            );
+        }
+        assert!(!some.is_empty() && some.len() < all);
+    }
+
+    #[test]
+    #[should_panic(expected = "no group `locks`")]
+    fn a_group_that_is_not_there_is_no_empty_success() {
+        let wrong = Suite::new("s", &[]).groups(&["locks"]);
+        assert_eq!(chosen(wrong.groups.as_deref()).count(), 0);
+    }
 }

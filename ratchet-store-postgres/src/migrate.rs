@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     const NEXT: Step = Step {
-        version: STEPS.len() as u32 + 1,
+        version: STEPS[STEPS.len() - 1].version + 1,
         name: "next",
         sql: "CREATE TABLE {schema}.more (a integer)",
     };

@@ -71,6 +71,7 @@ tests! {
         routes_that_the_server_forgot_are_made_again
         snapshots_that_outlive_a_statement_are_refused;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
+        an_older_schema_is_brought_up_to_date
         tables_of_others_are_refused many_starters_migrate_once
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
         printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;

@@ -259,3 +259,26 @@ pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Sche
         }
     }
 }
+
+pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
+    let migrations = PostgresStore::migrations(&schema.name);
+    schema.execute(&migrations[0].sql).await.unwrap();
+    let held = "INSERT INTO {schema}.locks (name, owner, fence, expires_at)
+                VALUES ('l', 'holder', 7, 9000000000000)";
+    schema.execute(held).await.unwrap();
+    let unchanged = schema.builder().migrate(false).connect().await;
+    assert_kind(&unchanged.unwrap_err(), StoreErrorKind::SchemaMismatch);
+    let store = open(&schema).await;
+    let applied = "SELECT version FROM {schema}.migrations";
+    let applied = schema.rows(applied).await.unwrap();
+    assert_eq!(applied.len(), migrations.len());
+    // What was there means what it meant.
+    let name = |text: &str| Name::new("name", text).unwrap();
+    let (lock, other) = (name("l"), name("other"));
+    let taken = store.acquire(&lock, &other, Duration::from_secs(9)).await;
+    assert!(matches!(
+        taken.unwrap(),
+        ratchet_core::store::Acquired::Held(held) if held.owner == name("holder")
+    ));
+    enqueue(&store, job()).await;
+}

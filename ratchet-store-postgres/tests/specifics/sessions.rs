@@ -366,7 +366,7 @@ impl Pooler {
 
 /// Serves one client to its end, and makes the server forget it.
 async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Vec<u8>) {
-    let (mut asked, mut answered) = ([0; 8192], [0; 8192]);
+    let (mut asked, mut answered) = (vec![0; 8192], vec![0; 8192]);
     let mut length = client.read(&mut asked).await.unwrap();
     if &asked[..length] == SSL_REQUEST {
         client.write_all(b"N").await.unwrap();
