@@ -20,8 +20,11 @@ fn rows() -> BTreeMap<String, Vec<String>> {
         assert_eq!(cells.len(), 6, "{line}");
         let tests = cells[4].split(", ");
         let tests = tests.map(|test| {
-            let name = test.strip_prefix('`').and_then(|test| test.strip_suffix('`'));
-            name.unwrap_or_else(|| panic!("{test} is no name")).to_owned()
+            let name = test
+                .strip_prefix('`')
+                .and_then(|test| test.strip_suffix('`'));
+            name.unwrap_or_else(|| panic!("{test} is no name"))
+                .to_owned()
         });
         (cells[1].clone(), tests.collect())
     })
@@ -41,7 +44,9 @@ fn sources() -> BTreeSet<String> {
         let entry = entry.unwrap();
         let path = entry.path();
         let of_tests = ["tests", "cases", "coordinator"];
-        let is_test = path.iter().any(|part| of_tests.iter().any(|of| part == *of));
+        let is_test = path
+            .iter()
+            .any(|part| of_tests.iter().any(|of| part == *of));
         if !is_test || path.extension().is_none_or(|extension| extension != "rs") {
             continue;
         }
@@ -51,7 +56,9 @@ fn sources() -> BTreeSet<String> {
             text(path.file_stem()),
             text(path.parent().unwrap().file_name()),
         ];
-        let declared = source.lines().filter_map(|line| line.trim().strip_prefix('"'));
+        let declared = source
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix('"'));
         let declared = declared.filter_map(|line| line.split_once("\" on "));
         groups.extend(declared.map(|(group, _)| group.to_owned()));
         for group in groups {
