@@ -52,7 +52,7 @@ impl Held {
 
     /// Another one.
     async fn other(&self) -> PostgresStore {
-        let builder = self.0.builder().application_name(&self.other_name());
+        let builder = self.0.builder().application_name(self.other_name());
         builder.clock_table("test_clock").connect().await.unwrap()
     }
 
