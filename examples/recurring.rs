@@ -92,12 +92,12 @@ async fn main() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
     let ran = Ran::default();
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = watch::channel(());
     let mut nodes = Vec::new();
     for _ in 0..2 {
         let (node, mut stopped) = (node(&url, &ran).await?, stopped.clone());
         nodes.push(tokio::spawn(async move {
-            node.run_until(stopped.wait_for(|stop| *stop)).await
+            node.run_until(stopped.changed()).await
         }));
     }
     println!("Two nodes take turns:");
@@ -151,7 +151,7 @@ async fn main() -> Result<()> {
     ensure!(operator.get("bad").await?.is_none());
     operator.delete("custom").await?;
 
-    stop.send_replace(true);
+    stop.send_replace(());
     for node in nodes {
         node.await??;
     }

@@ -78,7 +78,7 @@ cases! {
         cx.advance(MINUTE).await;
         let due = a.claim_due(1).await;
         let stored = b.definition("n").await;
-        assert_eq!(due.definitions, [stored.clone()]);
+        assert_eq!(due.definitions, std::slice::from_ref(&stored));
         assert_eq!(stored.claim, Some((a.id, due.now + MINUTE)));
         assert_eq!(stored.revision, 2);
         cx.advance(MINUTE - MILLI).await;

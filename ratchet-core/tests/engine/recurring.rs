@@ -126,7 +126,7 @@ async fn a_definition_that_is_put_at_run_time_needs_no_look() {
     sleep(MINUTE).await;
     assert_eq!(jobs(&world.store).await.len(), 3);
     recurring.resume("n").await.unwrap();
-    sleep(15 * SECOND).await;
+    sleep(8 * SECOND).await;
     assert_eq!(jobs(&world.store).await.len(), 4);
     recurring.delete("n").await.unwrap();
     sleep(MINUTE).await;
@@ -234,7 +234,7 @@ async fn a_slow_job_lets_its_definition_skip_slots() {
     let minutely = Recurring::every(MINUTE).overlap(Overlap::Skip).job(slow);
     let node = builder(&world).recurring(minutely.named("n"));
     let node = Started::new(node.build().unwrap());
-    sleep(9 * MINUTE + 30 * SECOND).await;
+    sleep(9 * MINUTE + 40 * SECOND).await;
     // At 1, 4 and 7 minutes; it ends half a minute before the third after it.
     let all = jobs(&world.store).await;
     let created = world

@@ -370,7 +370,7 @@ impl Generator {
     fn recurring(&mut self, now: Timestamp) -> Step {
         let definition = self.pick(&DEFINITIONS);
         match self.random.u8(0..20) {
-            0..5 => Step::PutRecurring(self.definition(definition, now)),
+            0..5 => Step::PutRecurring(Box::new(self.definition(definition, now))),
             5..11 => {
                 let (node, limit) = (self.a_node(), self.random.usize(0..4));
                 let lease = self.millis(0..3_000);

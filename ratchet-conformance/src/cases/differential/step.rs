@@ -31,7 +31,7 @@ pub(super) enum Step {
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
-    PutRecurring(PutRecurring),
+    PutRecurring(Box<PutRecurring>),
     ClaimRecurring(RecurringClaimRequest),
     Fire(Vec<RecurringFiring>),
     PauseRecurring(Name, bool),
