@@ -70,7 +70,7 @@ pub trait Vandal: Send + Sync {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 }
 
-/// What a fixture or a coordinator may be able to do beyond the minimum. Cases that need more than
+/// What a fixture, its store or a coordinator may be able to do beyond the minimum. Cases that need more than
 /// the suite was told are listed as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -79,13 +79,15 @@ pub enum Power {
     Clock,
     /// [`Fixture::vandal`].
     Vandal,
+    /// The stores it opens have an archive ([`Store::archive`](ratchet_core::Store::archive)).
+    Archive,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
 }
 
 impl Power {
-    /// All that a store's fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal];
+    /// All that a store and its fixture may have.
+    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Archive];
 }
 
 /// Makes a fixture, again and again.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Enqueued, NewJob, RunAt};
-use ratchet_core::time::{duration_millis, to_millis};
+use ratchet_core::time::duration_millis;
 use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::query::Query;
@@ -16,7 +16,7 @@ use crate::connection::Run;
 use crate::coordinator;
 use crate::error::Result;
 use crate::lanes::Lane;
-use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{self, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -29,7 +29,7 @@ impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
     /// Jobs with lanes need a transaction.
     ///
-    /// Jobs without either are taken for new. If some are not, which happens when a call is repeated
+    /// Jobs without either are taken for new, and those with tags looked for row by row. If some are not, which happens when a call is repeated
     /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
@@ -41,6 +41,12 @@ impl PostgresStore {
         }
         if !jobs.iter().any(has_keys) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
+            if jobs.iter().any(has_tags) {
+                lease
+                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+                    .await?;
+                return Ok(created(jobs));
+            }
             match lease.execute(insert.bind_new(self.sql())).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
                 done => return done.map(|_| created(jobs)),
@@ -186,6 +192,10 @@ fn has_keys(job: &NewJob) -> bool {
     job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
 }
 
+fn has_tags(job: &NewJob) -> bool {
+    !job.spec().tags.is_empty()
+}
+
 fn has_lane(job: &NewJob) -> bool {
     job.spec().lane.is_some()
 }
@@ -263,6 +273,8 @@ struct Insert<'a> {
     idempotency_keys: Vec<Option<&'a str>>,
     lanes: Vec<Option<&'a str>>,
     states: Vec<i16>,
+    tagged: Vec<Uuid>,
+    tags: Vec<&'a str>,
 }
 
 impl<'a> Insert<'a> {
@@ -280,11 +292,10 @@ impl<'a> Insert<'a> {
             if spec.lane.is_some() {
                 flags |= HAS_LANE;
             }
-            let (run_at, delay) = match job.due() {
-                RunAt::Now => (None, 0),
-                RunAt::In(delay) => (None, duration_millis(delay)),
-                RunAt::At(at) => (Some(to_millis(at)), 0),
-            };
+            if has_tags(job) {
+                flags |= HAS_TAGS;
+            }
+            let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(*route);
             insert.priorities.push(spec.priority.level().into());
@@ -312,6 +323,10 @@ impl<'a> Insert<'a> {
                 .push(spec.idempotency_key.as_ref().map(Name::as_str));
             insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
             insert.states.push(JobState::Pending.code().into());
+            for tag in &spec.tags {
+                insert.tagged.push(job.id().as_uuid());
+                insert.tags.push(tag.as_str());
+            }
         }
         Ok(insert)
     }
@@ -368,5 +383,7 @@ impl<'a> Insert<'a> {
             .bind(&self.idempotency_keys)
             .bind(&self.lanes)
             .bind(&self.states)
+            .bind(&self.tagged)
+            .bind(&self.tags)
     }
 }

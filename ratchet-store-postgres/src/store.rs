@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
@@ -365,6 +365,10 @@ impl Store for PostgresStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
     }
 
     fn connections(&self) -> Option<u32> {

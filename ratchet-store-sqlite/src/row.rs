@@ -21,6 +21,8 @@ pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
 pub(crate) const HAS_TIMEOUTS: i64 = 2;
 /// A bit of `ratchet_jobs.flags`: the job has a lane.
 pub(crate) const HAS_LANE: i64 = 4;
+/// A bit of `ratchet_jobs.flags`: the job has tags.
+pub(crate) const HAS_TAGS: i64 = 64;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -141,6 +143,9 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
     spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
     spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    spec.tags = keep(&mut problem, names(row, 28, "tag"), Vec::new())
+        .into_iter()
+        .collect();
 
     let time = |column: usize| row.get(column).map(from_millis);
     let optional_time = |column: usize| {

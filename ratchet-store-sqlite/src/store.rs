@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -276,6 +276,10 @@ impl Store for SqliteStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
     }
 }
 

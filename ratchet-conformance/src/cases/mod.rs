@@ -3,6 +3,7 @@
 mod prelude;
 
 mod act;
+mod archive;
 mod cancel;
 mod capability;
 mod claim;
@@ -25,6 +26,7 @@ mod reclaim;
 mod report;
 mod retry;
 mod settle;
+mod tag;
 mod time;
 mod token;
 mod version;
@@ -48,6 +50,8 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     lane::CASES,
     page::CASES,
     purge::CASES,
+    tag::CASES,
+    archive::CASES,
     queue::CASES,
     node::CASES,
     lock::CASES,

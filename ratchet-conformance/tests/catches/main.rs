@@ -1,6 +1,7 @@
 //! The suite tests itself: each sabotaged store must be caught by a named case, which the honest
 //! store passes.
 
+mod archive;
 mod jobs;
 mod roles;
 mod sabotage;
@@ -243,6 +244,46 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::HidesTheOtherNodes,
         "node::a_node_is_told_how_many_others_there_are_and_when_the_newest_began",
     ),
+    (
+        Sabotage::DeletesRunningJobs,
+        "act::an_unfinished_job_is_never_deleted",
+    ),
+    (
+        Sabotage::ReschedulesEndedJobs,
+        "act::running_and_ended_jobs_keep_their_due_time",
+    ),
+    (
+        Sabotage::SetsPrioritiesOfWaitingJobsOnly,
+        "act::a_running_job_keeps_its_claim_and_has_the_priority_when_it_waits_again",
+    ),
+    (
+        Sabotage::IgnoresCaseOfTags,
+        "tag::listings_and_counts_by_tag_are_exact",
+    ),
+    (
+        Sabotage::StartsEveryPassAnew,
+        "act::passes_go_on_behind_the_last_job_until_there_is_none",
+    ),
+    (
+        Sabotage::LosesArchivedJobs,
+        "archive::an_archived_job_is_whole_and_no_longer_among_the_jobs",
+    ),
+    (
+        Sabotage::ArchivesWithoutHistory,
+        "archive::an_archived_job_is_whole_and_no_longer_among_the_jobs",
+    ),
+    (
+        Sabotage::ArchivesTooYoung,
+        "archive::a_job_is_archived_when_it_is_older_than_asked_and_not_before",
+    ),
+    (
+        Sabotage::PurgesTheArchiveTooYoung,
+        "archive::the_archive_forgets_the_longest_finished_first",
+    ),
+    (
+        Sabotage::IgnoresGuards,
+        "archive::a_deposed_leader_neither_archives_nor_empties_the_archive",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.
@@ -269,12 +310,19 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::PromotesOnRetry,
     Sabotage::LetsLabelsBeShared,
     Sabotage::ReusesFences,
+    Sabotage::DeletesRunningJobs,
+    Sabotage::ReschedulesEndedJobs,
+    Sabotage::SetsPrioritiesOfWaitingJobsOnly,
+    Sabotage::IgnoresCaseOfTags,
+    Sabotage::LosesArchivedJobs,
+    Sabotage::ArchivesTooYoung,
+    Sabotage::PurgesTheArchiveTooYoung,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
     let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
-    Suite::check(found, &[Power::Clock], factory).await
+    Suite::check(found, &[Power::Clock, Power::Archive], factory).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

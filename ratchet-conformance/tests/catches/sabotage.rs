@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
@@ -88,6 +88,15 @@ sabotages! {
     ForgetsThatLocksWereReleased,
     ReadsVersionsBeforeItBumps,
     HidesTheOtherNodes,
+    DeletesRunningJobs,
+    ReschedulesEndedJobs,
+    SetsPrioritiesOfWaitingJobsOnly,
+    IgnoresCaseOfTags,
+    StartsEveryPassAnew,
+    LosesArchivedJobs,
+    ArchivesWithoutHistory,
+    ArchivesTooYoung,
+    PurgesTheArchiveTooYoung,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -165,6 +174,10 @@ impl Store for Sabotaged {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
     }
 }
 

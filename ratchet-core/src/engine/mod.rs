@@ -33,6 +33,7 @@ mod prefetch;
 mod ready;
 mod reclaimer;
 mod reporter;
+mod retention;
 mod run;
 mod running;
 mod settler;
@@ -45,6 +46,7 @@ pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};
 pub use node::{Node, RunError};
 pub use pool::{Pool, SYSTEM_QUEUE};
+pub use retention::{Retain, Retention};
 pub use shared::{NodeStats, PoolStats};
 
 use crate::client::Client;

@@ -3,6 +3,7 @@
 //! It applies the pure rules to plain maps under one lock, so it shows what every other store must
 //! do. It has a clock that tests can set, and it can be told to fail.
 
+mod archive;
 mod clock;
 mod faults;
 mod jobs;
@@ -20,7 +21,9 @@ pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
-use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
+use crate::store::{
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+};
 use clock::Clock;
 use faults::FaultPlan;
 use tables::Tables;
@@ -133,5 +136,9 @@ impl Store for MemoryStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
     }
 }

@@ -8,12 +8,15 @@ use crate::server::Schema;
 use crate::{enqueue, job, open};
 
 /// Statements that may read a whole table of jobs, because people ask for them and loops do not.
-const SCANS: [&str; 5] = [
+const SCANS: [&str; 8] = [
     "count_jobs.sql",
+    "count_matching.sql",
     "list_oldest.sql",
     "list_newest.sql",
     "list_ended_oldest.sql",
     "list_ended_newest.sql",
+    "list_archived_oldest.sql",
+    "list_archived_newest.sql",
 ];
 /// What cannot be explained.
 const SCRIPTS: [&str; 3] = [
@@ -22,7 +25,7 @@ const SCRIPTS: [&str; 3] = [
     "await_nodes.sql",
 ];
 
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 10] = [
     "jobs",
     "job_data",
     "job_notes",
@@ -31,6 +34,8 @@ const TABLES: [&str; 8] = [
     "idempotency_keys",
     "lanes",
     "lane_jobs",
+    "job_tags",
+    "archive",
 ];
 
 fn text(file: &str) -> String {

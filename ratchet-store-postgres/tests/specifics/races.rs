@@ -30,10 +30,7 @@ pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schem
         .unwrap();
     let pending = JobFilter::all().state(JobState::Pending);
     let acting = tokio::spawn(async move {
-        let selector = JobSelector::Matching {
-            filter: pending,
-            limit: 10,
-        };
+        let selector = JobSelector::matching(pending, 10);
         store.act(&selector, JobAction::Cancel).await
     });
     let waiting = format!(

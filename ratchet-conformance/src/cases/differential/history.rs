@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
-use ratchet_core::model::{Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo};
+use ratchet_core::model::{
+    ArchiveFilter, ArchivedJob, Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo,
+};
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Store};
@@ -76,6 +78,7 @@ impl Pair {
         for (expected, actual) in expected.jobs.iter().zip(&actual.jobs) {
             same("a job", expected, actual)?;
         }
+        same("the archive", &expected.archive, &actual.archive)?;
         same("the queues", &expected.queues, &actual.queues)?;
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
@@ -100,6 +103,7 @@ async fn history(store: &dyn Store, job: JobId) -> Vec<Attempt> {
 /// What can be seen of a store.
 struct Observed {
     jobs: Vec<JobRecord>,
+    archive: Vec<ArchivedJob>,
     queues: Vec<QueueInfo>,
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
@@ -112,7 +116,12 @@ async fn observe(store: &dyn Store) -> Observed {
     for lock in LOCKS {
         locks.push(ok(store.locks().inspect(&name(lock)).await));
     }
+    let archive = match store.archive() {
+        Some(archive) => ok(archive.list_archived(&ArchiveFilter::all(), &page).await).jobs,
+        None => Vec::new(),
+    };
     Observed {
+        archive,
         jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
@@ -132,8 +141,9 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
-    let mut generator = Generator::new(seed);
     let mut pair = Pair::new(cx.another().await).await;
+    let archives = pair.handles[0].store.archive().is_some();
+    let mut generator = Generator::new(seed, archives);
     let mut steps = Vec::new();
     let mut failed = false;
     while steps.len() < length && !failed {
