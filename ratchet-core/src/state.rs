@@ -224,7 +224,10 @@ pub struct IllegalTransition {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::time::from_millis;
 
     #[test]
     fn terminal_states_absorb_but_for_requeued_dead_letters() {
@@ -315,6 +318,28 @@ mod tests {
                     "{action:?} of a {state} job"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn only_actions_that_may_make_a_job_due_wake_anybody() {
+        let now = [
+            RunAt::Now,
+            RunAt::In(Duration::ZERO),
+            RunAt::At(from_millis(9)),
+        ];
+        let makes_due = [JobAction::Requeue, JobAction::Resume].into_iter();
+        for action in makes_due.chain(now.map(JobAction::Reschedule)) {
+            assert!(action.may_make_due(), "{action:?}");
+        }
+        let later = RunAt::In(Duration::from_millis(1));
+        for action in [
+            JobAction::Reschedule(later),
+            JobAction::SetPriority(Priority::Critical),
+            JobAction::Cancel,
+            JobAction::Delete,
+        ] {
+            assert!(!action.may_make_due(), "{action:?}");
         }
     }
 

@@ -310,13 +310,10 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::PromotesOnRetry,
     Sabotage::LetsLabelsBeShared,
     Sabotage::ReusesFences,
-    Sabotage::DeletesRunningJobs,
-    Sabotage::ReschedulesEndedJobs,
     Sabotage::SetsPrioritiesOfWaitingJobsOnly,
     Sabotage::IgnoresCaseOfTags,
     Sabotage::LosesArchivedJobs,
     Sabotage::ArchivesTooYoung,
-    Sabotage::PurgesTheArchiveTooYoung,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {

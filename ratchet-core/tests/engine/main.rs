@@ -1,6 +1,7 @@
 //! What nodes promise, on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bulk;
 mod cancel;
 mod drain;
 mod kit;
@@ -11,5 +12,6 @@ mod outcomes;
 mod polling;
 mod pools;
 mod reports;
+mod retention;
 mod robust;
 mod suspects;

@@ -185,3 +185,70 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         }
     }
 }
+
+pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let statements = [
+        (
+            "list_tagged_oldest",
+            text(include_str!("../../src/sql/list_tagged_oldest.sql")),
+        ),
+        (
+            "list_tagged_newest",
+            text(include_str!("../../src/sql/list_tagged_newest.sql")),
+        ),
+        (
+            "count_tagged",
+            text(include_str!("../../src/sql/count_tagged.sql")),
+        ),
+    ];
+    schema
+        .execute("SET plan_cache_mode = force_generic_plan")
+        .await
+        .unwrap();
+    let mut explained = Vec::new();
+    for (name, sql) in statements {
+        schema
+            .execute(&format!("PREPARE {name} AS {sql}"))
+            .await
+            .unwrap();
+        let arguments = if name == "count_tagged" {
+            "('{0,4}', NULL, 'rare')"
+        } else {
+            "('{0,4}', NULL, NULL, 1000, 'rare')"
+        };
+        let explain =
+            format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name}{arguments}");
+        // The plan is made for empty tables, and then used for full ones.
+        plan(&schema, &explain).await;
+        explained.push((name, explain));
+    }
+    fill(&schema, 50_000).await;
+    let tag = "ALTER TABLE {schema}.job_tags SET (autovacuum_enabled = off);
+               INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'common' FROM {schema}.jobs;
+               INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'rare' FROM {schema}.jobs LIMIT 20";
+    schema.execute(tag).await.unwrap();
+    for analyzed in [false, true] {
+        if analyzed {
+            schema
+                .execute("ANALYZE {schema}.jobs; ANALYZE {schema}.job_tags")
+                .await
+                .unwrap();
+        }
+        for (name, explain) in &explained {
+            let plan = plan(&schema, explain).await;
+            let context = format!("{name}, analyzed: {analyzed}:\n{plan}");
+            assert_eq!(scanned(&plan), None, "{context}");
+            assert!(plan.contains("job_tags_pkey"), "{context}");
+            for line in plan.lines() {
+                let Some((_, actual)) = line.split_once("actual rows=") else {
+                    continue;
+                };
+                let rows: f64 = actual.split([' ', ')']).next().unwrap().parse().unwrap();
+                assert!(rows <= 20.0, "{rows} rows: {line}\n{context}");
+            }
+            let removed = plan.lines().find(|line| line.contains("Rows Removed"));
+            assert_eq!(removed, None, "{context}");
+        }
+    }
+}
