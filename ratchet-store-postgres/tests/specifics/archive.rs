@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    ArchiveFilter, ArchivePurge, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
+    ArchiveFilter, ArchivePurge, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
+    PurgeRequest, Settlement,
 };
 use ratchet_core::store::{ArchiveStore, JobStore};
 use ratchet_core::{JobAction, JobId, JobState};
 use ratchet_store_postgres::PostgresStore;
+use sqlx::Row;
 
 use crate::server::Schema;
-use crate::{enqueue, exists, job, open};
+use crate::{claim_all, enqueue, exists, job, open};
 
 /// Cancelled jobs, each old enough to be archived.
 async fn cancelled(schema: &Schema, store: &PostgresStore, count: usize) -> Vec<JobId> {
@@ -86,4 +88,48 @@ pub(crate) async fn a_pool_of_one_is_enough_to_archive(schema: Arc<Schema>) {
     let ids = cancelled(&schema, &store, 3).await;
     assert_eq!(archive(&store, 10).await, Guarded::Done(3));
     assert!(!exists(&store, ids[0]).await);
+}
+
+async fn count(schema: &Schema, table: &str) -> i64 {
+    let count = format!("SELECT count(*) FROM {{schema}}.{table}");
+    schema.rows(&count).await.unwrap()[0].get(0)
+}
+
+pub(crate) async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let request = PurgeRequest::new(JobState::Failed, Duration::from_secs(60), 10);
+    for way in 0..3 {
+        let key = way.to_string();
+        let new = job().unique_key("u").tag("t").idempotency_key(&key);
+        let id = enqueue(&store, new).await;
+        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let error = "it failed".to_owned();
+        let end = Settlement::new(claimed[0].claim.token, Outcome::Failed { error });
+        store.settle(&[end]).await.unwrap();
+        let age = "UPDATE {schema}.jobs SET finished_at = 1";
+        schema.execute(age).await.unwrap();
+        for table in ["jobs", "job_data", "job_notes", "attempts", "job_tags"] {
+            assert_eq!(count(&schema, table).await, 1, "{table}");
+        }
+        match way {
+            0 => assert_eq!(store.purge(&request).await.unwrap(), Guarded::Done(1)),
+            1 => {
+                let jobs = JobSelector::Ids(vec![id]);
+                store.act(&jobs, JobAction::Delete).await.unwrap();
+            }
+            _ => assert_eq!(store.archive(&request).await.unwrap(), Guarded::Done(1)),
+        }
+        for table in [
+            "jobs",
+            "job_data",
+            "job_notes",
+            "attempts",
+            "job_tags",
+            "unique_keys",
+        ] {
+            assert_eq!(count(&schema, table).await, 0, "{table}");
+        }
+    }
+    assert_eq!(count(&schema, "idempotency_keys").await, 3);
+    assert_eq!(count(&schema, "archive").await, 1);
 }
