@@ -24,8 +24,8 @@ impl Cx {
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
-            // Whether the store has it, a case of its own looks.
-            Power::Recurring => powers.contains(&power),
+            // What only an opened store shows is looked at when it is opened.
+            Power::Recurring | Power::Archive => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
@@ -45,7 +45,12 @@ impl Cx {
     /// Another handle on the database, and a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
-            Ok(store) => TestNode::new(store),
+            Ok(store) => {
+                let archive = store.archive().is_some();
+                let told = self.powers.contains(&Power::Archive);
+                assert_eq!(archive, told, "the suite was told otherwise of the archive");
+                TestNode::new(store)
+            }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }
     }

@@ -79,7 +79,7 @@ pub trait Vandal: Send + Sync {
     }
 }
 
-/// What a fixture or a coordinator may be able to do beyond the minimum. Cases that need more than
+/// What a fixture, its store or a coordinator may be able to do beyond the minimum. Cases that need more than
 /// the suite was told are listed as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -90,6 +90,8 @@ pub enum Power {
     Vandal,
     /// The store keeps recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
+    /// The stores it opens have an archive ([`Store::archive`](ratchet_core::Store::archive)).
+    Archive,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
@@ -97,8 +99,8 @@ pub enum Power {
 }
 
 impl Power {
-    /// All that a store's fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Recurring];
+    /// All that a store and its fixture may have.
+    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Recurring, Self::Archive];
 }
 
 /// Makes a fixture, again and again.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ratchet_conformance::{CoordinatorSuite, Suite};
 
 /// Every source that documents clauses.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("../../ratchet-core/src/store/mod.rs"),
     include_str!("../../ratchet-core/src/store/jobs.rs"),
     include_str!("../../ratchet-core/src/store/queues.rs"),
@@ -14,6 +14,7 @@ const SOURCES: [&str; 8] = [
     include_str!("../../ratchet-core/src/store/locks.rs"),
     include_str!("../../ratchet-core/src/store/recurring.rs"),
     include_str!("../../ratchet-core/src/store/versions.rs"),
+    include_str!("../../ratchet-core/src/store/archive.rs"),
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 

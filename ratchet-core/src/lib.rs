@@ -11,6 +11,7 @@
 
 pub mod client;
 pub mod cluster;
+pub mod due;
 pub mod engine;
 pub mod error;
 pub mod handler;
@@ -29,10 +30,10 @@ pub mod store;
 pub mod time;
 pub mod trace;
 
-pub use client::{Client, RecurringClient, VersionWatch, Wakes};
+pub use client::{ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, VersionWatch, Wakes};
 pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeStats, Pool, PoolStats,
-    Ratchet, RunError, SYSTEM_QUEUE,
+    Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
 pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};

@@ -14,6 +14,8 @@ pub const MAX_MESSAGE_BYTES: usize = 1_024;
 pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);
 /// The last due time a job may have, 9999-12-31T23:59:59.999Z, in milliseconds.
 pub const MAX_RUN_AT: i64 = 253_402_300_799_999;
+/// The most tags a job may have.
+pub const MAX_TAGS: usize = 16;
 /// The most jobs one call may enqueue, claim, settle, report, list or act on.
 pub const MAX_BATCH: usize = 10_000;
 

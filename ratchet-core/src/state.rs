@@ -14,7 +14,9 @@
 
 use std::fmt;
 
+use crate::due::RunAt;
 use crate::error::InvalidInput;
+use crate::priority::Priority;
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,6 +113,11 @@ impl JobState {
                 Response::Become(Self::Pending)
             }
             (JobAction::Pause, Self::Pending) => Response::Become(Self::Paused),
+            (JobAction::Reschedule(_), Self::Pending | Self::Blocked | Self::Paused) => {
+                Response::Change
+            }
+            (JobAction::SetPriority(_), state) if !state.is_terminal() => Response::Change,
+            (JobAction::Delete, state) if state.is_terminal() => Response::Remove,
             _ => Response::Refuse,
         }
     }
@@ -146,11 +153,48 @@ pub enum JobAction {
     Pause,
     /// Make a paused job pending again; it keeps its `run_at`.
     Resume,
+    /// Make a waiting job due at another time; it stays pending, paused or blocked. The head of a
+    /// lane stays the head.
+    Reschedule(RunAt),
+    /// Give an unfinished job another priority. One that runs keeps its claim and has the priority
+    /// when it waits again.
+    SetPriority(Priority),
+    /// Forget an ended job, with its history and its tags. Its idempotency key stays used.
+    Delete,
 }
 
 impl JobAction {
-    /// Every action.
-    pub const ALL: [Self; 4] = [Self::Cancel, Self::Requeue, Self::Pause, Self::Resume];
+    /// Every action, those with a value with one of it.
+    pub const ALL: [Self; 7] = [
+        Self::Cancel,
+        Self::Requeue,
+        Self::Pause,
+        Self::Resume,
+        Self::Reschedule(RunAt::Now),
+        Self::SetPriority(Priority::Critical),
+        Self::Delete,
+    ];
+
+    /// Refuses values that cannot be stored.
+    ///
+    /// # Errors
+    /// As [`RunAt::validate`].
+    pub fn validate(self) -> Result<(), InvalidInput> {
+        match self {
+            Self::Reschedule(due) => due.validate(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a job may be due at once that was not before.
+    #[must_use]
+    pub const fn may_make_due(self) -> bool {
+        match self {
+            Self::Requeue | Self::Resume => true,
+            Self::Reschedule(due) => !matches!(due, RunAt::In(delay) if !delay.is_zero()),
+            _ => false,
+        }
+    }
 }
 
 /// See [`JobState::respond`].
@@ -160,6 +204,10 @@ pub enum Response {
     Become(JobState),
     /// The job keeps its state; the node running it is told to cancel it.
     RequestCancel,
+    /// The job keeps its state and has what the action gives it.
+    Change,
+    /// The job is deleted.
+    Remove,
     /// The action has no meaning in this state; nothing changes.
     Refuse,
 }
@@ -176,7 +224,10 @@ pub struct IllegalTransition {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::time::from_millis;
 
     #[test]
     fn terminal_states_absorb_but_for_requeued_dead_letters() {
@@ -208,6 +259,87 @@ mod tests {
                     assert_eq!(from.transition(to), Ok(to), "{action:?} of a {from} job");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_table_of_actions_and_states() {
+        let (pending, cancelled) = (JobState::Pending, JobState::Cancelled);
+        let (become_, refuse) = (Response::Become, Response::Refuse);
+        let (change, remove) = (Response::Change, Response::Remove);
+        let end = become_(cancelled);
+        // Pending, blocked, paused, running, succeeded, failed, cancelled.
+        let table = [
+            [
+                end,
+                end,
+                end,
+                Response::RequestCancel,
+                refuse,
+                refuse,
+                refuse,
+            ],
+            [
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                become_(pending),
+                refuse,
+            ],
+            [
+                become_(JobState::Paused),
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+            ],
+            [
+                refuse,
+                refuse,
+                become_(pending),
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+            ],
+            [change, change, change, refuse, refuse, refuse, refuse],
+            [change, change, change, change, refuse, refuse, refuse],
+            [refuse, refuse, refuse, refuse, remove, remove, remove],
+        ];
+        for (action, responses) in JobAction::ALL.into_iter().zip(table) {
+            for (state, response) in JobState::ALL.into_iter().zip(responses) {
+                assert_eq!(
+                    state.respond(action),
+                    response,
+                    "{action:?} of a {state} job"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_actions_that_may_make_a_job_due_wake_anybody() {
+        let now = [
+            RunAt::Now,
+            RunAt::In(Duration::ZERO),
+            RunAt::At(from_millis(9)),
+        ];
+        let makes_due = [JobAction::Requeue, JobAction::Resume].into_iter();
+        for action in makes_due.chain(now.map(JobAction::Reschedule)) {
+            assert!(action.may_make_due(), "{action:?}");
+        }
+        let later = RunAt::In(Duration::from_millis(1));
+        for action in [
+            JobAction::Reschedule(later),
+            JobAction::SetPriority(Priority::Critical),
+            JobAction::Cancel,
+            JobAction::Delete,
+        ] {
+            assert!(!action.may_make_due(), "{action:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ratchet_core::model::{
-    Acted, ActionOutcome, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
+    Acted, ActionOutcome, Guarded, JobFilter, JobOrder, JobSelector, PageRequest, PurgeRequest,
 };
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
@@ -29,6 +29,9 @@ struct Changes {
     moved: HashMap<JobId, JobState>,
     cancelling: Vec<Uuid>,
     requeued: Vec<(Uuid, JobState)>,
+    /// Those that are given what the action says.
+    given: Vec<Uuid>,
+    deleted: Vec<Uuid>,
 }
 
 impl PostgresStore {
@@ -38,28 +41,40 @@ impl PostgresStore {
         jobs: &JobSelector,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        let (ids, selected) = match jobs {
-            JobSelector::Ids(ids) => (ids.clone(), None),
-            JobSelector::Matching { filter, limit } => {
-                let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-                let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
-                let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
-                let ids = self.selected_ids(filter, &states, &page, *limit).await?;
-                (ids, Some(states))
+        match jobs {
+            JobSelector::Ids(ids) if ids.is_empty() => Ok(Vec::new()),
+            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
+            JobSelector::Matching {
+                filter,
+                after,
+                limit,
+            } => {
+                let page = PageRequest::first(*limit).after(*after);
+                self.act_on_matching(filter, page, action).await
             }
             // A selector this version does not know selects nothing.
-            _ => (Vec::new(), Some(Vec::new())),
-        };
-        if ids.is_empty() {
-            return Ok(Vec::new());
+            _ => Ok(Vec::new()),
         }
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let acted = self
-            .act_inside(&mut lease, &ids, selected.as_deref(), action)
-            .await;
-        let mut acted = lease.end(acted).await?;
-        if selected.is_some() {
+    }
+
+    /// Does the action to a batch of those that match, which begins behind a place. [act.select]
+    async fn act_on_matching(
+        &self,
+        filter: &JobFilter,
+        page: PageRequest,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+        let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+        let mut page = page.order(JobOrder::OldestFirst);
+        loop {
+            let ids = self
+                .selected_ids(filter, &states, &page, page.limit)
+                .await?;
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
             // Somebody else changed them since they were selected: they do not match any more.
             acted.retain(|one| {
                 !matches!(
@@ -67,8 +82,24 @@ impl PostgresStore {
                     ActionOutcome::Refused(_) | ActionOutcome::NotFound
                 )
             });
+            if !acted.is_empty() {
+                return Ok(acted);
+            }
+            // That was all of them, and no answer would say that there was none.
+            page = page.after(ids.last().copied());
         }
-        Ok(acted)
+    }
+
+    async fn act_on_these(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let acted = self.act_inside(&mut lease, ids, selected, action).await;
+        lease.end(acted).await
     }
 
     /// Acts on these jobs, which are locked first; on those only that are still in the states they
@@ -120,7 +151,7 @@ impl PostgresStore {
         let ended = changes.moved.iter();
         let ended = ended.filter(|(id, state)| state.is_terminal() && lanes.contains_key(id));
         let ended: Vec<Uuid> = ended.map(|(id, _)| id.as_uuid()).collect();
-        self.write_changes(lease, changes).await?;
+        self.write_changes(lease, changes, action).await?;
         self.leave_lanes(lease, places, &ended).await?;
         Ok(acted)
     }
@@ -173,7 +204,12 @@ impl PostgresStore {
         Ok(refused)
     }
 
-    async fn write_changes(&self, lease: &mut Lease<'_>, changes: Changes) -> Result<()> {
+    async fn write_changes(
+        &self,
+        lease: &mut Lease<'_>,
+        changes: Changes,
+        action: JobAction,
+    ) -> Result<()> {
         let sql = self.sql();
         if !changes.moved.is_empty() {
             let ids: Vec<Uuid> = changes.moved.keys().map(JobId::as_uuid).collect();
@@ -198,7 +234,32 @@ impl PostgresStore {
                 .execute(sql.requeue_jobs.query().bind(ids).bind(states))
                 .await?;
         }
+        if !changes.given.is_empty() {
+            self.give(lease, changes.given, action).await?;
+        }
+        if !changes.deleted.is_empty() {
+            lease
+                .rows(sql.delete_jobs.query().bind(changes.deleted))
+                .await?;
+        }
         Ok(())
+    }
+
+    /// Gives jobs what the action says.
+    async fn give(&self, lease: &mut Lease<'_>, ids: Vec<Uuid>, action: JobAction) -> Result<()> {
+        let sql = self.sql();
+        let give = match action {
+            JobAction::Reschedule(due) => {
+                let (at, delay) = row::due(due);
+                sql.reschedule_jobs.query().bind(ids).bind(at).bind(delay)
+            }
+            JobAction::SetPriority(priority) => {
+                let level = i16::from(priority.level());
+                sql.set_priority.query().bind(ids).bind(level)
+            }
+            _ => return Ok(()),
+        };
+        lease.execute(give).await.map(drop)
     }
 
     /// Deletes old finished jobs.
@@ -253,6 +314,15 @@ fn respond(
         Response::RequestCancel => {
             changes.cancelling.push(id.as_uuid());
             ActionOutcome::CancelRequested
+        }
+        Response::Change => {
+            changes.given.push(id.as_uuid());
+            ActionOutcome::Changed
+        }
+        Response::Remove => {
+            changes.deleted.push(id.as_uuid());
+            targets.remove(&id);
+            ActionOutcome::Deleted
         }
         Response::Become(mut to) => {
             if let Some(holder) = refused_keys.get(&id) {

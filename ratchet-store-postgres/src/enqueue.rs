@@ -16,7 +16,7 @@ use crate::connection::Run;
 use crate::coordinator;
 use crate::error::Result;
 use crate::lanes::Lane;
-use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{self, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -29,7 +29,7 @@ impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
     /// Jobs with lanes need a transaction.
     ///
-    /// Jobs without either, and without a recurring definition, are taken for new. If some are not, which happens when a call is repeated
+    /// Jobs without either, without tags and without a recurring definition, are taken for new. If some are not, which happens when a call is repeated
     /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
@@ -41,6 +41,12 @@ impl PostgresStore {
         }
         if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
+            if jobs.iter().any(has_tags) {
+                lease
+                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+                    .await?;
+                return Ok(created(jobs));
+            }
             match lease.execute(insert.bind_new(self.sql())).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
                 done => return done.map(|_| created(jobs)),
@@ -190,6 +196,10 @@ fn has_origin(job: &NewJob) -> bool {
     job.spec().recurring.is_some()
 }
 
+fn has_tags(job: &NewJob) -> bool {
+    !job.spec().tags.is_empty()
+}
+
 fn has_lane(job: &NewJob) -> bool {
     job.spec().lane.is_some()
 }
@@ -269,6 +279,8 @@ struct Insert<'a> {
     states: Vec<i16>,
     definitions: Vec<Option<&'a str>>,
     slots: Vec<Option<i64>>,
+    tagged: Vec<Uuid>,
+    tags: Vec<&'a str>,
 }
 
 impl<'a> Insert<'a> {
@@ -286,11 +298,10 @@ impl<'a> Insert<'a> {
             if spec.lane.is_some() {
                 flags |= HAS_LANE;
             }
-            let (run_at, delay) = match job.due() {
-                RunAt::Now => (None, 0),
-                RunAt::In(delay) => (None, duration_millis(delay)),
-                RunAt::At(at) => (Some(to_millis(at)), 0),
-            };
+            if has_tags(job) {
+                flags |= HAS_TAGS;
+            }
+            let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(*route);
             insert.priorities.push(spec.priority.level().into());
@@ -325,6 +336,10 @@ impl<'a> Insert<'a> {
             insert
                 .slots
                 .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            for tag in &spec.tags {
+                insert.tagged.push(job.id().as_uuid());
+                insert.tags.push(tag.as_str());
+            }
         }
         Ok(insert)
     }
@@ -383,5 +398,7 @@ impl<'a> Insert<'a> {
             .bind(&self.states)
             .bind(&self.definitions)
             .bind(&self.slots)
+            .bind(&self.tagged)
+            .bind(&self.tags)
     }
 }

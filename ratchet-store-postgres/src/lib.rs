@@ -30,6 +30,7 @@
 //! may have lagged behind the first job of a new queue or kind.
 
 mod act;
+mod archive;
 mod claim;
 mod config;
 mod connect;

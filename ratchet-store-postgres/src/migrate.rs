@@ -75,6 +75,11 @@ const STEPS: &[Step] = &[
         name: "recurring",
         sql: include_str!("../migrations/0003_recurring.sql"),
     },
+    Step {
+        version: 4,
+        name: "tags_and_archive",
+        sql: include_str!("../migrations/0004_tags_and_archive.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {
@@ -413,7 +418,7 @@ mod tests {
         for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 20);
+        assert_eq!(names.len(), 24);
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress, RecurringOrigin,
+    NodeStatus, Progress, RecurringOrigin, RunAt,
 };
-use ratchet_core::time::from_millis;
+use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
     InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
 };
@@ -22,6 +22,8 @@ pub(crate) const HAS_UNIQUE_KEY: i16 = 1;
 pub(crate) const HAS_TIMEOUTS: i16 = 2;
 /// `jobs.flags`: the job has a lane.
 pub(crate) const HAS_LANE: i16 = 4;
+/// `jobs.flags`: the job has tags.
+pub(crate) const HAS_TAGS: i16 = 64;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -105,6 +107,15 @@ pub(crate) fn trace(
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
+/// A due time as statements take it: a time, or none and a delay.
+pub(crate) fn due(due: RunAt) -> (Option<i64>, i64) {
+    match due {
+        RunAt::Now => (None, 0),
+        RunAt::In(delay) => (None, duration_millis(delay)),
+        RunAt::At(at) => (Some(to_millis(at)), 0),
+    }
+}
+
 pub(crate) fn job_id(row: &PgRow, column: usize) -> Result<JobId> {
     Ok(row.try_get::<Uuid, _>(column)?.into())
 }
@@ -146,6 +157,9 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
     let slot = row.try_get::<Option<i64>, _>(29)?.map(from_millis);
     let definition = keep(&mut problem, name(row, 28, "recurring"), None);
     spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
+    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+        .into_iter()
+        .collect();
 
     let time = |column: usize| row.try_get(column).map(from_millis);
     let optional_time = |column: usize| {

@@ -26,10 +26,15 @@ pub(crate) fn act(
 ) -> Result<Vec<Acted>> {
     let ids = match jobs {
         JobSelector::Ids(ids) => ids.clone(),
-        JobSelector::Matching { filter, limit } => {
+        JobSelector::Matching {
+            filter,
+            after,
+            limit,
+        } => {
             let responds = |state: &JobState| state.respond(action) != Response::Refuse;
             let states: Vec<JobState> = states_of(filter).into_iter().filter(responds).collect();
             let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
+            let page = page.after(*after);
             selected_ids(work, filter, &states, &page, *limit)?
         }
         // A selector this version does not know selects nothing.
@@ -60,6 +65,14 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
                 .execute([id.as_bytes()])?;
             return Ok(ActionOutcome::CancelRequested);
         }
+        Response::Change => {
+            change(work, id, action)?;
+            return Ok(ActionOutcome::Changed);
+        }
+        Response::Remove => {
+            forget(work, &[(id, data)])?;
+            return Ok(ActionOutcome::Deleted);
+        }
         Response::Become(to) => to,
     };
     if action == JobAction::Requeue {
@@ -78,6 +91,19 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
         give_up(work, id, data, flags)?;
     }
     Ok(ActionOutcome::Became(to))
+}
+
+/// Gives a job what the action says.
+fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
+    let (sql, value) = match action {
+        JobAction::Reschedule(due) => (statements::RESCHEDULE_JOB, due.resolve(work.now)),
+        JobAction::SetPriority(priority) => (statements::SET_PRIORITY, priority.level().into()),
+        _ => return Ok(()),
+    };
+    work.conn
+        .prepare_cached(sql)?
+        .execute(params![id.as_bytes(), value])?;
+    Ok(())
 }
 
 fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOutcome> {
@@ -115,17 +141,24 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
         return Ok(Guarded::Stale);
     }
     let old = old_jobs(work, request, request.limit)?;
+    forget(work, &old)?;
+    Ok(Guarded::Done(old.len() as u64))
+}
+
+/// Deletes finished jobs, each with its data, and all that they left but their idempotency keys.
+pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(statements::PURGE_JOB)?;
     let mut notes = work.conn.prepare_cached(statements::PURGE_NOTES)?;
     let mut attempts = work.conn.prepare_cached(statements::PURGE_ATTEMPTS)?;
+    let mut tags = work.conn.prepare_cached(statements::PURGE_TAGS)?;
     let mut cold = work.conn.prepare_cached(statements::PURGE_DATA)?;
-    for (id, data) in &old {
-        for statement in [&mut job, &mut notes, &mut attempts] {
+    for (id, data) in jobs {
+        for statement in [&mut job, &mut notes, &mut attempts, &mut tags] {
             statement.execute([id.as_bytes()])?;
         }
         cold.execute([data])?;
     }
-    Ok(Guarded::Done(old.len() as u64))
+    Ok(())
 }
 
 /// The answer to a purge that changes nothing, if it is one: reads only, and needs no lock.

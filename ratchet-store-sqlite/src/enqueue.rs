@@ -8,7 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::error::Result;
 use crate::lanes;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
@@ -57,6 +57,9 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     if spec.timeout.is_some() || spec.stall_timeout.is_some() {
         flags |= HAS_TIMEOUTS;
     }
+    if !spec.tags.is_empty() {
+        flags |= HAS_TAGS;
+    }
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
     let mut state = JobState::Pending;
@@ -99,6 +102,11 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     }
     if has_keys {
         take_keys(work, id, spec)?;
+    }
+    for tag in &spec.tags {
+        work.conn
+            .prepare_cached(statements::TAG_JOB)?
+            .execute(params![tag.as_str(), id.as_bytes()])?;
     }
     Ok(Enqueued::Created(id))
 }

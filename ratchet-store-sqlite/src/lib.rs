@@ -8,6 +8,7 @@
 //! Times are milliseconds of SQLite's clock, which is the host's.
 
 mod act;
+mod archive;
 mod claim;
 mod config;
 mod connection;

@@ -40,6 +40,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "recurring",
         sql: include_str!("../migrations/0002_recurring.sql"),
     },
+    Migration {
+        version: 3,
+        name: "tags_and_archive",
+        sql: include_str!("../migrations/0003_tags_and_archive.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
@@ -179,9 +184,10 @@ mod tests {
         assert_eq!(sums, CHECKSUMS);
     }
 
-    const CHECKSUMS: [&str; 2] = [
+    const CHECKSUMS: [&str; 3] = [
         "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30",
         "0f1c1f3ec37e02141b57c8c92aa395ed10f7b96a7f4194e40e33b8b63b9b3063",
+        "14098e5b6d3db6fb5ab216eece98e5dfbbf9ec41bc08dff997551d639647af09",
     ];
 
     #[test]
@@ -225,7 +231,7 @@ mod tests {
     #[test]
     fn a_changed_migration_is_refused() {
         let mut conn = Connection::open_in_memory().unwrap();
-        bring_up_to_date(&mut conn, 1).unwrap();
+        migrate(&mut conn, &[first()], 1).unwrap();
         let changed = Migration {
             sql: "CREATE TABLE ratchet_other (a)",
             ..first()

@@ -1,7 +1,7 @@
 //! Looking at jobs.
 
 use ratchet_core::model::{
-    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use rusqlite::{OptionalExtension, params};
@@ -58,37 +58,97 @@ pub(crate) fn selected_ids(
     page: &PageRequest,
     limit: usize,
 ) -> Result<Vec<JobId>> {
-    let any_route = filter.queue.is_none() && filter.kind.is_none();
-    let routes = work.routes.matching(work.conn, |route| {
-        let queue = filter
-            .queue
-            .as_ref()
-            .is_none_or(|queue| *queue == route.queue);
-        queue && filter.kind.as_ref().is_none_or(|kind| *kind == route.kind)
-    })?;
-    if states.is_empty() || (routes.is_none() && !any_route) {
+    let Some(narrowed) = Narrowed::by(work, filter, states)? else {
         return Ok(Vec::new());
-    }
-    let routes = routes.filter(|_| !any_route);
-    let mask = states
-        .iter()
-        .fold(0_i64, |mask, state| mask | 1 << state.code());
+    };
     let rare = states
         .iter()
         .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
-    let (sql, beginning) = match (page.order, rare) {
-        (JobOrder::OldestFirst, false) => (statements::LIST_OLDEST, &[][..]),
-        (JobOrder::OldestFirst, true) => (statements::LIST_ENDED_OLDEST, &[][..]),
-        (JobOrder::NewestFirst, false) => (statements::LIST_NEWEST, &PAST_EVERY_ID[..]),
-        (JobOrder::NewestFirst, true) => (statements::LIST_ENDED_NEWEST, &PAST_EVERY_ID[..]),
+    let sql = match (page.order, filter.tag.is_some(), rare) {
+        (JobOrder::OldestFirst, true, _) => statements::LIST_TAGGED_OLDEST,
+        (JobOrder::NewestFirst, true, _) => statements::LIST_TAGGED_NEWEST,
+        (JobOrder::OldestFirst, false, false) => statements::LIST_OLDEST,
+        (JobOrder::OldestFirst, false, true) => statements::LIST_ENDED_OLDEST,
+        (JobOrder::NewestFirst, false, false) => statements::LIST_NEWEST,
+        (JobOrder::NewestFirst, false, true) => statements::LIST_ENDED_NEWEST,
     };
-    let after = page.after.as_ref().map_or(beginning, |id| id.as_bytes());
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let (after, limit) = (beginning(page), i64::try_from(limit).unwrap_or(i64::MAX));
+    let Narrowed { mask, routes } = narrowed;
     let mut statement = work.conn.prepare_cached(sql)?;
-    let ids = statement.query_map(params![mask, routes, after, limit], |row| {
-        row::job_id(row, 0)
+    let id = |row: &rusqlite::Row<'_>| row::job_id(row, 0);
+    let ids: rusqlite::Result<_> = match &filter.tag {
+        None => statement
+            .query_map(params![mask, routes, after, limit], id)?
+            .collect(),
+        Some(tag) => statement
+            .query_map(params![mask, routes, after, limit, tag.as_str()], id)?
+            .collect(),
+    };
+    Ok(ids?)
+}
+
+/// How many jobs of each state match.
+pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCounts> {
+    let mut counts = StateCounts::new();
+    let Some(narrowed) = Narrowed::by(work, filter, &states_of(filter))? else {
+        return Ok(counts);
+    };
+    let Narrowed { mask, routes } = narrowed;
+    let mut statement = work.conn.prepare_cached(match &filter.tag {
+        None => statements::COUNT_MATCHING,
+        Some(_) => statements::COUNT_TAGGED,
     })?;
-    Ok(ids.collect::<rusqlite::Result<_>>()?)
+    let mut rows = match &filter.tag {
+        None => statement.query(params![mask, routes])?,
+        Some(tag) => statement.query(params![mask, routes, tag.as_str()])?,
+    };
+    while let Some(row) = rows.next()? {
+        let state = JobState::from_code(row.get(0)?)?;
+        counts.insert(state, row::number(row, 1, "count")?);
+    }
+    Ok(counts)
+}
+
+/// A filter as statements take it, its tag aside.
+struct Narrowed {
+    /// A bit for each state.
+    mask: i64,
+    /// The routes, as a JSON array; none: any.
+    routes: Option<String>,
+}
+
+impl Narrowed {
+    /// None if nothing can match.
+    fn by(work: &mut Work<'_>, filter: &JobFilter, states: &[JobState]) -> Result<Option<Self>> {
+        let any_route = filter.queue.is_none() && filter.kind.is_none();
+        let routes = work.routes.matching(work.conn, |route| {
+            let queue = filter.queue.as_ref();
+            let queue = queue.is_none_or(|queue| *queue == route.queue);
+            queue && filter.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+        })?;
+        if states.is_empty() || (routes.is_none() && !any_route) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            mask: mask_of(states),
+            routes: routes.filter(|_| !any_route),
+        }))
+    }
+}
+
+/// A bit for each of these states.
+pub(crate) fn mask_of(states: &[JobState]) -> i64 {
+    let bit = |mask, state: &JobState| mask | 1 << state.code();
+    states.iter().fold(0, bit)
+}
+
+/// What the page begins behind.
+pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
+    match (&page.after, page.order) {
+        (Some(after), _) => after.as_bytes(),
+        (None, JobOrder::OldestFirst) => &[],
+        (None, JobOrder::NewestFirst) => &PAST_EVERY_ID,
+    }
 }
 
 /// Sorts behind all ids.

@@ -21,6 +21,8 @@ pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
 pub(crate) const HAS_TIMEOUTS: i64 = 2;
 /// A bit of `ratchet_jobs.flags`: the job has a lane.
 pub(crate) const HAS_LANE: i64 = 4;
+/// A bit of `ratchet_jobs.flags`: the job has tags.
+pub(crate) const HAS_TAGS: i64 = 64;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -144,6 +146,9 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let slot = row.get::<_, Option<i64>>(29)?.map(from_millis);
     let definition = keep(&mut problem, name(row, 28, "recurring"), None);
     spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
+    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+        .into_iter()
+        .collect();
 
     let time = |column: usize| row.get(column).map(from_millis);
     let optional_time = |column: usize| {

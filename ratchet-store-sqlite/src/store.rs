@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -279,6 +280,10 @@ impl Store for SqliteStore {
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
         Some(self)
     }
 }

@@ -4,15 +4,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, DueRecurring, Fenced, Fired, Guard, Guarded,
-    Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, NodeRecord, NodeStatus,
-    NodeSweep, PageRequest, PurgeRequest, PutOutcome, PutRecurring, QueueInfo, ReclaimRequest,
-    Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report,
-    Reported, RetireRecurring, Settlement, SweptNodes,
+    Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, Claim, ClaimRequest,
+    ClaimedJob, DueRecurring, Fenced, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter,
+    JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep, PageRequest, PurgeRequest,
+    PutOutcome, PutRecurring, QueueInfo, ReclaimRequest, Reclaimed, RecurringClaimRequest,
+    RecurringFiring, RecurringPage, RecurringRecord, Report, Reported, RetireRecurring, Settlement,
+    StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, RecurringStore,
-    StoreInfo, VersionStore,
+    Acquired, ArchiveStore, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
+    RecurringStore, StoreInfo, VersionStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
@@ -83,6 +84,10 @@ impl Store for MeteredStore {
         self.inner.recurring().map(|_| self as &dyn RecurringStore)
     }
 
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        self.inner.archive().map(|_| self as &dyn ArchiveStore)
+    }
+
     fn connections(&self) -> Option<u32> {
         self.inner.connections()
     }
@@ -108,6 +113,43 @@ macro_rules! metered {
     };
 }
 
+impl MeteredStore {
+    /// The archive of the inner store, which has one where `Store::archive` gives this one out.
+    fn inner_archive(&self) -> Result<&dyn ArchiveStore> {
+        let lost = || StoreError::new(StoreErrorKind::Misconfigured, "archive");
+        self.inner.archive().ok_or_else(lost)
+    }
+}
+
+/// A power that the inner store may lack, so its calls cannot be written as those above.
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl ArchiveStore for MeteredStore {
+    async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let call = self.inner_archive()?.archive(request);
+        self.meter.count("archive", call).await
+    }
+
+    async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
+        let call = self.inner_archive()?.archived(ids);
+        self.meter.count("archived", call).await
+    }
+
+    async fn list_archived(
+        &self,
+        filter: &ArchiveFilter,
+        page: &PageRequest,
+    ) -> Result<ArchivePage> {
+        let call = self.inner_archive()?.list_archived(filter, page);
+        self.meter.count("list_archived", call).await
+    }
+
+    async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
+        let call = self.inner_archive()?.purge_archive(request);
+        self.meter.count("purge_archive", call).await
+    }
+}
+
 metered! { JobStore by jobs {
     async fn enqueue(&self, jobs: &[NewJob]) -> Vec<Enqueued>;
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Vec<ClaimedJob>;
@@ -127,6 +169,7 @@ metered! { QueueStore by queues {
     async fn pause_queue(&self, queue: &Name) -> Changed;
     async fn resume_queue(&self, queue: &Name) -> Changed;
     async fn queues(&self) -> Vec<QueueInfo>;
+    async fn count_jobs(&self, filter: &JobFilter) -> StateCounts;
 } }
 
 metered! { NodeStore by nodes {

@@ -266,6 +266,56 @@ cases! {
         }
     }
 
+    #[proves("reschedule.job", "claim.exclusive")]
+    async fn a_claim_and_a_reschedule_at_once_agree(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        for _ in 0..20 {
+            let id = nodes[0].add(job()).await;
+            let answers = race(2, |racer| {
+                let node = nodes[racer].clone();
+                async move {
+                    if racer == 0 {
+                        (node.claim_ids(1).await.len(), None)
+                    } else {
+                        let later = JobAction::Reschedule(RunAt::In(HOUR));
+                        (0, Some(node.act(id, later).await))
+                    }
+                }
+            })
+            .await;
+            let (claimed, outcome) = (answers[0].0, answers[1].1);
+            let refused = ActionOutcome::Refused(JobState::Running);
+            let expected = if claimed == 1 { refused } else { ActionOutcome::Changed };
+            assert_eq!(outcome, Some(expected));
+        }
+    }
+
+    #[proves("delete.job", "requeue.fresh")]
+    async fn a_requeue_and_a_delete_at_once_agree(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        for _ in 0..20 {
+            let id = nodes[0].add(job().unique_key("k").tag("t")).await;
+            nodes[0].fail(nodes[0].take().await).await;
+            let actions = [JobAction::Requeue, JobAction::Delete];
+            let answers = race(2, |racer| {
+                let node = nodes[racer].clone();
+                async move { node.act(id, actions[racer]).await }
+            })
+            .await;
+            let found = nodes[0].find(id).await.map(|job| job.state);
+            let requeued = [
+                ActionOutcome::Became(JobState::Pending),
+                ActionOutcome::Refused(JobState::Pending),
+            ];
+            let deleted = [ActionOutcome::NotFound, ActionOutcome::Deleted];
+            match found {
+                Some(state) => assert_eq!((state, &*answers), (JobState::Pending, &requeued[..])),
+                None => assert_eq!(answers, deleted),
+            }
+            nodes[0].act(id, JobAction::Cancel).await;
+        }
+    }
+
     #[proves("claim.paused", "queue.pause")]
     async fn once_a_pause_has_returned_nobody_claims(cx: &Cx) {
         let nodes = cx.nodes(3).await;
@@ -478,7 +528,7 @@ async fn storm(node: TestNode, racer: usize) -> Vec<ClaimToken> {
                 let action = random.choice(JobAction::ALL).unwrap_or(JobAction::Cancel);
                 let limit = random.usize(1..4);
                 let filter = JobFilter::all();
-                node.act_on(&JobSelector::Matching { filter, limit }, action)
+                node.act_on(&JobSelector::matching(filter, limit), action)
                     .await;
             }
             6 => {

@@ -3,6 +3,7 @@
 mod prelude;
 
 mod act;
+mod archive;
 mod cancel;
 mod capability;
 mod claim;
@@ -27,6 +28,7 @@ mod recurring_fire;
 mod report;
 mod retry;
 mod settle;
+mod tag;
 mod time;
 mod token;
 mod version;
@@ -50,6 +52,8 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     lane::CASES,
     page::CASES,
     purge::CASES,
+    tag::CASES,
+    archive::CASES,
     queue::CASES,
     node::CASES,
     lock::CASES,

@@ -317,6 +317,11 @@ impl JobStore for Sabotaged {
             self.hold_back(blocked).await?;
             return Ok(acted);
         }
+        if self.is(Sabotage::StartsEveryPassAnew)
+            && let JobSelector::Matching { after: Some(_), .. } = jobs
+        {
+            return self.inner.act(&jobs.clone().after(None), action).await;
+        }
         if let JobSelector::Ids(ids) = jobs
             && let [id] = ids[..]
             && let Some(job) = self.find(id).await?
@@ -324,6 +329,24 @@ impl JobStore for Sabotaged {
             if self.is(Sabotage::IgnoresCancels) && job.state == JobState::Running {
                 let outcome = ActionOutcome::CancelRequested;
                 return Ok(vec![Acted { job: id, outcome }]);
+            }
+            let running = job.state == JobState::Running;
+            match (self.how, action) {
+                (Sabotage::DeletesRunningJobs, JobAction::Delete) if running => {
+                    let token = ClaimToken::new(id, job.claim_seq);
+                    let end = Settlement::new(token, Outcome::Cancelled);
+                    self.inner.settle(&[end]).await?;
+                }
+                (Sabotage::ReschedulesEndedJobs, JobAction::Reschedule(_)) => {
+                    self.inner.act(jobs, JobAction::Requeue).await?;
+                }
+                (Sabotage::SetsPrioritiesOfWaitingJobsOnly, JobAction::SetPriority(_))
+                    if running =>
+                {
+                    let outcome = ActionOutcome::Changed;
+                    return Ok(vec![Acted { job: id, outcome }]);
+                }
+                _ => {}
             }
             if self.is(Sabotage::RequeuesWithoutTheKey) && action == JobAction::Requeue {
                 let outcome = ActionOutcome::Became(JobState::Pending);
@@ -367,6 +390,19 @@ impl JobStore for Sabotaged {
             let mut read = self.inner.list(filter, &all).await?;
             let from = (number * page.limit).min(read.jobs.len());
             return Ok(JobPage::cut(read.jobs.split_off(from), page.limit));
+        }
+        if self.is(Sabotage::IgnoresCaseOfTags)
+            && let Some(tag) = &filter.tag
+        {
+            let mut without = filter.clone();
+            without.tag = None;
+            let all = PageRequest::first(10_000).order(page.order);
+            let mut read = self.inner.list(&without, &all.after(page.after)).await?;
+            read.jobs.retain(|job| {
+                let mut tags = job.spec.tags.iter();
+                tags.any(|other| other.as_str().eq_ignore_ascii_case(tag.as_str()))
+            });
+            return Ok(JobPage::cut(read.jobs, page.limit));
         }
         self.inner.list(filter, &asked).await
     }

@@ -1,6 +1,7 @@
 //! The suite tests itself: each sabotaged store must be caught by a named case, which the honest
 //! store passes.
 
+mod archive;
 mod jobs;
 mod recurring;
 mod roles;
@@ -294,6 +295,46 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::RetiresWhateverItDoesNotKnow,
         "recurring::what_is_no_longer_declared_and_older_than_the_node_is_retired",
     ),
+    (
+        Sabotage::DeletesRunningJobs,
+        "act::an_unfinished_job_is_never_deleted",
+    ),
+    (
+        Sabotage::ReschedulesEndedJobs,
+        "act::running_and_ended_jobs_keep_their_due_time",
+    ),
+    (
+        Sabotage::SetsPrioritiesOfWaitingJobsOnly,
+        "act::a_running_job_keeps_its_claim_and_has_the_priority_when_it_waits_again",
+    ),
+    (
+        Sabotage::IgnoresCaseOfTags,
+        "tag::listings_and_counts_by_tag_are_exact",
+    ),
+    (
+        Sabotage::StartsEveryPassAnew,
+        "act::passes_go_on_behind_the_last_job_until_there_is_none",
+    ),
+    (
+        Sabotage::LosesArchivedJobs,
+        "archive::an_archived_job_is_whole_and_no_longer_among_the_jobs",
+    ),
+    (
+        Sabotage::ArchivesWithoutHistory,
+        "archive::an_archived_job_is_whole_and_no_longer_among_the_jobs",
+    ),
+    (
+        Sabotage::ArchivesTooYoung,
+        "archive::a_job_is_archived_when_it_is_older_than_asked_and_not_before",
+    ),
+    (
+        Sabotage::PurgesTheArchiveTooYoung,
+        "archive::the_archive_forgets_the_longest_finished_first",
+    ),
+    (
+        Sabotage::IgnoresGuards,
+        "archive::a_deposed_leader_neither_archives_nor_empties_the_archive",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.
@@ -323,12 +364,21 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresRecurringTokens,
     Sabotage::MovesOnWithoutJobs,
     Sabotage::ClaimsPausedDefinitions,
+    Sabotage::SetsPrioritiesOfWaitingJobsOnly,
+    Sabotage::IgnoresCaseOfTags,
+    Sabotage::LosesArchivedJobs,
+    Sabotage::ArchivesTooYoung,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
     let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
-    Suite::check(found, &[Power::Clock, Power::Recurring], factory).await
+    Suite::check(
+        found,
+        &[Power::Clock, Power::Recurring, Power::Archive],
+        factory,
+    )
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

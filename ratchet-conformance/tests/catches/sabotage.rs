@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::{ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
@@ -99,6 +100,15 @@ sabotages! {
     HidesTheNextSlot,
     FiresLaterSlotsFirst,
     RetiresWhateverItDoesNotKnow,
+    DeletesRunningJobs,
+    ReschedulesEndedJobs,
+    SetsPrioritiesOfWaitingJobsOnly,
+    IgnoresCaseOfTags,
+    StartsEveryPassAnew,
+    LosesArchivedJobs,
+    ArchivesWithoutHistory,
+    ArchivesTooYoung,
+    PurgesTheArchiveTooYoung,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -180,6 +190,10 @@ impl Store for Sabotaged {
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
         Some(self)
     }
 }

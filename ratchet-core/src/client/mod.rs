@@ -1,6 +1,8 @@
 //! The client: enqueue jobs and look after them, without running any.
 
+mod archive;
 mod bells;
+mod bulk;
 mod call;
 mod recurring;
 mod versions;
@@ -9,7 +11,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use archive::ArchiveClient;
+pub(crate) use archive::archive;
 pub(crate) use bells::Bells;
+pub use bulk::{Bulk, BulkCounts};
 pub(crate) use call::{Backoff, Calls};
 pub use recurring::RecurringClient;
 pub(crate) use recurring::recurring;
@@ -20,7 +25,7 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::id::{JobId, NodeId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, Enqueued, JobFilter, JobPage, JobRecord, JobSelector, NewJob,
-    NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt,
+    NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt, StateCounts,
 };
 use crate::name::Name;
 use crate::priority::Priority;
@@ -280,7 +285,32 @@ impl Client {
         self.act_on(job, JobAction::Resume).await
     }
 
-    /// Does the action to every selected job, each by itself.
+    /// Makes a waiting job due at another time.
+    ///
+    /// # Errors
+    /// `Invalid` for a time that cannot be stored, or a failure of the store.
+    pub async fn reschedule(&self, job: JobId, due: RunAt) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Reschedule(due)).await
+    }
+
+    /// Gives an unfinished job another priority.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn set_priority(&self, job: JobId, priority: Priority) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::SetPriority(priority)).await
+    }
+
+    /// Deletes an ended job, with its history; unfinished ones are to be cancelled first.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn delete(&self, job: JobId) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Delete).await
+    }
+
+    /// Does the action to every selected job, each by itself; [`bulk`](Self::bulk) is for more than
+    /// fit one call.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.
@@ -290,7 +320,7 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
-        if matches!(action, JobAction::Requeue | JobAction::Resume) {
+        if action.may_make_due() && !acted.is_empty() {
             self.wake(Wakeup::any()).await;
         }
         Ok(acted)
@@ -339,6 +369,17 @@ impl Client {
             .calls
             .call("queues", |store| store.queues().queues())
             .await
+    }
+
+    /// Counts the jobs that match the filter, by state. With a tag it reads the jobs that have it,
+    /// without one the whole table of jobs.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn count(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let calls = &self.0.calls;
+        let count = calls.call("count_jobs", |store| store.queues().count_jobs(filter));
+        count.await
     }
 
     /// Lists the nodes.

@@ -9,6 +9,7 @@ use super::leader::Roles;
 use super::node::Node;
 use super::partition::partition;
 use super::pool::Pool;
+use super::retention::Retention;
 use super::shared::Shared;
 use super::taking::{Surroundings, Taking, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
@@ -223,8 +224,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how long finished jobs are kept; none: for ever. Default 90 days.
-    pub fn retention(mut self, retention: Option<Duration>) -> Self {
+    /// Sets what becomes of finished jobs. Default: successes are deleted after a day, dead letters and
+    /// cancelled jobs after 90 days.
+    pub fn retention(mut self, retention: Retention) -> Self {
         self.config.retention = retention;
         self
     }
@@ -423,6 +425,9 @@ impl NodeBuilder {
     pub fn build(self) -> Result<Node, BuildError> {
         let mut problems = self.problems;
         problems.extend(self.config.problems());
+        if self.config.retention.needs_archive() && self.store.archive().is_none() {
+            problems.push("jobs are to be archived, and the store has no archive".to_owned());
+        }
         if self.registry.kinds().is_empty() && self.daemons.is_empty() {
             problems.push("no job is registered; to enqueue only, use a client".to_owned());
         }

@@ -34,6 +34,7 @@ mod ready;
 mod reclaimer;
 mod recurring;
 mod reporter;
+mod retention;
 mod run;
 mod running;
 mod settler;
@@ -46,6 +47,7 @@ pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};
 pub use node::{Node, RunError};
 pub use pool::{Pool, SYSTEM_QUEUE};
+pub use retention::{Retain, Retention};
 pub use shared::{NodeStats, PoolStats};
 
 use crate::client::Client;

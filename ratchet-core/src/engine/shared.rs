@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use super::config::Config;
 use super::daemon::Daemon;
 use super::leader::{MAINTENANCE, Roles};
+use super::maintenance::Maintained;
 use super::partition::Share;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     pub(super) source: NodeId,
     /// Wake the pollers of the pools.
     pub(super) bells: Arc<Bells>,
+    pub(super) maintained: Maintained,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -90,6 +92,7 @@ impl Shared {
             skew: AtomicI64::new(0),
             source,
             bells,
+            maintained: Maintained::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
     }
@@ -134,6 +137,9 @@ impl Shared {
             fired: Counters::read(&self.fired),
             store_calls: self.calls.made(),
             clock_skew_millis: self.skew.load(Ordering::Relaxed),
+            deleted: Counters::read(&self.maintained.deleted),
+            archived: Counters::read(&self.maintained.archived),
+            deleted_from_archive: Counters::read(&self.maintained.deleted_from_archive),
         }
     }
 
@@ -192,6 +198,12 @@ pub struct NodeStats {
     /// By how many milliseconds the node's clock was ahead of the database's at the last heartbeat;
     /// negative: behind. Nothing depends on it but labels and logs.
     pub clock_skew_millis: i64,
+    /// Finished jobs that this node deleted because they were old.
+    pub deleted: u64,
+    /// Finished jobs that it archived.
+    pub archived: u64,
+    /// Archived jobs that it deleted.
+    pub deleted_from_archive: u64,
 }
 
 /// What one [pool](crate::Pool) of a node is and has done since the node was built.

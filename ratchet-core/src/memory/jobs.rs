@@ -91,12 +91,17 @@ impl JobStore for MemoryStore {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate()?;
+        jobs.validate(action)?;
         self.call("act", |tables, now| {
             let ids = match jobs {
                 JobSelector::Ids(ids) => ids.clone(),
-                JobSelector::Matching { filter, limit } => tables
+                JobSelector::Matching {
+                    filter,
+                    after,
+                    limit,
+                } => tables
                     .jobs()
+                    .filter(|row| after.is_none_or(|after| row.job.id > after))
                     .filter(|row| filter.matches(&row.job))
                     .filter(|row| row.job.state.respond(action) != Response::Refuse)
                     .map(|row| row.job.id)
@@ -160,15 +165,10 @@ impl JobStore for MemoryStore {
             if !tables.is_tenure(request.guard.as_ref(), now) {
                 return Ok(Guarded::Stale);
             }
-            let cutoff = now.saturating_sub(duration_millis(request.older_than));
-            let old: Vec<JobId> = tables
-                .finished()
-                .take_while(|(finished_at, _)| *finished_at < cutoff)
-                .filter(|(_, row)| row.job.state == request.state)
-                .map(|(_, row)| row.job.id)
-                .take(request.limit)
-                .collect();
-            old.iter().for_each(|id| tables.remove(*id));
+            let old = tables.old(request, now);
+            for id in &old {
+                tables.remove(*id);
+            }
             Ok(Guarded::Done(old.len() as u64))
         })
         .await
@@ -176,6 +176,17 @@ impl JobStore for MemoryStore {
 }
 
 impl Tables {
+    /// The jobs that a purge is meant for.
+    pub(super) fn old(&self, request: &PurgeRequest, now: i64) -> Vec<JobId> {
+        let cutoff = now.saturating_sub(duration_millis(request.older_than));
+        self.finished()
+            .take_while(|(finished_at, _)| *finished_at < cutoff)
+            .filter(|(_, row)| row.job.state == request.state)
+            .map(|(_, row)| row.job.id)
+            .take(request.limit)
+            .collect()
+    }
+
     pub(super) fn enqueue(&mut self, new: &NewJob, now: i64) -> Enqueued {
         if self.job(new.id()).is_some() {
             return Enqueued::Created(new.id());
@@ -352,6 +363,18 @@ impl Tables {
             Response::RequestCancel => {
                 self.change(id, |row| row.job.cancel_requested = true);
                 return ActionOutcome::CancelRequested;
+            }
+            Response::Change => {
+                self.change(id, |row| match action {
+                    JobAction::Reschedule(due) => row.job.run_at = from_millis(due.resolve(now)),
+                    JobAction::SetPriority(priority) => row.job.spec.priority = priority,
+                    _ => {}
+                });
+                return ActionOutcome::Changed;
+            }
+            Response::Remove => {
+                self.remove(id);
+                return ActionOutcome::Deleted;
             }
             Response::Become(to) => to,
         };

@@ -3,6 +3,7 @@
 //! It applies the pure rules to plain maps under one lock, so it shows what every other store must
 //! do. It has a clock that tests can set, and it can be told to fail.
 
+mod archive;
 mod clock;
 mod faults;
 mod jobs;
@@ -22,7 +23,8 @@ pub use faults::Fault;
 
 use crate::error::Result;
 use crate::store::{
-    JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
+    VersionStore,
 };
 use clock::Clock;
 use faults::FaultPlan;
@@ -149,6 +151,10 @@ impl Store for MemoryStore {
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
         Some(self)
     }
 }

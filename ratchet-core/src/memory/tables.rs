@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::archive::Archived;
 use super::lanes::Lanes;
 use crate::id::{ClaimToken, JobId, NodeId};
 use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord, RecurringRecord};
@@ -28,6 +29,7 @@ pub(super) struct Tables {
     pub(super) locks: HashMap<Name, Lock>,
     pub(super) versions: HashMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
+    pub(super) archive: BTreeMap<JobId, Archived>,
 }
 
 /// A job with what only the store needs to know.

@@ -1,5 +1,6 @@
 //! What is stored, asked and answered: the types the store traits speak.
 
+mod archive;
 mod claim;
 mod control;
 mod guard;
@@ -11,12 +12,15 @@ mod record;
 mod recurring;
 mod report;
 mod settle;
+mod spec_document;
 
+pub use crate::due::RunAt;
+pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
 pub use guard::{Guard, Guarded};
 pub(crate) use new_job::positive;
-pub use new_job::{Enqueued, JobSpec, NewJob, RunAt};
+pub use new_job::{Enqueued, JobSpec, NewJob};
 pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     SweptNodes,

@@ -1,13 +1,15 @@
 //! A job that is to be enqueued.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::due::RunAt;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::json::Json;
-use crate::limits::{self, MAX_DELAY, MAX_PAYLOAD_BYTES, MAX_RUN_AT};
+use crate::limits::{self, MAX_PAYLOAD_BYTES, MAX_TAGS};
 use crate::model::RecurringOrigin;
 use crate::name::Name;
 use crate::priority::Priority;
@@ -15,30 +17,6 @@ use crate::retry::RetryPolicy;
 use crate::route::Route;
 use crate::time::{self, Timestamp};
 use crate::trace::TraceContext;
-
-/// When a job becomes due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RunAt {
-    /// When it is enqueued, by the database's clock.
-    #[default]
-    Now,
-    /// So long after it is enqueued, by the database's clock.
-    In(Duration),
-    /// At this time, by the database's clock; the past is as good as now, but ages the job.
-    At(Timestamp),
-}
-
-impl RunAt {
-    /// The due time in milliseconds for an enqueue at `now`.
-    #[must_use]
-    pub fn resolve(self, now: i64) -> i64 {
-        match self {
-            Self::Now => now,
-            Self::In(delay) => now.saturating_add(time::duration_millis(delay)),
-            Self::At(at) => time::to_millis(at),
-        }
-    }
-}
 
 /// Everything about a job that is fixed when it is enqueued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +44,13 @@ pub struct JobSpec {
     pub trace: Option<TraceContext>,
     /// The recurring definition that made it; none: it was enqueued by itself.
     pub recurring: Option<RecurringOrigin>,
+    /// What it is found by.
+    pub tags: BTreeSet<Name>,
 }
 
 impl JobSpec {
-    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys, no lane.
+    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys, no lane,
+    /// no tags.
     #[must_use]
     pub fn new(route: Route, payload: Json) -> Self {
         Self {
@@ -84,6 +65,7 @@ impl JobSpec {
             lane: None,
             trace: None,
             recurring: None,
+            tags: BTreeSet::new(),
         }
     }
 }
@@ -264,6 +246,25 @@ impl NewJob {
         self
     }
 
+    /// Gives it a tag by which it can be found; called again, another one. At most [`MAX_TAGS`].
+    ///
+    /// Tags are a set, kept to the letter like every [`Name`]: `tenant:a` and `tenant:A` are two.
+    /// They never change, and decide nothing about when and where the job runs.
+    ///
+    /// ```
+    /// use ratchet_core::NewJob;
+    ///
+    /// let job = NewJob::new("mail", "hello").tag("tenant:7").tag("import:2026-10");
+    /// assert_eq!(job.spec().tags.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.spec
+            .tags
+            .extend(keep(&mut self.problem, Name::new("tag", tag)));
+        self
+    }
+
     /// Carries this trace to the handler.
     #[must_use]
     pub fn trace(mut self, trace: TraceContext) -> Self {
@@ -296,18 +297,12 @@ impl NewJob {
     pub fn validate(&self) -> Result<(), InvalidInput> {
         match &self.problem {
             Some(problem) => Err(problem.clone()),
-            None => match self.run_at {
-                RunAt::At(at) if time::to_millis(at) < 0 => {
-                    Err(InvalidInput::new("run_at", "is before 1970"))
-                }
-                RunAt::At(at) if time::to_millis(at) > MAX_RUN_AT => {
-                    Err(InvalidInput::new("run_at", "is after the year 9999"))
-                }
-                RunAt::In(delay) if delay > MAX_DELAY => {
-                    Err(InvalidInput::new("delay", "is more than 1,000 years"))
-                }
-                RunAt::Now | RunAt::In(_) | RunAt::At(_) => Ok(()),
-            },
+            None if self.spec.tags.len() > MAX_TAGS => {
+                let tags = self.spec.tags.len();
+                let problem = format!("is one of {tags}, {MAX_TAGS} are allowed");
+                Err(InvalidInput::new("tag", problem))
+            }
+            None => self.run_at.validate(),
         }
     }
 
@@ -331,7 +326,7 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.is_sorted_by(|earlier, later| earlier.id < later.id) {
         return Ok(());
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     match jobs.iter().find(|job| !seen.insert(job.id)) {
         None => Ok(()),
         Some(job) => Err(InvalidInput::new(
@@ -396,6 +391,7 @@ mod tests {
         assert_eq!(field(&job().unique_key(&"k".repeat(129))), "unique_key");
         assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
         assert_eq!(field(&job().lane("")), "lane");
+        assert_eq!(field(&job().tag("a\tb")), "tag");
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");
@@ -417,9 +413,13 @@ mod tests {
     }
 
     #[test]
-    fn due_times_are_resolved_on_the_given_clock() {
-        assert_eq!(RunAt::Now.resolve(5), 5);
-        assert_eq!(RunAt::In(Duration::from_millis(7)).resolve(5), 12);
-        assert_eq!(RunAt::At(time::from_millis(3)).resolve(5), 3);
+    fn tags_are_a_bounded_set_of_names() {
+        let tagged = |count: usize| {
+            let tags = (0..count).map(|number| format!("tag {number}"));
+            tags.fold(NewJob::new("kind", &1), |job, tag| job.tag(&tag).tag(&tag))
+        };
+        assert!(tagged(MAX_TAGS).validate().is_ok());
+        assert_eq!(field(&tagged(MAX_TAGS + 1)), "tag");
+        assert_eq!(tagged(3).tag("Tag 0").spec().tags.len(), 4);
     }
 }

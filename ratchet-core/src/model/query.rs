@@ -1,4 +1,4 @@
-//! Reading: filters, pages, counts, purges.
+//! Reading: filters, pages, counts; and purges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct JobFilter {
     pub queue: Option<Name>,
     /// Of this kind.
     pub kind: Option<Name>,
+    /// With this tag.
+    pub tag: Option<Name>,
 }
 
 impl JobFilter {
@@ -50,6 +52,13 @@ impl JobFilter {
         self
     }
 
+    /// Only jobs with this tag.
+    #[must_use]
+    pub fn tag(mut self, tag: Name) -> Self {
+        self.tag = Some(tag);
+        self
+    }
+
     /// Whether the job matches.
     #[must_use]
     pub fn matches(&self, job: &JobRecord) -> bool {
@@ -60,6 +69,7 @@ impl JobFilter {
                 .as_ref()
                 .is_none_or(|queue| *queue == route.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+            && (self.tag.as_ref()).is_none_or(|tag| job.spec.tags.contains(tag))
     }
 }
 
@@ -157,7 +167,7 @@ pub struct QueueInfo {
     pub counts: StateCounts,
 }
 
-/// Which finished jobs to delete.
+/// Which finished jobs to delete, or to move into the archive.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PurgeRequest {
@@ -165,7 +175,7 @@ pub struct PurgeRequest {
     pub state: JobState,
     /// Finished longer ago than this, by the database's clock.
     pub older_than: Duration,
-    /// The most to delete in one pass; at least 1.
+    /// The most in one pass; at least 1.
     pub limit: usize,
     /// The tenure in which the pass is made; none: anybody may make it.
     pub guard: Option<Guard>,

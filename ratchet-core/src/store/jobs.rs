@@ -33,6 +33,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   one batch.
     /// - **[keys.unique]** A job whose unique key an unfinished job has is not stored and answered
     ///   `Duplicate(id of that job)`; then its idempotency key is not used up.
+    /// - **[tag.set]** The tags of a job are those it was enqueued with, to the letter. A job that is
+    ///   not stored has none.
     /// - **[keys.race]** Of concurrent enqueues with one key exactly one is answered `Created`.
     /// - **[lane.sequence]** A lane is a queue and a lane name. A job that is stored with a lane gets
     ///   the next sequence of that lane, which the store assigns: in the order of the batch, and in
@@ -166,7 +168,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[act.respond]** Each job does what [`JobState::respond`](crate::JobState::respond) says
     ///   for its state; nothing else changes.
     /// - **[act.select]** Ids are answered each, in order. A filter acts on the oldest jobs it
-    ///   matches that do not refuse, and answers only these, oldest first.
+    ///   matches, behind `after` and up to `limit`, that do not refuse, and answers only these,
+    ///   oldest first. If it answers none, there was none.
     /// - **[cancel.waiting]** A cancelled waiting job is never claimed, and its unique key is free.
     /// - **[cancel.running]** A cancelled running job keeps its claim; its node learns of it by
     ///   heartbeat and report.
@@ -174,8 +177,17 @@ pub trait JobStore: Debug + Send + Sync {
     ///   and can be claimed like any other; its `claim_seq` and history stay.
     /// - **[requeue.key]** A requeued job takes its unique key again, or is `KeyTaken` and unchanged.
     /// - **[pause.job]** A paused job is not claimed; resumed, it has its old `run_at`.
+    /// - **[reschedule.job]** A rescheduled job is due at the new time, resolved on the database's
+    ///   clock, and is claimed by it; no claim returns it that is made once this has returned, unless
+    ///   it is due.
+    /// - **[priority.job]** A job with a new priority is claimed by it. A running one keeps its claim,
+    ///   and its token holds.
+    /// - **[delete.job]** A deleted job is gone with its history and its tags, for every read;
+    ///   idempotency keys stay used. Nothing deletes an unfinished job.
     /// - **[lane.requeue]** A dead letter of a lane is requeued with a new sequence, at the end of
     ///   the lane: `Pending` if the lane is empty and `Blocked` otherwise, which is what is answered.
+    /// - **[lane.reschedule]** A head that is rescheduled stays the head, and its lane waits for it; a
+    ///   blocked job that is rescheduled stays blocked, at its place.
     /// - **[lane.cancel]** A blocked job that is cancelled leaves the lane as it is otherwise.
     ///
     /// # Errors
@@ -213,7 +225,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// A failure of the store.
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>>;
 
-    /// Deletes old finished jobs with their history, and says how many.
+    /// Deletes old finished jobs with their history and their tags, and says how many.
     ///
     /// # Contract
     /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than

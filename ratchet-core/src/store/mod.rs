@@ -26,6 +26,7 @@
 //! effect or none. Which of the two is unknown, as with a lost connection; the engine repeats calls
 //! with the same ids and tokens, for which every write is safe.
 
+mod archive;
 mod jobs;
 mod locks;
 mod nodes;
@@ -36,6 +37,7 @@ mod versions;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use archive::ArchiveStore;
 pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
@@ -70,6 +72,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The recurring definitions, if the store can keep them.
     fn recurring(&self) -> Option<&dyn RecurringStore> {
+        None
+    }
+
+    /// The archive, if it has one.
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
         None
     }
 

@@ -8,7 +8,7 @@ use ratchet_core::cluster::LeaderTimings;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{NodeStatus, PurgeRequest};
 use ratchet_core::store::{JobStore, NodeStore};
-use ratchet_core::{CancelReason, JobState, RunError};
+use ratchet_core::{CancelReason, JobState, Retain, Retention, RunError};
 use tokio::time::sleep;
 
 use crate::kit::{Scripted, Started, World};
@@ -244,7 +244,9 @@ async fn old_jobs_are_deleted_in_bounded_passes() {
         let job = world.job(&number.to_string(), |_| async { Ok(()) });
         last = Some(world.enqueue(job).await);
     }
-    let builder = world.builder().retention(Some(3_600 * SECOND));
+    let builder = world
+        .builder()
+        .retention(Retention::all(Retain::Delete(3_600 * SECOND)));
     let node = Started::new(builder.build().unwrap());
     world.ended(last.unwrap()).await;
     sleep(3_500 * SECOND).await;

@@ -1,6 +1,7 @@
 //! What nodes promise, on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bulk;
 mod cancel;
 mod drain;
 mod kit;
@@ -13,5 +14,6 @@ mod pools;
 mod races;
 mod recurring;
 mod reports;
+mod retention;
 mod robust;
 mod suspects;

@@ -1,7 +1,7 @@
--- Stores jobs that may have keys, lanes and origins, unless their ids are stored already, and takes the keys. A key that
+-- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and takes the keys. A key that
 -- was taken meanwhile fails the whole statement, so that nothing is stored. A time of NULL is now plus
 -- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
--- [lane.head] [recurring.origin]
+-- [lane.head] [recurring.origin] [tag.set]
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 new AS (
     SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
@@ -27,9 +27,16 @@ cold AS (
            idempotency_key, lane, recurring, slot
     FROM new
     ON CONFLICT (id) DO NOTHING
+),
+stored AS (
+    INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+    SELECT new.id, new.state, new.route, new.priority, new.flags,
+           coalesce(new.run_at, clock.now + new.delay), clock.now
+    FROM new CROSS JOIN clock
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
 )
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
-SELECT new.id, new.state, new.route, new.priority, new.flags,
-       coalesce(new.run_at, clock.now + new.delay), clock.now
-FROM new CROSS JOIN clock
-ON CONFLICT (id) DO NOTHING
+INSERT INTO {schema}.job_tags (job, tag)
+SELECT given.job, given.tag
+FROM unnest($19::uuid[], $20::text[]) AS given (job, tag)
+JOIN stored ON stored.id = given.job

@@ -17,6 +17,9 @@ data AS (
 notes AS (
     DELETE FROM {schema}.job_notes WHERE job = ANY(ARRAY(SELECT id FROM old))
 ),
+tags AS (
+    DELETE FROM {schema}.job_tags WHERE job = ANY(ARRAY(SELECT id FROM old))
+),
 history AS (
     DELETE FROM {schema}.attempts WHERE job = ANY(ARRAY(SELECT id FROM old))
 )

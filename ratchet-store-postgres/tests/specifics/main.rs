@@ -2,6 +2,7 @@
 //! lost, locks bound to them, query plans.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
+mod archive;
 mod connections;
 mod interleavings;
 mod lanes;
@@ -41,6 +42,9 @@ macro_rules! tests {
 }
 
 tests! {
+    archive: a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other
+        a_document_that_cannot_be_read_harms_only_itself a_pool_of_one_is_enough_to_archive
+        a_job_that_goes_leaves_nothing_but_the_idempotency_key;
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
@@ -63,9 +67,12 @@ tests! {
     pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
         a_deadline_beyond_the_servers_numbers_works
         a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;
-    plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
+    plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates
+        what_is_asked_by_tag_reads_only_jobs_that_have_it;
     races: a_job_that_can_be_neither_read_nor_failed_keeps_no_other
         an_action_spares_jobs_that_no_longer_match
+        an_action_whose_jobs_are_all_gone_looks_behind_them
+        a_claim_takes_no_candidate_on_its_old_terms
         what_was_claimed_is_kept_when_looking_for_more_takes_too_long
         a_route_that_cannot_be_decoded_is_passed_over
         routes_that_the_server_forgot_are_made_again

@@ -8,12 +8,15 @@ use crate::server::Schema;
 use crate::{enqueue, job, open};
 
 /// Statements that may read a whole table of jobs, because people ask for them and loops do not.
-const SCANS: [&str; 5] = [
+const SCANS: [&str; 8] = [
     "count_jobs.sql",
+    "count_matching.sql",
     "list_oldest.sql",
     "list_newest.sql",
     "list_ended_oldest.sql",
     "list_ended_newest.sql",
+    "list_archived_oldest.sql",
+    "list_archived_newest.sql",
 ];
 /// What cannot be explained.
 const SCRIPTS: [&str; 3] = [
@@ -22,7 +25,7 @@ const SCRIPTS: [&str; 3] = [
     "await_nodes.sql",
 ];
 
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 10] = [
     "jobs",
     "job_data",
     "job_notes",
@@ -31,6 +34,8 @@ const TABLES: [&str; 8] = [
     "idempotency_keys",
     "lanes",
     "lane_jobs",
+    "job_tags",
+    "archive",
 ];
 
 fn text(file: &str) -> String {
@@ -174,6 +179,73 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
                     .unwrap();
                 let read = rows * number("loops=");
                 assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
+            }
+            let removed = plan.lines().find(|line| line.contains("Rows Removed"));
+            assert_eq!(removed, None, "{context}");
+        }
+    }
+}
+
+pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let statements = [
+        (
+            "list_tagged_oldest",
+            text(include_str!("../../src/sql/list_tagged_oldest.sql")),
+        ),
+        (
+            "list_tagged_newest",
+            text(include_str!("../../src/sql/list_tagged_newest.sql")),
+        ),
+        (
+            "count_tagged",
+            text(include_str!("../../src/sql/count_tagged.sql")),
+        ),
+    ];
+    schema
+        .execute("SET plan_cache_mode = force_generic_plan")
+        .await
+        .unwrap();
+    let mut explained = Vec::new();
+    for (name, sql) in statements {
+        schema
+            .execute(&format!("PREPARE {name} AS {sql}"))
+            .await
+            .unwrap();
+        let arguments = if name == "count_tagged" {
+            "('{0,4}', NULL, 'rare')"
+        } else {
+            "('{0,4}', NULL, NULL, 1000, 'rare')"
+        };
+        let explain =
+            format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name}{arguments}");
+        // The plan is made for empty tables, and then used for full ones.
+        plan(&schema, &explain).await;
+        explained.push((name, explain));
+    }
+    fill(&schema, 50_000).await;
+    let tag = "ALTER TABLE {schema}.job_tags SET (autovacuum_enabled = off);
+               INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'common' FROM {schema}.jobs;
+               INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'rare' FROM {schema}.jobs LIMIT 20";
+    schema.execute(tag).await.unwrap();
+    for analyzed in [false, true] {
+        if analyzed {
+            schema
+                .execute("ANALYZE {schema}.jobs; ANALYZE {schema}.job_tags")
+                .await
+                .unwrap();
+        }
+        for (name, explain) in &explained {
+            let plan = plan(&schema, explain).await;
+            let context = format!("{name}, analyzed: {analyzed}:\n{plan}");
+            assert_eq!(scanned(&plan), None, "{context}");
+            assert!(plan.contains("job_tags_pkey"), "{context}");
+            for line in plan.lines() {
+                let Some((_, actual)) = line.split_once("actual rows=") else {
+                    continue;
+                };
+                let rows: f64 = actual.split([' ', ')']).next().unwrap().parse().unwrap();
+                assert!(rows <= 20.0, "{rows} rows: {line}\n{context}");
             }
             let removed = plan.lines().find(|line| line.contains("Rows Removed"));
             assert_eq!(removed, None, "{context}");

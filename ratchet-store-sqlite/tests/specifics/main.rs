@@ -1,6 +1,7 @@
 //! What only SQLite has: files, locks, group commit, transactions of the application.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
+mod archive;
 mod claims;
 mod files;
 mod groups;

@@ -12,6 +12,7 @@ use ratchet_core::{
 };
 
 use super::step::{Answer, Step};
+use crate::Power;
 use crate::build::{json, name, put};
 
 /// A few of everything, so that steps meet.
@@ -19,11 +20,14 @@ const QUEUES: [&str; 3] = ["default", "images", "Größe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
 pub(super) const LOCKS: [&str; 2] = ["leader", "lock"];
+const TAGS: [&str; 3] = ["a", "A", "ü"];
 const OWNERS: [&str; 3] = ["a", "b", "c"];
 const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
 pub(super) struct Generator {
     random: Rng,
+    /// Whether the store has an archive.
+    archives: bool,
     nodes: Vec<NodeId>,
     jobs: Vec<NewJob>,
     tokens: Vec<ClaimToken>,
@@ -34,18 +38,19 @@ pub(super) struct Generator {
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64, recurring: bool) -> Self {
+    pub(super) fn new(seed: u64, has: impl Fn(Power) -> bool) -> Self {
         let mut random = Rng::with_seed(seed);
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
         Self {
             random,
+            archives: has(Power::Archive),
             nodes,
             jobs: Vec::new(),
             tokens: Vec::new(),
             fences: Vec::new(),
-            recurring,
+            recurring: has(Power::Recurring),
             firings: Vec::new(),
         }
     }
@@ -81,9 +86,10 @@ impl Generator {
             36..50 => self.settle(),
             50..57 => self.report(),
             57..63 => self.reclaim(),
-            63..72 => self.act(),
+            63..72 => self.act(now),
             72..74 => Step::Get(self.some_ids()),
-            74..77 => self.list(),
+            74..76 => self.list(),
+            76 => Step::Count(self.filter()),
             77..80 => self.purge(),
             80..86 => self.node(),
             86..89 => self.queue(),
@@ -139,6 +145,9 @@ impl Generator {
             )),
             _ => job,
         };
+        for _ in 0..self.random.u8(0..3) {
+            job = job.tag(self.pick(&TAGS));
+        }
         if self.chance(30) {
             job = job.timeout(self.millis(1..3_000));
         }
@@ -281,14 +290,25 @@ impl Generator {
         Step::Reclaim(request)
     }
 
-    fn act(&mut self) -> Step {
-        let action = self.pick(&JobAction::ALL);
+    fn act(&mut self, now: Timestamp) -> Step {
+        let action = match self.pick(&JobAction::ALL) {
+            JobAction::Reschedule(_) => JobAction::Reschedule(match self.random.u8(0..3) {
+                0 => RunAt::Now,
+                1 => RunAt::In(self.millis(0..5_000)),
+                _ => RunAt::At(time::from_millis(
+                    time::to_millis(now) + self.random.i64(-60_000..10_000),
+                )),
+            }),
+            JobAction::SetPriority(_) => JobAction::SetPriority(self.pick(&Priority::ALL)),
+            other => other,
+        };
         let selector = if self.chance(70) {
             JobSelector::Ids(self.some_ids())
         } else {
             let filter = self.filter();
             let limit = self.random.usize(1..4);
-            JobSelector::Matching { filter, limit }
+            let after = self.chance(30).then(|| self.an_id());
+            JobSelector::matching(filter, limit).after(after)
         };
         Step::Act(selector, action)
     }
@@ -304,6 +324,9 @@ impl Generator {
         if self.chance(30) {
             filter = filter.kind(name(self.pick(&KINDS)));
         }
+        if self.chance(40) {
+            filter = filter.tag(name(self.pick(&TAGS)));
+        }
         filter
     }
 
@@ -318,7 +341,29 @@ impl Generator {
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
         let older_than = self.millis(0..4_000);
-        Step::Purge(PurgeRequest::new(self.pick(&ends), older_than, 1_000))
+        let request = PurgeRequest::new(self.pick(&ends), older_than, 1_000);
+        match self.random.u8(0..if self.archives { 8 } else { 2 }) {
+            0 | 1 => Step::Purge(request),
+            2..5 => Step::Archive(request),
+            5 => Step::Archived(self.some_ids()),
+            6 => {
+                let order = self.pick(&[JobOrder::NewestFirst, JobOrder::OldestFirst]);
+                let after = self.chance(30).then(|| self.an_id());
+                let page = PageRequest::first(self.random.usize(0..4)).order(order);
+                let mut filter = ArchiveFilter::all();
+                if self.chance(30) {
+                    filter = filter.queue(name(self.pick(&QUEUES)));
+                }
+                if self.chance(30) {
+                    filter = filter.kind(name(self.pick(&KINDS)));
+                }
+                if self.chance(30) {
+                    filter = filter.state(self.pick(&ends));
+                }
+                Step::ListArchived(filter, page.after(after))
+            }
+            _ => Step::PurgeArchive(ArchivePurge::new(older_than * 4, 1_000)),
+        }
     }
 
     fn node(&mut self) -> Step {

@@ -5,7 +5,8 @@ use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
-    Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo, RecurringPage,
+    ArchiveFilter, ArchivedJob, Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo,
+    RecurringPage,
 };
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
@@ -80,6 +81,7 @@ impl Pair {
         for (expected, actual) in expected.jobs.iter().zip(&actual.jobs) {
             same("a job", expected, actual)?;
         }
+        same("the archive", &expected.archive, &actual.archive)?;
         same("the queues", &expected.queues, &actual.queues)?;
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
@@ -105,6 +107,7 @@ async fn history(store: &dyn Store, job: JobId) -> Vec<Attempt> {
 /// What can be seen of a store.
 struct Observed {
     jobs: Vec<JobRecord>,
+    archive: Vec<ArchivedJob>,
     queues: Vec<QueueInfo>,
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
@@ -122,8 +125,13 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         Some(recurring) => Some(ok(recurring.definitions(None, 100).await)),
         None => None,
     };
+    let archive = match store.archive() {
+        Some(archive) => ok(archive.list_archived(&ArchiveFilter::all(), &page).await).jobs,
+        None => Vec::new(),
+    };
     Observed {
         recurring: definitions,
+        archive,
         jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
@@ -143,7 +151,7 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
-    let mut generator = Generator::new(seed, cx.has(Power::Recurring));
+    let mut generator = Generator::new(seed, |power| cx.has(power));
     let mut pair = Pair::new(cx.another().await).await;
     let mut steps = Vec::new();
     let mut failed = false;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratchet_core::model::*;
-use ratchet_core::store::{Acquired, Changed, RecurringStore};
+use ratchet_core::store::{Acquired, ArchiveStore, Changed, RecurringStore};
 use ratchet_core::{
     ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result, Store,
     StoreErrorKind,
@@ -23,6 +23,11 @@ pub(super) enum Step {
     Get(Vec<JobId>),
     List(JobFilter, PageRequest),
     Purge(PurgeRequest),
+    Count(JobFilter),
+    Archive(PurgeRequest),
+    Archived(Vec<JobId>),
+    ListArchived(ArchiveFilter, PageRequest),
+    PurgeArchive(ArchivePurge),
     Beat(Heartbeat),
     SetStatus(NodeId, NodeStatus),
     Sweep(NodeSweep),
@@ -61,6 +66,9 @@ pub(super) enum Answer {
     Changed(Changed),
     Swept(Guarded<SweptNodes>),
     Purged(Guarded<u64>),
+    Counts(StateCounts),
+    Archived(Vec<Option<ArchivedJob>>),
+    ArchivePage(ArchivePage),
     Acquired(Acquired),
     Put(PutOutcome),
     Due(DueRecurring),
@@ -104,6 +112,15 @@ impl Step {
                 Answer::Page(page.jobs, page.next)
             }
             Self::Purge(request) => Answer::Purged(jobs.purge(request).await?),
+            Self::Count(filter) => Answer::Counts(queues.count_jobs(filter).await?),
+            Self::Archive(request) => Answer::Purged(archive(store).archive(request).await?),
+            Self::Archived(ids) => Answer::Archived(archive(store).archived(ids).await?),
+            Self::ListArchived(filter, page) => {
+                Answer::ArchivePage(archive(store).list_archived(filter, page).await?)
+            }
+            Self::PurgeArchive(request) => {
+                Answer::Purged(archive(store).purge_archive(request).await?)
+            }
             Self::Beat(heartbeat) => {
                 let mut reply = nodes.heartbeat(heartbeat).await?;
                 reply.cancel_requested.sort();
@@ -149,4 +166,9 @@ impl Step {
 fn recurring(store: &dyn Store) -> &dyn RecurringStore {
     let recurring = store.recurring();
     recurring.expect("the suite was told of a power that the store has not")
+}
+
+/// Histories on stores without an archive have no such steps.
+fn archive(store: &dyn Store) -> &dyn ArchiveStore {
+    store.archive().expect("the store has an archive")
 }

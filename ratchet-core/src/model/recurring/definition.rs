@@ -267,13 +267,27 @@ impl Definition {
         {
             return Err(InvalidInput::new("ends_at", "is before starts_at"));
         }
-        let job = &self.job;
+        // Every field by name, so that it is decided of a new one whether many jobs can share it.
+        let JobSpec {
+            route: _,
+            payload: _,
+            priority: _,
+            retry: _,
+            timeout: _,
+            stall_timeout: _,
+            tags: _,
+            unique_key,
+            idempotency_key,
+            lane,
+            trace,
+            recurring,
+        } = &self.job;
         for (field, set) in [
-            ("unique_key", job.unique_key.is_some()),
-            ("idempotency_key", job.idempotency_key.is_some()),
-            ("lane", job.lane.is_some()),
-            ("trace", job.trace.is_some()),
-            ("recurring", job.recurring.is_some()),
+            ("unique_key", unique_key.is_some()),
+            ("idempotency_key", idempotency_key.is_some()),
+            ("lane", lane.is_some()),
+            ("trace", trace.is_some()),
+            ("recurring", recurring.is_some()),
         ] {
             if set {
                 return Err(refused(field));

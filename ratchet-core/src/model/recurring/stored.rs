@@ -1,20 +1,14 @@
 //! The text in which stores keep a definition.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::Definition;
 use crate::error::InvalidInput;
 use crate::json::Json;
-use crate::model::JobSpec;
+use crate::model::spec_document::SpecDocument;
 use crate::name::Name;
-use crate::priority::Priority;
-use crate::retry::RetryPolicy;
-use crate::route::Route;
 use crate::schedule::{Misfire, Overlap, Schedule};
-use crate::time::{duration_millis, from_millis, to_millis};
+use crate::time::{from_millis, to_millis};
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -25,23 +19,7 @@ struct Stored {
     starts_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ends_at: Option<i64>,
-    job: Template,
-}
-
-/// What its jobs have in common.
-#[derive(Serialize, Deserialize)]
-struct Template {
-    queue: String,
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    capability: Option<String>,
-    priority: u8,
-    retry: RetryPolicy,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    timeout: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stall_timeout: Option<u64>,
-    payload: Box<RawValue>,
+    job: SpecDocument,
 }
 
 impl Definition {
@@ -56,7 +34,7 @@ impl Definition {
             overlap: self.overlap,
             starts_at: self.starts_at.map(to_millis),
             ends_at: self.ends_at.map(to_millis),
-            job: Template::of(&self.job)?,
+            job: SpecDocument::of(&self.job),
         };
         let json = Json::encode("definition", &stored)?;
         Ok(json.as_str().to_owned())
@@ -81,55 +59,6 @@ impl Definition {
     }
 }
 
-impl Template {
-    fn of(spec: &JobSpec) -> Result<Self, InvalidInput> {
-        // Every field by name: a new one has to be stored here or refused by `Definition::checked`.
-        let JobSpec {
-            route,
-            payload,
-            priority,
-            retry,
-            timeout,
-            stall_timeout,
-            unique_key: None,
-            idempotency_key: None,
-            lane: None,
-            trace: None,
-            recurring: None,
-        } = spec
-        else {
-            return Err(InvalidInput::new("job", "has what is one job's"));
-        };
-        let millis = |duration: &Duration| duration_millis(*duration).unsigned_abs();
-        Ok(Self {
-            queue: route.queue.to_string(),
-            kind: route.kind.to_string(),
-            capability: route.capability.as_ref().map(ToString::to_string),
-            priority: priority.level(),
-            retry: *retry,
-            timeout: timeout.as_ref().map(millis),
-            stall_timeout: stall_timeout.as_ref().map(millis),
-            payload: RawValue::from_string(payload.as_str().to_owned())
-                .map_err(|error| unreadable(&error))?,
-        })
-    }
-
-    fn into_spec(self) -> Result<JobSpec, InvalidInput> {
-        let route = Route::from_texts(
-            &self.queue,
-            &self.kind,
-            self.capability.as_deref().unwrap_or_default(),
-        )?;
-        let mut spec = JobSpec::new(route, Json::from_stored(self.payload.get()));
-        spec.priority = Priority::from_level(self.priority.into())?;
-        self.retry.validate()?;
-        spec.retry = self.retry;
-        spec.timeout = self.timeout.map(Duration::from_millis);
-        spec.stall_timeout = self.stall_timeout.map(Duration::from_millis);
-        Ok(spec)
-    }
-}
-
 /// What serde says without the text itself, which may be a payload.
 fn unreadable(error: &serde_json::Error) -> InvalidInput {
     let problem = format!(
@@ -142,8 +71,12 @@ fn unreadable(error: &serde_json::Error) -> InvalidInput {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::model::{NewJob, Recurring};
+    use crate::priority::Priority;
+    use crate::retry::RetryPolicy;
 
     fn round_trip(recurring: Recurring) {
         let definition = recurring.check().unwrap();

@@ -1,0 +1,141 @@
+//! The JSON form of what is fixed about a job, as archives and recurring definitions keep it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::InvalidInput;
+use crate::json::Json;
+use crate::model::{JobSpec, RecurringOrigin};
+use crate::name::Name;
+use crate::priority::Priority;
+use crate::retry::RetryPolicy;
+use crate::route::Route;
+use crate::time::{duration_millis, from_millis, to_millis};
+use crate::trace::TraceContext;
+
+/// A [`JobSpec`] in JSON. What is missing is at its default, so that older documents stay readable.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SpecDocument {
+    queue: String,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    capability: Option<String>,
+    payload: String,
+    #[serde(default = "usual_priority")]
+    priority: u8,
+    #[serde(default)]
+    retry: RetryPolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stall_timeout: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unique_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lane: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recurring: Option<Origin>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Origin {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slot: Option<i64>,
+}
+
+fn usual_priority() -> u8 {
+    Priority::default().level()
+}
+
+impl SpecDocument {
+    pub(super) fn of(spec: &JobSpec) -> Self {
+        // Every field is named, so that one that is added is thought of here.
+        let JobSpec {
+            route,
+            payload,
+            priority,
+            retry,
+            timeout,
+            stall_timeout,
+            unique_key,
+            idempotency_key,
+            lane,
+            trace,
+            tags,
+            recurring,
+        } = spec;
+        let Route {
+            queue,
+            kind,
+            capability,
+        } = route;
+        let name = |name: &Option<Name>| name.as_ref().map(ToString::to_string);
+        Self {
+            queue: queue.to_string(),
+            kind: kind.to_string(),
+            capability: name(capability),
+            payload: payload.as_str().to_owned(),
+            priority: priority.level(),
+            retry: *retry,
+            timeout: timeout.map(duration_millis),
+            stall_timeout: stall_timeout.map(duration_millis),
+            unique_key: name(unique_key),
+            idempotency_key: name(idempotency_key),
+            lane: name(lane),
+            traceparent: trace.as_ref().map(|trace| trace.traceparent().to_owned()),
+            tracestate: (trace.as_ref()).and_then(|trace| trace.tracestate().map(str::to_owned)),
+            tags: tags.iter().map(ToString::to_string).collect(),
+            recurring: recurring.as_ref().map(|origin| Origin {
+                name: origin.name.to_string(),
+                slot: origin.slot.map(to_millis),
+            }),
+        }
+    }
+
+    /// # Errors
+    /// Which part cannot be what it says.
+    pub(super) fn into_spec(self) -> Result<JobSpec, InvalidInput> {
+        let name =
+            |field, text: Option<String>| text.map(|text| Name::new(field, text)).transpose();
+        let route = Route {
+            queue: Name::new("queue", self.queue)?,
+            kind: Name::new("kind", self.kind)?,
+            capability: name("capability", self.capability)?,
+        };
+        let mut spec = JobSpec::new(route, Json::from_stored(self.payload));
+        spec.priority = Priority::from_level(self.priority.into())?;
+        self.retry.validate()?;
+        spec.retry = self.retry;
+        spec.timeout = self.timeout.map(millis);
+        spec.stall_timeout = self.stall_timeout.map(millis);
+        spec.unique_key = name("unique_key", self.unique_key)?;
+        spec.idempotency_key = name("idempotency_key", self.idempotency_key)?;
+        spec.lane = name("lane", self.lane)?;
+        let state = self.tracestate;
+        spec.trace = (self.traceparent).map(|parent| TraceContext::from_stored(parent, state));
+        let tags = self.tags.into_iter().map(|tag| Name::new("tag", tag));
+        spec.tags = tags.collect::<Result<_, _>>()?;
+        spec.recurring = match self.recurring {
+            None => None,
+            Some(origin) => Some(RecurringOrigin {
+                name: Name::new("recurring", origin.name)?,
+                slot: origin.slot.map(from_millis),
+            }),
+        };
+        Ok(spec)
+    }
+}
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.unsigned_abs())
+}
