@@ -12,6 +12,8 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
 /// The longest delay of a job, at its enqueue or between attempts: 1,000 years of 365 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);
+/// The highest version a payload may have.
+pub const MAX_PAYLOAD_VERSION: u32 = i32::MAX.cast_unsigned();
 /// The most jobs one call may enqueue, claim, settle, report, list or act on.
 pub const MAX_BATCH: usize = 10_000;
 

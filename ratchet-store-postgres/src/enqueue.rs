@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Enqueued, NewJob, RunAt};
+use ratchet_core::model::{Enqueued, NewJob, RunAt, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
@@ -259,6 +259,7 @@ struct Insert<'a> {
     stall_timeouts: Vec<Option<i64>>,
     traceparents: Vec<Option<&'a str>>,
     tracestates: Vec<Option<&'a str>>,
+    payload_versions: Vec<Option<i32>>,
     unique_keys: Vec<Option<&'a str>>,
     idempotency_keys: Vec<Option<&'a str>>,
     lanes: Vec<Option<&'a str>>,
@@ -305,6 +306,9 @@ impl<'a> Insert<'a> {
                 .tracestates
                 .push(trace.and_then(TraceContext::tracestate));
             insert
+                .payload_versions
+                .push(payload_version_to_stored(spec.payload_version));
+            insert
                 .unique_keys
                 .push(spec.unique_key.as_ref().map(Name::as_str));
             insert
@@ -341,6 +345,7 @@ impl<'a> Insert<'a> {
             .bind(self.stall_timeouts[0])
             .bind(self.traceparents[0])
             .bind(self.tracestates[0])
+            .bind(self.payload_versions[0])
     }
 
     /// `enqueue_jobs.sql`.
@@ -359,6 +364,7 @@ impl<'a> Insert<'a> {
             .bind(&self.stall_timeouts)
             .bind(&self.traceparents)
             .bind(&self.tracestates)
+            .bind(&self.payload_versions)
     }
 
     /// `enqueue_keyed.sql`.

@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use ratchet_core::model::{Enqueued, JobSpec, NewJob};
+use ratchet_core::model::{Enqueued, JobSpec, NewJob, payload_version_to_stored};
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -89,6 +89,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         lane,
         spec.trace.as_ref().map(TraceContext::traceparent),
         spec.trace.as_ref().and_then(TraceContext::tracestate),
+        payload_version_to_stored(spec.payload_version),
     ])?;
     insert.next_data += 1;
     if let Some(lane) = lane {

@@ -29,11 +29,18 @@ impl Migration {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "payload_version",
+        sql: include_str!("../migrations/0002_payload_version.sql"),
+    },
+];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
 /// looks again at what is missing once it has it.
@@ -169,10 +176,13 @@ mod tests {
     fn an_applied_migration_has_not_changed() {
         // Append a migration instead of changing one: databases hold this checksum.
         let sums: Vec<String> = MIGRATIONS.iter().map(Migration::checksum).collect();
-        assert_eq!(sums, [INIT_CHECKSUM]);
+        assert_eq!(sums, CHECKSUMS);
     }
 
-    const INIT_CHECKSUM: &str = "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30";
+    const CHECKSUMS: &[&str] = &[
+        "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30",
+        "82a396a076133ff31d1024672aca858814931a90d1580daa4b9e01b06460c486",
+    ];
 
     #[test]
     fn versions_have_no_gaps() {
@@ -220,7 +230,9 @@ mod tests {
             sql: "CREATE TABLE ratchet_other (a)",
             ..first()
         };
-        let failure = migrate(&mut conn, &[changed], 2).unwrap_err();
+        let mut migrations = MIGRATIONS.to_vec();
+        migrations[0] = changed;
+        let failure = migrate(&mut conn, &migrations, 2).unwrap_err();
         assert!(failure.to_string().contains("other content"), "{failure}");
     }
 

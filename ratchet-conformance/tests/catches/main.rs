@@ -152,6 +152,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "queue::no_handle_claims_from_a_paused_queue",
     ),
     (
+        Sabotage::ForgetsPayloadVersions,
+        "claim::the_version_of_a_payload_comes_with_every_claim",
+    ),
+    (
         Sabotage::IgnoresLanes,
         "lane::jobs_go_in_the_order_of_their_enqueues_whatever_the_clock_says",
     ),
@@ -264,6 +268,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::SkipsOneJobPerPage,
     Sabotage::PurgesTooYoung,
     Sabotage::IgnoresPausedQueues,
+    Sabotage::ForgetsPayloadVersions,
     Sabotage::ForgetsToPromoteAfterSettle,
     Sabotage::ForgetsToPromoteAfterCancel,
     Sabotage::PromotesOnRetry,

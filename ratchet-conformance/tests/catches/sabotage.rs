@@ -65,6 +65,7 @@ sabotages! {
     PagesByOffset,
     PurgesTooYoung,
     IgnoresPausedQueues,
+    ForgetsPayloadVersions,
     IgnoresLanes,
     OrdersLanesByTime,
     LetsDuplicatesTakePlaces,

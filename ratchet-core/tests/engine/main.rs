@@ -3,8 +3,11 @@
 
 mod cancel;
 mod drain;
+mod hooks;
 mod kit;
 mod lanes;
+#[cfg(feature = "tower")]
+mod layers;
 mod leadership;
 mod lifecycle;
 mod outcomes;
@@ -13,3 +16,4 @@ mod pools;
 mod reports;
 mod robust;
 mod suspects;
+mod versions;

@@ -1,14 +1,15 @@
 -- Stores jobs that may have keys and lanes, unless their ids are stored already, and takes the keys. A key that
 -- was taken meanwhile fails the whole statement, so that nothing is stored. A time of NULL is now plus
 -- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
--- [lane.head]
+-- [lane.head] [claim.version]
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 new AS (
     SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                          $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
-                         $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::smallint[])
+                         $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
+                         $16::text[], $17::smallint[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
-            traceparent, tracestate, unique_key, idempotency_key, lane, state)
+            traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state)
 ),
 idempotency AS (
     INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
@@ -21,9 +22,10 @@ uniqueness AS (
 ),
 cold AS (
     INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
-                                   tracestate, unique_key, idempotency_key, lane)
-    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, unique_key,
-           idempotency_key, lane
+                                   tracestate, payload_version, unique_key, idempotency_key,
+                                   lane)
+    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, payload_version,
+           unique_key, idempotency_key, lane
     FROM new
     ON CONFLICT (id) DO NOTHING
 )
