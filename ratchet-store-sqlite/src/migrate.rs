@@ -214,6 +214,18 @@ mod tests {
     }
 
     #[test]
+    fn payloads_from_before_there_were_versions_have_the_first() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, &MIGRATIONS[..1], 1).unwrap();
+        let store = "INSERT INTO ratchet_job_data (id, payload) VALUES (1, '{}')";
+        conn.execute(store, []).unwrap();
+        bring_up_to_date(&mut conn, 2).unwrap();
+        let read = "SELECT payload_version FROM ratchet_job_data";
+        let version = conn.query_row(read, [], |row| Ok(crate::row::payload_version(row, 0)));
+        assert_eq!(version.unwrap(), Ok(1));
+    }
+
+    #[test]
     fn a_migration_that_fails_leaves_nothing() {
         let mut conn = Connection::open_in_memory().unwrap();
         let broken = [first(), second("CREATE TABLE ratchet_half (a); nonsense")];

@@ -5,6 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -94,13 +95,17 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     }
     run.reporter.flush(&job).await;
     let ran_for = time::monotonic().saturating_duration_since(begun);
-    let settle = |outcome| Settlement::new(claim.token, outcome);
-    let settlement = match ended {
-        Stopped::Ended(ended) => {
-            settle(outcome(&claim, ended, run.shared.random())).ran_for(ran_for)
+    let settle = |outcome| {
+        let settlement = Settlement::new(claim.token, outcome);
+        match job.started.load(Ordering::Acquire) {
+            true => settlement.ran_for(ran_for),
+            false => settlement,
         }
+    };
+    let settlement = match ended {
+        Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
-        Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released).ran_for(ran_for),
+        Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
     };
     run.settle_ended(pool, &claim, settlement);
 }
@@ -143,6 +148,7 @@ async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> S
         attempt = claim.attempts + 1,
         traceparent = claim.trace.as_ref().map(|trace| trace.traceparent()),
     );
+    job.started.store(true, Ordering::Release);
     run.shared.hooks.tell(|hook| hook.job_started(claim));
     tokio::select! {
         biased;

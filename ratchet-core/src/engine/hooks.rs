@@ -14,8 +14,9 @@ use crate::name::Name;
 ///
 /// # Contract
 /// - The end of a claim is told after the store has it, once by the node that wrote it. A process
-///   that dies between the write and the call has told nobody: what must not be missed belongs into
-///   the body, into a job of its own, or is read from the store.
+///   that dies between the write and the call has told nobody, nor does one that loses the answer
+///   with which it failed a job for its crashes: what must not be missed belongs into the body, into a
+///   job of its own, or is read from the store.
 /// - A body runs at least once, so a job may be told to have started more than once. After each
 ///   [`job_started`](Self::job_started) comes one [`job_ended`](Self::job_ended) or
 ///   [`job_lost`](Self::job_lost), unless the process dies or the run of the node is dropped.

@@ -217,6 +217,8 @@ async fn an_upcast_that_panics_is_a_failed_attempt_of_its_job() {
     let job = world.ended(panics).await;
     assert_eq!((job.state, job.attempts), (JobState::Failed, 1));
     assert_eq!(job.last_error.as_deref(), Some("panicked: thirteen"));
+    // No body ran.
+    assert_eq!(world.store_history(panics).await[0].ran_for, None);
 }
 
 /// The same job in two releases.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod connections;
+mod kit;
 mod lanes;
 mod network;
 mod plans;
@@ -43,6 +44,7 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    kit: stored_jobs_are_run_for_a_test;
     lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
@@ -65,7 +67,8 @@ tests! {
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
         tables_of_others_are_refused many_starters_migrate_once
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
-        printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;
+        printed_migrations_are_what_is_applied
+        payloads_from_before_there_were_versions_have_the_first a_row_that_cannot_be_read_harms_only_itself;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more without_wakeups_nobody_is_woken_up;
