@@ -369,8 +369,8 @@ impl NodeBuilder {
     /// Checks everything and makes the node. Does no I/O.
     ///
     /// # Errors
-    /// [`BuildError`] with every problem: bad names, names of kinds that two types claim, missing state, pools
-    /// that cannot work, timings that clash.
+    /// [`BuildError`] with every problem: bad names, names that two job types claim, missing state,
+    /// pools that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
         #[cfg_attr(
             not(feature = "tower"),

@@ -34,7 +34,7 @@ impl Warned {
         if warned.insert((kind.clone(), version)) {
             tracing::warn!(
                 %id, %kind, version, known,
-                "a job has a newer payload than this node knows: left to a newer node, like all others of this version"
+                "jobs have a newer payload than this node knows; they are left to a newer node"
             );
         } else {
             tracing::debug!(%id, %kind, version, known, "left to a newer node");
