@@ -63,6 +63,7 @@ fn every_column_is_in_every_sql_store() {
         let locks = postgres.get_mut("locks");
         assert_eq!(locks.map(|columns| columns.remove(column)), Some(true));
     }
+    assert!(sqlite["job_data"].contains("payload_version"));
     // Each store makes the table of its migrations by itself.
     sqlite.remove("migrations");
     postgres.remove("migrations");

@@ -27,16 +27,22 @@ pub mod route;
 pub mod schedule;
 pub mod state;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 pub mod trace;
 
 pub use client::{ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, VersionWatch, Wakes};
 pub use engine::{
-    BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeStats, Pool, PoolStats,
-    Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
+    BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
+    PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
-pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
+pub use handler::{
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, Requires, Verdict,
+};
+#[cfg(feature = "tower")]
+pub use handler::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
 pub use id::{ClaimToken, Fence, Incarnation, JobId, NodeId};
 pub use json::Json;
 pub use memory::MemoryStore;

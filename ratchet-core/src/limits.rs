@@ -16,6 +16,8 @@ pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);
 pub const MAX_RUN_AT: i64 = 253_402_300_799_999;
 /// The most tags a job may have.
 pub const MAX_TAGS: usize = 16;
+/// The highest version a payload may have.
+pub const MAX_PAYLOAD_VERSION: u32 = i32::MAX.cast_unsigned();
 /// The most jobs one call may enqueue, claim, settle, report, list or act on.
 pub const MAX_BATCH: usize = 10_000;
 

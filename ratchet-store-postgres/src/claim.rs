@@ -239,6 +239,7 @@ impl PostgresStore {
         {
             return Err(InvalidInput::new("data", "is missing"));
         }
+        claim.payload_version = row::payload_version(row, 19)?;
         claim.retry = RetryPolicy::from_stored(row::text(row, 11, "retry")?)?;
         claim.timeout = row::duration(row, 12, "timeout")?;
         claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Enqueued, NewJob, RunAt};
+use ratchet_core::model::{Enqueued, NewJob, RunAt, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
@@ -273,6 +273,7 @@ struct Insert<'a> {
     stall_timeouts: Vec<Option<i64>>,
     traceparents: Vec<Option<&'a str>>,
     tracestates: Vec<Option<&'a str>>,
+    payload_versions: Vec<Option<i32>>,
     unique_keys: Vec<Option<&'a str>>,
     idempotency_keys: Vec<Option<&'a str>>,
     lanes: Vec<Option<&'a str>>,
@@ -322,6 +323,9 @@ impl<'a> Insert<'a> {
                 .tracestates
                 .push(trace.and_then(TraceContext::tracestate));
             insert
+                .payload_versions
+                .push(payload_version_to_stored(spec.payload_version));
+            insert
                 .unique_keys
                 .push(spec.unique_key.as_ref().map(Name::as_str));
             insert
@@ -369,6 +373,7 @@ impl<'a> Insert<'a> {
             .bind(self.stall_timeouts[0])
             .bind(self.traceparents[0])
             .bind(self.tracestates[0])
+            .bind(self.payload_versions[0])
     }
 
     /// `enqueue_jobs.sql`.
@@ -387,6 +392,7 @@ impl<'a> Insert<'a> {
             .bind(&self.stall_timeouts)
             .bind(&self.traceparents)
             .bind(&self.tracestates)
+            .bind(&self.payload_versions)
     }
 
     /// `enqueue_keyed.sql`.

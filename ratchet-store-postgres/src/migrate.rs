@@ -80,6 +80,11 @@ const STEPS: &[Step] = &[
         name: "tags_and_archive",
         sql: include_str!("../migrations/0004_tags_and_archive.sql"),
     },
+    Step {
+        version: 5,
+        name: "payload_version",
+        sql: include_str!("../migrations/0005_payload_version.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {

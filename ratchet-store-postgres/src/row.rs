@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress, RecurringOrigin, RunAt,
+    NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -95,6 +95,13 @@ pub(crate) fn duration(
         .transpose()
 }
 
+pub(crate) fn payload_version(row: &PgRow, column: usize) -> Result<u32, InvalidInput> {
+    let stored: Option<i32> = row
+        .try_get(column)
+        .map_err(|_| InvalidInput::new("payload_version", "is not a whole number"))?;
+    payload_version_from_stored(stored.map(i64::from))
+}
+
 pub(crate) fn trace(
     row: &PgRow,
     parent: usize,
@@ -143,6 +150,7 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
         json(row, 14).unwrap_or_else(|| Json::from_stored("missing")),
     );
     spec.priority = Priority::from_level(row.try_get::<i16, _>(3)?.into())?;
+    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
     spec.retry = keep(
         &mut problem,
         text(row, 15, "retry").and_then(RetryPolicy::from_stored),

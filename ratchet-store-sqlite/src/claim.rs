@@ -210,6 +210,7 @@ fn decode(
         );
         claim.attempts = row::number(row, 4, "attempts")?;
         claim.crash_count = row::number(row, 5, "crash_count")?;
+        claim.payload_version = row::payload_version(row, 16)?;
         claim.retry = RetryPolicy::from_stored(row::text(row, 7, "retry")?)?;
         claim.timeout = row::duration(row, 8, "timeout")?;
         claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;

@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use ratchet_core::model::{Enqueued, JobSpec, NewJob};
+use ratchet_core::model::{Enqueued, JobSpec, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
@@ -95,6 +95,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         spec.trace.as_ref().and_then(TraceContext::tracestate),
         origin.map(|origin| origin.name.as_str()),
         origin.and_then(|origin| origin.slot).map(to_millis),
+        payload_version_to_stored(spec.payload_version),
     ])?;
     insert.next_data += 1;
     if let Some(lane) = lane {

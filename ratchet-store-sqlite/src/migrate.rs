@@ -45,6 +45,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "tags_and_archive",
         sql: include_str!("../migrations/0003_tags_and_archive.sql"),
     },
+    Migration {
+        version: 4,
+        name: "payload_version",
+        sql: include_str!("../migrations/0004_payload_version.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
@@ -184,10 +189,11 @@ mod tests {
         assert_eq!(sums, CHECKSUMS);
     }
 
-    const CHECKSUMS: [&str; 3] = [
+    const CHECKSUMS: &[&str] = &[
         "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30",
         "0f1c1f3ec37e02141b57c8c92aa395ed10f7b96a7f4194e40e33b8b63b9b3063",
         "14098e5b6d3db6fb5ab216eece98e5dfbbf9ec41bc08dff997551d639647af09",
+        "82a396a076133ff31d1024672aca858814931a90d1580daa4b9e01b06460c486",
     ];
 
     #[test]
@@ -220,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn payloads_from_before_there_were_versions_have_the_first() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, &MIGRATIONS[..1], 1).unwrap();
+        let store = "INSERT INTO ratchet_job_data (id, payload) VALUES (1, '{}')";
+        conn.execute(store, []).unwrap();
+        bring_up_to_date(&mut conn, 2).unwrap();
+        let read = "SELECT payload_version FROM ratchet_job_data";
+        let version = conn.query_row(read, [], |row| Ok(crate::row::payload_version(row, 0)));
+        assert_eq!(version.unwrap(), Ok(1));
+    }
+
+    #[test]
     fn a_migration_that_fails_leaves_nothing() {
         let mut conn = Connection::open_in_memory().unwrap();
         let broken = [first(), second("CREATE TABLE ratchet_half (a); nonsense")];
@@ -236,9 +254,9 @@ mod tests {
             sql: "CREATE TABLE ratchet_other (a)",
             ..first()
         };
-        let later = MIGRATIONS.iter().skip(1).copied();
-        let all: Vec<Migration> = [changed].into_iter().chain(later).collect();
-        let failure = migrate(&mut conn, &all, 2).unwrap_err();
+        let mut migrations = MIGRATIONS.to_vec();
+        migrations[0] = changed;
+        let failure = migrate(&mut conn, &migrations, 2).unwrap_err();
         assert!(failure.to_string().contains("other content"), "{failure}");
     }
 

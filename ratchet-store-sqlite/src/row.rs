@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress, RecurringOrigin,
+    NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -94,6 +94,13 @@ pub(crate) fn duration(
     }
 }
 
+pub(crate) fn payload_version(row: &Row<'_>, column: usize) -> Result<u32, InvalidInput> {
+    let stored = row
+        .get(column)
+        .map_err(|_| InvalidInput::new("payload_version", "is not a whole number"))?;
+    payload_version_from_stored(stored)
+}
+
 pub(crate) fn trace(
     row: &Row<'_>,
     parent: usize,
@@ -132,6 +139,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let priority = Priority::from_level(row.get(3)?)?;
     let mut spec = JobSpec::new(route, json(row, 14).unwrap_or_else(unreadable_payload));
     spec.priority = priority;
+    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
     spec.retry = keep(
         &mut problem,
         text(row, 15, "retry").and_then(RetryPolicy::from_stored),

@@ -39,6 +39,7 @@ impl Sabotaged {
                 job.clone().run_at(time::from_millis(due))
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
+            Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
             // Everybody has a lane for himself.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::NeverFreesUniqueKeys => {

@@ -154,6 +154,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "queue::no_handle_claims_from_a_paused_queue",
     ),
     (
+        Sabotage::ForgetsPayloadVersions,
+        "claim::the_version_of_a_payload_comes_with_every_claim",
+    ),
+    (
         Sabotage::IgnoresLanes,
         "lane::jobs_go_in_the_order_of_their_enqueues_whatever_the_clock_says",
     ),
@@ -256,6 +260,8 @@ const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "concurrency::an_enqueue_and_the_purge_of_its_first_job_agree",
+    ),
+    (
         Sabotage::IgnoresRecurringTokens,
         "recurring_fire::whatever_happens_to_a_definition_makes_an_open_claim_stale",
     ),
@@ -356,6 +362,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::SkipsOneJobPerPage,
     Sabotage::PurgesTooYoung,
     Sabotage::IgnoresPausedQueues,
+    Sabotage::ForgetsPayloadVersions,
     Sabotage::ForgetsToPromoteAfterSettle,
     Sabotage::ForgetsToPromoteAfterCancel,
     Sabotage::PromotesOnRetry,

@@ -66,6 +66,7 @@ sabotages! {
     PagesByOffset,
     PurgesTooYoung,
     IgnoresPausedQueues,
+    ForgetsPayloadVersions,
     IgnoresLanes,
     OrdersLanesByTime,
     LetsDuplicatesTakePlaces,

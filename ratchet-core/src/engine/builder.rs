@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::daemon::{Daemon, DaemonContext, DaemonResult};
+use super::hooks::Hooks;
 use super::leader::Roles;
 use super::node::Node;
 use super::partition::partition;
@@ -28,6 +29,9 @@ use crate::store::SharedStore;
 pub struct NodeBuilder {
     store: SharedStore,
     registry: Registry,
+    #[cfg(feature = "tower")]
+    pub(super) layers: crate::handler::Layers,
+    pub(super) hooks: Hooks,
     state: StateMap,
     config: Config,
     label: Option<Name>,
@@ -50,6 +54,9 @@ impl NodeBuilder {
         Self {
             store,
             registry: Registry::default(),
+            #[cfg(feature = "tower")]
+            layers: crate::handler::Layers::default(),
+            hooks: Hooks::default(),
             state: StateMap::default(),
             config: Config::default(),
             label: None,
@@ -68,10 +75,11 @@ impl NodeBuilder {
         }
     }
 
-    /// Lets the node run jobs of this type; jobs of other kinds are left to other nodes.
+    /// Lets the node run jobs of this type, under all its names; jobs of other kinds are left to other
+    /// nodes.
     pub fn register<J: Job>(mut self) -> Self {
         let registered = self.registry.register::<J>();
-        self.keep(registered);
+        self.problems.extend(registered.err().into_iter().flatten());
         self
     }
 
@@ -420,15 +428,22 @@ impl NodeBuilder {
     /// Checks everything and makes the node. Does no I/O.
     ///
     /// # Errors
-    /// [`BuildError`] with every problem: bad names, kinds registered twice, missing state, pools
-    /// that cannot work, timings that clash.
+    /// [`BuildError`] with every problem: bad names, names that two job types claim, missing state,
+    /// pools that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
+        #[cfg_attr(
+            not(feature = "tower"),
+            expect(unused_mut, reason = "it is changed by the layers only")
+        )]
+        let mut registry = self.registry;
         let mut problems = self.problems;
+        #[cfg(feature = "tower")]
+        problems.extend(registry.stack(self.layers).err().into_iter().flatten());
         problems.extend(self.config.problems());
         if self.config.retention.needs_archive() && self.store.archive().is_none() {
             problems.push("jobs are to be archived, and the store has no archive".to_owned());
         }
-        if self.registry.kinds().is_empty() && self.daemons.is_empty() {
+        if registry.kinds().is_empty() && self.daemons.is_empty() {
             problems.push("no job is registered; to enqueue only, use a client".to_owned());
         }
         if self.queues == Selection::Only(Vec::new()) {
@@ -438,7 +453,7 @@ impl NodeBuilder {
         if recurring && self.store.recurring().is_none() {
             problems.push("the store keeps no recurring definitions".to_owned());
         }
-        for (kind, state) in self.registry.missing_state(&self.state) {
+        for (kind, state) in registry.missing_state(&self.state) {
             problems.push(format!("job {kind} needs state of type {state}"));
         }
         let taking = Taking::new(&self.leads, self.roles.as_deref(), self.promotable);
@@ -458,7 +473,7 @@ impl NodeBuilder {
         let profile = NodeProfile::new(taking.names(), self.capabilities.clone());
         let pools = partition(
             self.queues,
-            self.registry.kinds(),
+            registry.kinds(),
             self.capabilities,
             &self.config,
             &self.pools,
@@ -476,7 +491,8 @@ impl NodeBuilder {
             .unwrap_or_else(|| Arc::new(NoopCoordinator));
         let shared = Shared::new(
             self.store,
-            self.registry,
+            registry,
+            self.hooks,
             self.state,
             self.config,
             self.label,

@@ -18,11 +18,14 @@ mod bulkhead;
 mod config;
 mod daemon;
 mod drain;
+mod edge;
 mod executor;
 mod heartbeat;
+mod hooks;
 mod leader;
 mod load;
 mod maintenance;
+mod newer;
 mod node;
 mod outcome;
 mod pace;
@@ -39,16 +42,21 @@ mod run;
 mod running;
 mod settler;
 mod shared;
+#[cfg(feature = "testing")]
+mod steps;
 mod supervisor;
 mod suspects;
 mod taking;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};
+pub use hooks::NodeHook;
 pub use node::{Node, RunError};
 pub use pool::{Pool, SYSTEM_QUEUE};
 pub use retention::{Retain, Retention};
 pub use shared::{NodeStats, PoolStats};
+#[cfg(feature = "testing")]
+pub(crate) use steps::Steps;
 
 use crate::client::Client;
 use crate::store::SharedStore;

@@ -49,8 +49,8 @@ const LEAVE_BEHIND: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Node {
-    shared: Arc<Shared>,
-    running: Arc<AtomicBool>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) running: Arc<AtomicBool>,
 }
 
 impl Node {
@@ -131,6 +131,8 @@ impl Node {
             }
             joined = join(&run) => joined.map_err(RunError::Store)?,
         }
+        let hooks = &run.shared.hooks;
+        hooks.tell(|hook| hook.node_joined(run.node(), &run.label));
         let tasks = start(&run);
         tokio::select! {
             biased;
@@ -146,6 +148,7 @@ impl Node {
         end(tasks).await;
         // Whatever stopped the node: what it still leads in is free at once.
         leader::step_down(&run).await;
+        hooks.tell(|hook| hook.node_left(run.node(), &run.label));
         if run.displaced.is_cancelled() {
             return Err(RunError::Displaced {
                 label: run.label.clone(),
@@ -167,7 +170,7 @@ impl Node {
 }
 
 /// Registers the node, waiting for the database if it is away.
-async fn join(run: &Run) -> Result<()> {
+pub(super) async fn join(run: &Run) -> Result<()> {
     for status in [NodeStatus::Joining, NodeStatus::Active] {
         let mut backoff = Backoff::default();
         while let Err(error) = heartbeat::beat(run, status).await {
@@ -257,10 +260,10 @@ impl Drop for Unled<'_> {
 }
 
 /// Makes sure that a node runs once at a time.
-struct OnlyRun<'a>(&'a AtomicBool);
+pub(super) struct OnlyRun<'a>(&'a AtomicBool);
 
 impl<'a> OnlyRun<'a> {
-    fn begin(running: &'a AtomicBool) -> Result<Self, RunError> {
+    pub(super) fn begin(running: &'a AtomicBool) -> Result<Self, RunError> {
         if running.swap(true, Ordering::AcqRel) {
             return Err(RunError::AlreadyRunning);
         }

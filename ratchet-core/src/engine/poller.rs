@@ -139,7 +139,11 @@ impl Poller {
 }
 
 /// Claims a batch, with payloads or without as configured.
-async fn claim(run: &Run, pool: &Bulkhead, request: &ClaimRequest) -> Result<Vec<Ready>> {
+pub(super) async fn claim(
+    run: &Run,
+    pool: &Bulkhead,
+    request: &ClaimRequest,
+) -> Result<Vec<Ready>> {
     let shared = &run.shared;
     let counters = pool.counters(shared);
     Counters::add(&counters.claim_calls, 1);

@@ -17,7 +17,8 @@ use super::run::Run;
 use crate::cluster::Leadership;
 use crate::error::Result;
 use crate::handler::CancelReason;
-use crate::model::{NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::id::JobId;
+use crate::model::{Claim, Fenced, NodeSweep, Outcome, Reclaimed, Settlement};
 
 /// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
 /// who cannot reclaim.
@@ -99,5 +100,29 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
         .shared
         .calls
         .call("settle", |store| store.jobs().settle(&failed));
-    settle.await.map(drop)
+    let answers = settle.await?;
+    if run.shared.hooks.is_empty() {
+        return Ok(());
+    }
+    let applied: Vec<&Settlement> = failed
+        .iter()
+        .zip(answers)
+        .filter(|(_, answer)| *answer == Fenced::Applied)
+        .map(|(settlement, _)| settlement)
+        .collect();
+    tell(run, &applied).await
+}
+
+/// Lets the hooks hear of jobs that were failed here: what they were is read for that.
+async fn tell(run: &Run, failed: &[&Settlement]) -> Result<()> {
+    let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
+    let calls = &run.shared.calls;
+    let jobs = calls.call("get", |store| store.jobs().get(&ids)).await?;
+    for (end, job) in failed.iter().zip(jobs) {
+        if let Some(job) = job {
+            let claim = Claim::of(&job);
+            run.shared.hooks.tell(|hook| hook.job_ended(&claim, end));
+        }
+    }
+    Ok(())
 }

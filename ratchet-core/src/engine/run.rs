@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::ready::Ready;
 use super::reporter::Reporter;
 use super::running::RunningSet;
-use super::settler::SettleBuffer;
+use super::settler::{Ending, SettleBuffer};
 use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::NodeId;
@@ -206,19 +206,21 @@ impl Run {
     /// Ends a claim of a pool, soon; it is settled together with others while more are about to
     /// end.
     pub(super) fn settle(&self, pool: &Bulkhead, settlement: Settlement) {
-        self.add(pool, settlement, false);
+        self.add(Ending::new(settlement, pool), pool);
     }
 
-    /// Ends a claim whose body ran. If a lane moves on with it, the next poll is not waited for.
-    pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
-        let head = claim.lane.is_some() && settlement.effect(false).state.is_terminal();
-        self.add(pool, settlement, head);
+    /// Ends a claim whose body ran, or whose job ends with it: the hooks hear of it. If a lane moves
+    /// on with it, the next poll is not waited for.
+    pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
+        let mut ending = Ending::new(settlement, pool);
+        ending.head = claim.lane.is_some() && ending.settlement.effect(false).state.is_terminal();
+        ending.told = (!self.shared.hooks.is_empty()).then(|| Arc::clone(claim));
+        self.add(ending, pool);
     }
 
-    fn add(&self, pool: &Bulkhead, settlement: Settlement, head: bool) {
+    fn add(&self, ending: Ending, pool: &Bulkhead) {
         let more_coming = pool.ready.len() > 0;
-        self.settlements
-            .push(settlement, pool.index, head, more_coming);
+        self.settlements.push(ending, more_coming);
     }
 }
 

@@ -3,8 +3,10 @@ use std::sync::{Arc, Mutex};
 
 use super::config::Config;
 use super::daemon::Daemon;
+use super::hooks::Hooks;
 use super::leader::{MAINTENANCE, Roles};
 use super::maintenance::Maintained;
+use super::newer::Warned;
 use super::partition::Share;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
@@ -20,6 +22,9 @@ pub(super) struct Shared {
     pub(super) calls: Arc<Calls>,
     pub(super) client: Client,
     pub(super) registry: Registry,
+    pub(super) hooks: Hooks,
+    /// What was told of payloads that are too new.
+    pub(super) newer: Warned,
     pub(super) state: Arc<StateMap>,
     pub(super) config: Config,
     pub(super) label: Option<Name>,
@@ -51,6 +56,7 @@ impl Shared {
     pub(super) fn new(
         store: SharedStore,
         registry: Registry,
+        hooks: Hooks,
         state: StateMap,
         config: Config,
         label: Option<Name>,
@@ -77,6 +83,8 @@ impl Shared {
             calls,
             client,
             registry,
+            hooks,
+            newer: Warned::default(),
             state: Arc::new(state),
             config,
             label,

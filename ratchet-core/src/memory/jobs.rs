@@ -35,7 +35,7 @@ impl JobStore for MemoryStore {
         }
         self.call("claim_next_batch", |tables, now| {
             Ok(tables.claim(request, now, |row| ClaimedJob {
-                claim: claim_of(row),
+                claim: Claim::of(&row.job),
                 input: input_of(row),
             }))
         })
@@ -48,7 +48,7 @@ impl JobStore for MemoryStore {
             return Ok(Vec::new());
         }
         self.call("claim_next_batch_optimized", |tables, now| {
-            Ok(tables.claim(request, now, claim_of))
+            Ok(tables.claim(request, now, |row| Claim::of(&row.job)))
         })
         .await
     }
@@ -406,25 +406,6 @@ impl Tables {
 
 fn refused(operation: &'static str, problem: InvalidInput) -> StoreError {
     StoreError::from(problem).during(operation)
-}
-
-fn claim_of(row: &Row) -> Claim {
-    let (job, spec) = (&row.job, &row.job.spec);
-    let mut claim = Claim::new(
-        ClaimToken::new(job.id, job.claim_seq),
-        spec.route.clone(),
-        spec.priority,
-        job.run_at,
-        job.claimed_at.unwrap_or(job.run_at),
-    );
-    claim.attempts = job.attempts;
-    claim.crash_count = job.crash_count;
-    claim.retry = spec.retry;
-    claim.timeout = spec.timeout;
-    claim.stall_timeout = spec.stall_timeout;
-    claim.lane = spec.lane.clone();
-    claim.trace = spec.trace.clone();
-    claim
 }
 
 fn input_of(row: &Row) -> JobInput {

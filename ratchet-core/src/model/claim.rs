@@ -6,6 +6,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::id::{ClaimToken, NodeId};
 use crate::json::Json;
 use crate::limits;
+use crate::model::{FIRST_VERSION, JobRecord};
 use crate::name::Name;
 use crate::priority::{Aging, Priority};
 use crate::retry::RetryPolicy;
@@ -120,6 +121,8 @@ pub struct Claim {
     pub attempts: u32,
     /// Claims lost with their node before this one.
     pub crash_count: u32,
+    /// Which form the payload has.
+    pub payload_version: u32,
     /// When a failed attempt is followed by another.
     pub retry: RetryPolicy,
     /// How long the body may run.
@@ -150,11 +153,33 @@ impl Claim {
             claimed_at,
             attempts: 0,
             crash_count: 0,
+            payload_version: FIRST_VERSION,
             retry: RetryPolicy::default(),
             timeout: None,
             stall_timeout: None,
             lane: None,
             trace: None,
+        }
+    }
+
+    /// The claim that a job has at present, or had last.
+    #[must_use]
+    pub fn of(job: &JobRecord) -> Self {
+        let spec = &job.spec;
+        Self {
+            token: ClaimToken::new(job.id, job.claim_seq),
+            route: spec.route.clone(),
+            priority: spec.priority,
+            run_at: job.run_at,
+            claimed_at: job.claimed_at.unwrap_or(job.run_at),
+            attempts: job.attempts,
+            crash_count: job.crash_count,
+            payload_version: spec.payload_version,
+            retry: spec.retry,
+            timeout: spec.timeout,
+            stall_timeout: spec.stall_timeout,
+            lane: spec.lane.clone(),
+            trace: spec.trace.clone(),
         }
     }
 }

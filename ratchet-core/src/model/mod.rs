@@ -6,6 +6,7 @@ mod control;
 mod guard;
 mod new_job;
 mod node;
+mod payload_version;
 mod query;
 mod reclaim;
 mod record;
@@ -25,6 +26,8 @@ pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     SweptNodes,
 };
+pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
+pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};

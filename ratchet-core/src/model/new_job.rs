@@ -11,6 +11,7 @@ use crate::id::JobId;
 use crate::json::Json;
 use crate::limits::{self, MAX_PAYLOAD_BYTES, MAX_TAGS};
 use crate::model::RecurringOrigin;
+use crate::model::{FIRST_VERSION, check_payload_version};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -26,6 +27,8 @@ pub struct JobSpec {
     pub route: Route,
     /// The arguments of the handler.
     pub payload: Json,
+    /// Which form the payload has; see [`Job::VERSION`](crate::Job::VERSION).
+    pub payload_version: u32,
     /// The stored priority.
     pub priority: Priority,
     /// When a failed attempt is followed by another.
@@ -49,13 +52,14 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys, no lane,
-    /// no tags.
+    /// A spec with the defaults: payload version 1, normal priority, default retries, no timeouts, no
+    /// keys, no lane, no tags.
     #[must_use]
     pub fn new(route: Route, payload: Json) -> Self {
         Self {
             route,
             payload,
+            payload_version: FIRST_VERSION,
             priority: Priority::default(),
             retry: RetryPolicy::default(),
             timeout: None,
@@ -160,6 +164,15 @@ impl NewJob {
     #[must_use]
     pub fn capability(mut self, capability: &str) -> Self {
         self.spec.route.capability = keep(&mut self.problem, Name::new("capability", capability));
+        self
+    }
+
+    /// Says which form the payload has, for who upcasts it later; 1 unless set. A typed job does this
+    /// by itself, see [`Job::VERSION`](crate::Job::VERSION).
+    #[must_use]
+    pub fn payload_version(mut self, version: u32) -> Self {
+        keep(&mut self.problem, check_payload_version(version));
+        self.spec.payload_version = version;
         self
     }
 
@@ -392,6 +405,8 @@ mod tests {
         assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
         assert_eq!(field(&job().lane("")), "lane");
         assert_eq!(field(&job().tag("a\tb")), "tag");
+        assert_eq!(field(&job().payload_version(0)), "payload_version");
+        assert_eq!(field(&job().payload_version(u32::MAX)), "payload_version");
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");

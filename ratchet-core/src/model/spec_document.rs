@@ -22,6 +22,8 @@ pub(super) struct SpecDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     capability: Option<String>,
     payload: String,
+    #[serde(default = "first_version", skip_serializing_if = "is_first")]
+    payload_version: u32,
     #[serde(default = "usual_priority")]
     priority: u8,
     #[serde(default)]
@@ -53,6 +55,15 @@ struct Origin {
     slot: Option<i64>,
 }
 
+const fn first_version() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_first(version: &u32) -> bool {
+    *version == 1
+}
+
 fn usual_priority() -> u8 {
     Priority::default().level()
 }
@@ -63,6 +74,7 @@ impl SpecDocument {
         let JobSpec {
             route,
             payload,
+            payload_version,
             priority,
             retry,
             timeout,
@@ -85,6 +97,7 @@ impl SpecDocument {
             kind: kind.to_string(),
             capability: name(capability),
             payload: payload.as_str().to_owned(),
+            payload_version: *payload_version,
             priority: priority.level(),
             retry: *retry,
             timeout: timeout.map(duration_millis),
@@ -113,6 +126,7 @@ impl SpecDocument {
             capability: name("capability", self.capability)?,
         };
         let mut spec = JobSpec::new(route, Json::from_stored(self.payload));
+        spec.payload_version = self.payload_version;
         spec.priority = Priority::from_level(self.priority.into())?;
         self.retry.validate()?;
         spec.retry = self.retry;

@@ -63,6 +63,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.live]** A node that has a row gets jobs only while its status is `Active`.
     /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
     ///   one higher than before and a token that carries it.
+    /// - **[claim.version]** The claim carries the payload's version as it was given at the enqueue.
     /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
     ///
     /// # Errors

@@ -4,8 +4,11 @@
 mod bulk;
 mod cancel;
 mod drain;
+mod hooks;
 mod kit;
 mod lanes;
+#[cfg(feature = "tower")]
+mod layers;
 mod leadership;
 mod lifecycle;
 mod outcomes;
@@ -17,3 +20,4 @@ mod reports;
 mod retention;
 mod robust;
 mod suspects;
+mod versions;

@@ -1,6 +1,6 @@
 -- Gives the first $6 due jobs in claim order to node $7; with their payloads if $8.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
--- [claim.paused] [claim.live] [claim.running] [claim.whole]
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
 -- $1 and $2 are the wanted routes and their queues, $3 the last route the caller knows of: if another
 -- one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at.
 --
@@ -66,7 +66,7 @@ SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $8 THEN data.payload END,
        CASE WHEN $8 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane
+       data.lane, data.payload_version
 FROM clock
 CROSS JOIN latest
 LEFT JOIN claimed ON true

@@ -5,6 +5,7 @@
 mod archive;
 mod connections;
 mod interleavings;
+mod kit;
 mod lanes;
 mod network;
 mod plans;
@@ -55,6 +56,7 @@ tests! {
         a_key_stays_the_first_jobs_before_during_and_after_its_purge
         a_renewal_and_a_takeover_that_meet_at_the_expiry_agree
         a_leader_whose_bodies_hold_every_connection_keeps_its_term;
+    kit: stored_jobs_are_run_for_a_test;
     lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
@@ -81,7 +83,8 @@ tests! {
         an_older_schema_is_brought_up_to_date
         tables_of_others_are_refused many_starters_migrate_once
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
-        printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;
+        printed_migrations_are_what_is_applied
+        payloads_from_before_there_were_versions_have_the_first a_row_that_cannot_be_read_harms_only_itself;
     sessions: a_lock_whose_session_ended_is_taken_at_once
         a_holder_that_closes_its_store_leaves_its_locks_free a_lock_whose_session_lives_is_kept
         a_lock_that_is_not_bound_ends_by_time_alone

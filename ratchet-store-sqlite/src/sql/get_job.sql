@@ -8,7 +8,8 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        CASE WHEN job.flags & 64 THEN
            (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
             WHERE tagged.job = job.id)
-       END
+       END,
+       data.payload_version
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 LEFT JOIN ratchet_job_notes AS notes ON notes.job = job.id

@@ -82,6 +82,7 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
         "UPDATE ratchet_job_data SET retry = CAST(x'ff' AS TEXT) WHERE id = ?1",
         "UPDATE ratchet_job_data SET timeout = -1 WHERE id = ?1",
         "UPDATE ratchet_job_data SET traceparent = CAST(x'ff' AS TEXT) WHERE id = ?1",
+        "UPDATE ratchet_job_data SET payload_version = 0 WHERE id = ?1",
         "UPDATE ratchet_jobs SET attempts = -1 WHERE data = ?1",
         "UPDATE ratchet_jobs SET crash_count = 9876543210 WHERE data = ?1",
         "DELETE FROM ratchet_job_data WHERE id = ?1",

@@ -155,6 +155,9 @@ impl Generator {
             job = job.stall_timeout(self.millis(1..3_000));
         }
         if self.chance(20) {
+            job = job.payload_version(self.random.u32(1..4));
+        }
+        if self.chance(20) {
             job = job.retry(RetryPolicy::fixed(3, self.millis(1..1_000)));
         }
         if self.chance(1) {

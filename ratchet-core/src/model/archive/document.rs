@@ -202,6 +202,7 @@ mod tests {
         };
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let mut spec = JobSpec::new(route, Json::from_stored("[1, 2.0,\"\\u0000\"]"));
+        spec.payload_version = 3;
         spec.priority = Priority::High;
         spec.retry = RetryPolicy::fixed(3, Duration::from_secs(1));
         spec.timeout = Some(Duration::from_millis(5));

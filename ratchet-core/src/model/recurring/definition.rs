@@ -271,6 +271,7 @@ impl Definition {
         let JobSpec {
             route: _,
             payload: _,
+            payload_version: _,
             priority: _,
             retry: _,
             timeout: _,
