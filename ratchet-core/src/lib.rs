@@ -1,7 +1,7 @@
 //! The core of Ratchet: what decides.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
-//!   [`priority`], [`retry`], [`route`]), with the time passed in.
+//!   [`priority`], [`retry`], [`route`], [`permit`], [`rate`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -16,11 +16,14 @@ pub mod error;
 pub mod handler;
 pub mod id;
 pub mod json;
+pub mod limiter;
 pub mod limits;
 pub mod memory;
 pub mod model;
 pub mod name;
+pub mod permit;
 pub mod priority;
+pub mod rate;
 pub mod retry;
 pub mod route;
 pub mod state;
@@ -37,10 +40,12 @@ pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
 pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
 pub use id::{ClaimToken, Fence, JobId, NodeId};
 pub use json::Json;
+pub use limiter::RateLimit;
 pub use memory::MemoryStore;
 pub use model::{Enqueued, JobRecord, NewJob};
 pub use name::Name;
 pub use priority::{Aging, Priority};
+pub use rate::Rate;
 pub use retry::{Backoff, RetryPolicy};
 pub use route::{Route, Selection};
 pub use state::{JobAction, JobState};

@@ -2,6 +2,7 @@
 
 mod bells;
 mod call;
+mod permits;
 mod versions;
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::taking::{Surroundings, Taking, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
 use crate::handler::{Job, Registry, StateMap};
+use crate::limiter::Limit;
 use crate::model::NodeProfile;
 use crate::name::Name;
 use crate::priority::Aging;
@@ -25,8 +27,8 @@ use crate::store::SharedStore;
 /// Setters never fail; [`build`](Self::build) tells everything that is wrong at once.
 #[must_use]
 pub struct NodeBuilder {
-    store: SharedStore,
-    registry: Registry,
+    pub(super) store: SharedStore,
+    pub(super) registry: Registry,
     state: StateMap,
     config: Config,
     label: Option<Name>,
@@ -40,7 +42,8 @@ pub struct NodeBuilder {
     active_in: Option<Name>,
     daemons: Vec<Daemon>,
     seed: Option<u64>,
-    problems: Vec<String>,
+    pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) problems: Vec<String>,
 }
 
 impl NodeBuilder {
@@ -61,6 +64,7 @@ impl NodeBuilder {
             active_in: None,
             daemons: Vec::new(),
             seed: None,
+            limits: BTreeMap::new(),
             problems: Vec::new(),
         }
     }
@@ -364,7 +368,9 @@ impl NodeBuilder {
     /// [`BuildError`] with every problem: bad names, kinds registered twice, missing state, pools
     /// that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
+        let limit_problems = self.limit_problems();
         let mut problems = self.problems;
+        problems.extend(limit_problems);
         problems.extend(self.config.problems());
         if self.registry.kinds().is_empty() && self.daemons.is_empty() {
             problems.push("no job is registered; to enqueue only, use a client".to_owned());
@@ -421,6 +427,7 @@ impl NodeBuilder {
             self.active_in,
             self.daemons,
             profile,
+            self.limits,
             self.seed,
         );
         Ok(Node::new(Arc::new(shared)))

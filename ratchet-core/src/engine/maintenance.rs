@@ -1,4 +1,5 @@
-//! Maintenance: deletes finished jobs that are older than the retention, a bounded pass at a time.
+//! Maintenance: deletes finished jobs that are older than the retention, and rates that nobody uses
+//! any more, a bounded pass at a time.
 //!
 //! The leader of the maintenance role does it, and each pass lands only in its term.
 
@@ -31,6 +32,7 @@ pub(super) async fn run(run: Arc<Run>) {
 
 /// Deletes what is old.
 pub(super) async fn tick(run: &Run) -> Result<()> {
+    forget_rates(run).await?;
     let Some(retention) = run.shared.config.retention else {
         return Ok(());
     };
@@ -55,4 +57,20 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Deletes the rates that are as if they had never been used. Whoever does it does no harm.
+async fn forget_rates(run: &Run) -> Result<()> {
+    let calls = &run.shared.calls;
+    loop {
+        let forgotten = calls.call("forget_idle", |store| async move {
+            match store.rates() {
+                None => Ok(0),
+                Some(rates) => rates.forget_idle(PASS).await,
+            }
+        });
+        if forgotten.await? < PASS as u64 {
+            return Ok(());
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod drain;
 mod executor;
 mod heartbeat;
 mod leader;
+mod limits;
 mod load;
 mod maintenance;
 mod node;
@@ -40,6 +41,7 @@ mod shared;
 mod supervisor;
 mod suspects;
 mod taking;
+mod throttle;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};

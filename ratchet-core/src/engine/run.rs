@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
+use super::limits::PutOff;
 use super::load::Gauge;
 use super::pace::Pace;
 use super::ready::Ready;
@@ -27,6 +28,8 @@ pub(super) struct Run {
     identity: Mutex<(NodeId, NodeStatus)>,
     pub(super) pools: Box<[Bulkhead]>,
     pub(super) suspects: Suspects,
+    /// The jobs of limited keys that were put off.
+    pub(super) put_off: PutOff,
     pub(super) running: RunningSet,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
@@ -78,6 +81,7 @@ impl Run {
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
             suspects: Suspects::default(),
+            put_off: PutOff::default(),
             running: RunningSet::default(),
             settlements: SettleBuffer::default(),
             settled: Notify::new(),
@@ -209,10 +213,11 @@ impl Run {
         self.add(pool, settlement, false);
     }
 
-    /// Ends a claim whose body ran. If a lane moves on with it, the next poll is not waited for.
+    /// Ends a claim whose body ran. If a lane moves on with it, or it held a permit that others may
+    /// wait for, the next poll is not waited for.
     pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
         let head = claim.lane.is_some() && settlement.effect(false).state.is_terminal();
-        self.add(pool, settlement, head);
+        self.add(pool, settlement, head || claim.route.permit.is_some());
     }
 
     fn add(&self, pool: &Bulkhead, settlement: Settlement, head: bool) {

@@ -37,7 +37,8 @@ pub(super) struct SettleBuffer {
 struct Batch {
     settlements: Vec<Settlement>,
     pools: Vec<usize>,
-    /// Whether one of them ends the head of a lane: another job is due once it is settled.
+    /// Whether one of them ends the head of a lane or frees a permit: another job may be claimed once
+    /// it is settled.
     heads: bool,
 }
 
@@ -71,8 +72,8 @@ impl Batch {
 }
 
 impl SettleBuffer {
-    /// Adds one that ends a claim of this pool, perhaps the head of a lane; `more_coming` says that
-    /// others are likely to follow within microseconds.
+    /// Adds one that ends a claim of this pool; `head` says that another job may wait for that, and
+    /// `more_coming` that others are likely to follow within microseconds.
     pub(super) fn push(&self, settlement: Settlement, pool: usize, head: bool, more_coming: bool) {
         let mut pending = self.pending();
         pending.push(settlement, pool);

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +10,7 @@ use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
+use crate::limiter::{Counted, Limit};
 use crate::model::{Guard, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
@@ -31,6 +33,8 @@ pub(super) struct Shared {
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
     pub(super) profile: NodeProfile,
+    /// The rate limits, by kind.
+    pub(super) limits: BTreeMap<Name, Counted>,
     /// By how many milliseconds the node's clock was last found ahead of the database's.
     skew: AtomicI64,
     /// What the node's own wakeups carry as their source.
@@ -55,6 +59,7 @@ impl Shared {
         active_in: Option<Name>,
         daemons: Vec<Daemon>,
         profile: NodeProfile,
+        limits: BTreeMap<Name, Limit>,
         seed: Option<u64>,
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
@@ -66,6 +71,10 @@ impl Shared {
             source,
             Arc::clone(&bells),
         );
+        let limits = limits
+            .into_iter()
+            .map(|(kind, limit)| (kind.clone(), limit.counted(kind, &calls)))
+            .collect();
         Self {
             calls,
             client,
@@ -80,6 +89,7 @@ impl Shared {
             active_in,
             daemons,
             profile,
+            limits,
             skew: AtomicI64::new(0),
             source,
             bells,

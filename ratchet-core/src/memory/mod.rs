@@ -9,7 +9,9 @@ mod jobs;
 mod lanes;
 mod locks;
 mod nodes;
+mod permits;
 mod queues;
+mod rates;
 mod tables;
 mod versions;
 
@@ -20,7 +22,10 @@ pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
-use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
+use crate::store::{
+    JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore, Store, StoreInfo,
+    VersionStore,
+};
 use clock::Clock;
 use faults::FaultPlan;
 use tables::Tables;
@@ -133,5 +138,13 @@ impl Store for MemoryStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
     }
 }

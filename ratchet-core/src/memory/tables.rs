@@ -27,6 +27,10 @@ pub(super) struct Tables {
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) locks: HashMap<Name, Lock>,
     pub(super) versions: HashMap<Name, u64>,
+    /// How many permits each resource has.
+    pub(super) permits: BTreeMap<Name, u32>,
+    /// The theoretical arrival time of each rate's next taker, in microseconds.
+    pub(super) rates: BTreeMap<Name, i64>,
 }
 
 /// A job with what only the store needs to know.
@@ -144,11 +148,15 @@ impl Tables {
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
-    ) -> Vec<(Priority, &BTreeSet<(i64, JobId)>)> {
+    ) -> Vec<(&Route, Priority, &BTreeSet<(i64, JobId)>)> {
+        let of_route = |(route, levels)| {
+            let levels = Priority::ALL.into_iter().zip(levels);
+            levels.map(move |(priority, jobs)| (route, priority, jobs))
+        };
         self.pending
             .iter()
             .filter(|(route, _)| matches(route))
-            .flat_map(|(_, levels)| Priority::ALL.into_iter().zip(levels))
+            .flat_map(of_route)
             .collect()
     }
 

@@ -5,7 +5,9 @@ mod control;
 mod guard;
 mod new_job;
 mod node;
+mod permit;
 mod query;
+mod rate;
 mod reclaim;
 mod record;
 mod report;
@@ -20,7 +22,9 @@ pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     SweptNodes,
 };
+pub use permit::PermitInfo;
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
+pub use rate::{RateAnswer, RateRequest};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
 pub use report::{Report, ReportKind, Reported};

@@ -43,7 +43,7 @@ impl RunAt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobSpec {
-    /// Queue, kind and required capability.
+    /// Queue, kind, required capability and permit.
     pub route: Route,
     /// The arguments of the handler.
     pub payload: Json,
@@ -133,6 +133,7 @@ impl NewJob {
             queue,
             kind,
             capability: None,
+            permit: None,
         };
         Self {
             id: JobId::new(),
@@ -247,6 +248,31 @@ impl NewJob {
     #[must_use]
     pub fn lane(mut self, lane: &str) -> Self {
         self.spec.lane = keep(&mut self.problem, Name::new("lane", lane));
+        self
+    }
+
+    /// Lets it run only while it holds a permit of this resource, of which there are as many as
+    /// [`Client::set_permits`](crate::Client::set_permits) says, in the whole cluster. Other jobs are
+    /// claimed meanwhile, also of the same queue. A job has one permit at most.
+    ///
+    /// A claim takes the permit and the end of the claim frees it, however it ends. The enqueue is
+    /// refused if nobody ever set how many there are. A few hundred resources are fine; for one job
+    /// at a time of each of many customers there are [lanes](Self::lane).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// client.set_permits("billing-api", 4).await?;
+    /// let job = NewJob::new("charge", "customer-42").permit("billing-api");
+    /// client.enqueue(job).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn permit(mut self, resource: &str) -> Self {
+        self.spec.route.permit = keep(&mut self.problem, Name::new("permit", resource));
         self
     }
 
@@ -385,6 +411,7 @@ mod tests {
         assert_eq!(field(&job().unique_key(&"k".repeat(129))), "unique_key");
         assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
         assert_eq!(field(&job().lane("")), "lane");
+        assert_eq!(field(&job().permit("a\nb")), "permit");
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");

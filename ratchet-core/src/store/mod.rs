@@ -29,7 +29,9 @@
 mod jobs;
 mod locks;
 mod nodes;
+mod permits;
 mod queues;
+mod rates;
 mod versions;
 
 use std::fmt::Debug;
@@ -38,7 +40,9 @@ use std::sync::Arc;
 pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
+pub use permits::PermitStore;
 pub use queues::{Changed, QueueStore};
+pub use rates::RateStore;
 pub use versions::VersionStore;
 
 use crate::cluster::ClusterCoordinator;
@@ -65,6 +69,16 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The version tokens.
     fn versions(&self) -> &dyn VersionStore;
+
+    /// The permits, if the store can limit how many jobs run at once in the cluster.
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        None
+    }
+
+    /// The rates, if the store can limit how many jobs begin in a time.
+    fn rates(&self) -> Option<&dyn RateStore> {
+        None
+    }
 
     /// How many connections to the database are open, if the store knows.
     fn connections(&self) -> Option<u32> {
