@@ -25,6 +25,8 @@ impl Cx {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
             Power::Delivery => false,
+            // Of the store: known once it is opened.
+            Power::Permits | Power::Rates => powers.contains(&power),
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
         let honest = |power: &&Power| has(**power) == powers.contains(power);
@@ -43,7 +45,20 @@ impl Cx {
     /// Another handle on the database, and a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
-            Ok(store) => TestNode::new(store),
+            Ok(store) => {
+                let powers = [
+                    (Power::Permits, store.permits().is_some()),
+                    (Power::Rates, store.rates().is_some()),
+                ];
+                for (power, there) in powers {
+                    let told = self.powers.contains(&power);
+                    assert_eq!(
+                        there, told,
+                        "the suite and the store disagree about {power:?}"
+                    );
+                }
+                TestNode::new(store)
+            }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }
     }

@@ -79,13 +79,20 @@ pub enum Power {
     Clock,
     /// [`Fixture::vandal`].
     Vandal,
+    /// The store has permits: [`Store::permits`](ratchet_core::Store::permits).
+    Permits,
+    /// The store keeps rates: [`Store::rates`](ratchet_core::Store::rates).
+    Rates,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
 }
 
 impl Power {
-    /// All that a store's fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal];
+    /// All that a store and its fixture may have.
+    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Permits, Self::Rates];
+
+    /// What the in-memory store and its fixture have, and so a store that wraps it.
+    pub const MEMORY: &'static [Self] = &[Self::Clock, Self::Permits, Self::Rates];
 }
 
 /// Makes a fixture, again and again.

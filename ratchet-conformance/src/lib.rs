@@ -69,7 +69,8 @@
 //! # Powers
 //! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
 //! database's clock; without it everything that depends on time goes untested, so a store should
-//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows. Cases that need
+//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows.
+//! [`Power::Permits`] and [`Power::Rates`] are optional powers of the store itself. Cases that need
 //! a power which the suite was not told of are listed as ignored, with the reason; a fixture whose
 //! powers are not exactly those the suite was told of fails every case.
 //!

@@ -6,17 +6,17 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guard, Guarded, Heartbeat,
     HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep,
-    PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
-    SweptNodes,
+    PageRequest, PermitInfo, PurgeRequest, QueueInfo, RateAnswer, RateRequest, ReclaimRequest,
+    Reclaimed, Report, Reported, Settlement, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, StoreInfo,
-    VersionStore,
+    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, StoreInfo, VersionStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
     ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result,
-    SharedStore, Store,
+    SharedStore, Store, StoreError, StoreErrorKind,
 };
 
 use crate::Meter;
@@ -75,6 +75,14 @@ impl Store for MeteredStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        self.inner.permits().map(|_| self as &dyn PermitStore)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        self.inner.rates().map(|_| self as &dyn RateStore)
     }
 
     fn connections(&self) -> Option<u32> {
@@ -141,4 +149,32 @@ metered! { LockStore by locks {
 metered! { VersionStore by versions {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
     async fn versions(&self, namespaces: &[Name]) -> Vec<u64>;
+} }
+
+/// The same for the powers that not every store has; they are offered only if the inner one has them.
+macro_rules! metered_power {
+    ($trait:ident by $role:ident {
+        $(async fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)+
+    }) => {
+        #[deny(clippy::missing_trait_methods)]
+        #[async_trait]
+        impl $trait for MeteredStore {
+            $(async fn $method(&self $(, $argument: $type)*) -> Result<$answer> {
+                let Some(role) = self.inner.$role() else {
+                    return Err(StoreError::new(StoreErrorKind::Other, stringify!($method)));
+                };
+                self.meter.count(stringify!($method), role.$method($($argument),*)).await
+            })+
+        }
+    };
+}
+
+metered_power! { PermitStore by permits {
+    async fn set_permits(&self, resource: &Name, max: u32) -> Changed;
+    async fn permits(&self) -> Vec<PermitInfo>;
+} }
+
+metered_power! { RateStore by rates {
+    async fn take(&self, requests: &[RateRequest]) -> Vec<RateAnswer>;
+    async fn forget_idle(&self, limit: usize) -> u64;
 } }

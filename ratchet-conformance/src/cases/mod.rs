@@ -19,8 +19,10 @@ mod migrate;
 mod node;
 mod order;
 mod page;
+mod permit;
 mod purge;
 mod queue;
+mod rate;
 mod reclaim;
 mod report;
 mod retry;
@@ -46,6 +48,8 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     act::CASES,
     cancel::CASES,
     lane::CASES,
+    permit::CASES,
+    rate::CASES,
     page::CASES,
     purge::CASES,
     queue::CASES,

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore, Store, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
@@ -88,6 +89,18 @@ sabotages! {
     ForgetsThatLocksWereReleased,
     ReadsVersionsBeforeItBumps,
     HidesTheOtherNodes,
+    CountsPermitsBeforeItClaims,
+    IgnoresPermits,
+    HoldsPermitsForEver,
+    FreesPermitsTwice,
+    LetsPermitsHoldOthersUp,
+    TakesUnknownPermits,
+    ChangesPermitsLate,
+    GrantsEveryStart,
+    SharesOneRate,
+    RefillsByTheProcessClock,
+    LooksAtRatesBeforeItTakes,
+    ForgetsRatesInUse,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -99,6 +112,14 @@ pub(crate) struct Memory {
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
     pub(crate) pages: usize,
+    /// What was asked to be the number of permits.
+    pub(crate) permits: HashMap<Name, u32>,
+    /// Of each resource, how many more permits there are than were asked for.
+    pub(crate) extra: HashMap<Name, i64>,
+    /// How often rates were forgotten.
+    pub(crate) generation: usize,
+    /// The rates of a store that looks before it takes.
+    pub(crate) rates: HashMap<Name, i64>,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
 }
@@ -110,6 +131,8 @@ pub(crate) struct Sabotaged {
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
     second: Arc<Notify>,
+    /// Held by who does several things that nobody else may come between.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Sabotaged {
@@ -166,6 +189,14 @@ impl Store for Sabotaged {
     fn versions(&self) -> &dyn VersionStore {
         self
     }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
 }
 
 pub(crate) struct SabotagedFixture {
@@ -181,6 +212,7 @@ impl SabotagedFixture {
             how,
             memory: Arc::default(),
             second: Arc::default(),
+            turn: Arc::default(),
         };
         Self { memory, store }
     }

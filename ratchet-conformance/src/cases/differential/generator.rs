@@ -7,7 +7,7 @@ use ratchet_core::model::*;
 use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    Aging, ClaimToken, Fence, JobAction, JobId, JobState, Name, NewJob, NodeId, Priority,
+    Aging, ClaimToken, Fence, JobAction, JobId, JobState, Name, NewJob, NodeId, Priority, Rate,
     RetryPolicy, Selection,
 };
 
@@ -19,10 +19,23 @@ const QUEUES: [&str; 3] = ["default", "images", "Größe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
 pub(super) const LOCKS: [&str; 2] = ["leader", "lock"];
+const RESOURCES: [&str; 3] = ["p", "P", "ü"];
 const OWNERS: [&str; 3] = ["a", "b", "c"];
+
+/// What the store under test has beside what every store has.
+#[derive(Clone, Copy)]
+pub(super) struct Powers {
+    pub(super) permits: bool,
+    pub(super) rates: bool,
+}
 
 pub(super) struct Generator {
     random: Rng,
+    powers: Powers,
+    /// Whether nothing was done yet.
+    fresh: bool,
+    /// The resources that were set.
+    resources: Vec<&'static str>,
     nodes: Vec<NodeId>,
     jobs: Vec<NewJob>,
     tokens: Vec<ClaimToken>,
@@ -30,13 +43,16 @@ pub(super) struct Generator {
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, powers: Powers) -> Self {
         let mut random = Rng::with_seed(seed);
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
         Self {
             random,
+            powers,
+            fresh: true,
+            resources: Vec::new(),
             nodes,
             jobs: Vec::new(),
             tokens: Vec::new(),
@@ -57,6 +73,10 @@ impl Generator {
     }
 
     pub(super) fn next(&mut self, now: Timestamp) -> Step {
+        // Half of the histories have permits from the beginning.
+        if std::mem::take(&mut self.fresh) && self.random.bool() {
+            return self.permits();
+        }
         match self.random.u8(0..100) {
             0..18 => self.enqueue(now),
             18..30 => Step::Claim(self.claim()),
@@ -70,9 +90,11 @@ impl Generator {
             74..77 => self.list(),
             77..80 => self.purge(),
             80..86 => self.node(),
-            86..89 => self.queue(),
-            89..93 => self.lock(),
-            93..99 => self.advance(),
+            86..88 => self.queue(),
+            88..91 => self.permits(),
+            91..93 => self.rates(),
+            93..96 => self.lock(),
+            96..99 => self.advance(),
             _ => Step::Reopen,
         }
     }
@@ -131,6 +153,12 @@ impl Generator {
         }
         if self.chance(20) {
             job = job.retry(RetryPolicy::fixed(3, self.millis(1..1_000)));
+        }
+        if !self.resources.is_empty() && self.chance(40) {
+            let resources = self.resources.clone();
+            job = job.permit(self.pick(&resources));
+        } else if self.powers.permits && self.chance(1) {
+            job = job.permit(self.pick(&RESOURCES));
         }
         if self.chance(1) {
             job = job.queue("");
@@ -334,6 +362,32 @@ impl Generator {
         } else {
             Step::Resume(queue)
         }
+    }
+
+    fn permits(&mut self) -> Step {
+        if !self.powers.permits {
+            return self.queue();
+        }
+        let resource = self.pick(&RESOURCES);
+        self.resources.push(resource);
+        Step::SetPermits(name(resource), self.random.u32(0..4))
+    }
+
+    fn rates(&mut self) -> Step {
+        if !self.powers.rates {
+            return self.lock();
+        }
+        if self.chance(15) {
+            return Step::ForgetRates;
+        }
+        let count = self.random.usize(0..5);
+        let requests = (0..count).map(|_| {
+            let limit = self.random.u32(1..4);
+            let rate = Rate::new(limit, self.millis(1..3_000));
+            let rate = rate.burst(self.random.u32(1..4));
+            RateRequest::new(name(self.pick(&RESOURCES)), rate)
+        });
+        Step::Take(requests.collect())
     }
 
     fn lock(&mut self) -> Step {

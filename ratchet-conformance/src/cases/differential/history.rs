@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
-use ratchet_core::model::{Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo};
+use ratchet_core::model::{
+    Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, PermitInfo, QueueInfo,
+};
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Store};
 
-use super::generator::{Generator, LOCKS};
+use super::generator::{Generator, LOCKS, Powers};
 use super::step::Step;
 use crate::build::name;
 use crate::cx::Cx;
@@ -79,6 +81,9 @@ impl Pair {
         same("the queues", &expected.queues, &actual.queues)?;
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
+        if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
+            same("the permits", &expected, &actual)?;
+        }
         same("the time", &expected.time, &actual.time)?;
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
@@ -103,6 +108,8 @@ struct Observed {
     queues: Vec<QueueInfo>,
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
+    /// None: the store has no such thing.
+    permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
 }
 
@@ -117,6 +124,10 @@ async fn observe(store: &dyn Store) -> Observed {
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,
+        permits: match store.permits() {
+            None => None,
+            Some(permits) => Some(ok(permits.permits().await)),
+        },
         time: ok(store.nodes().database_time().await),
     }
 }
@@ -132,8 +143,13 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
-    let mut generator = Generator::new(seed);
     let mut pair = Pair::new(cx.another().await).await;
+    let store = &pair.handles[0].store;
+    let powers = Powers {
+        permits: store.permits().is_some(),
+        rates: store.rates().is_some(),
+    };
+    let mut generator = Generator::new(seed, powers);
     let mut steps = Vec::new();
     let mut failed = false;
     while steps.len() < length && !failed {

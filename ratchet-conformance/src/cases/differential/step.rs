@@ -31,6 +31,9 @@ pub(super) enum Step {
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
+    SetPermits(Name, u32),
+    Take(Vec<RateRequest>),
+    ForgetRates,
     /// Time passes.
     Advance(Duration),
     /// The handle is closed and opened again.
@@ -56,6 +59,8 @@ pub(super) enum Answer {
     Swept(Guarded<SweptNodes>),
     Purged(Guarded<u64>),
     Acquired(Acquired),
+    Rates(Vec<RateAnswer>),
+    Forgotten(u64),
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
@@ -120,6 +125,18 @@ impl Step {
             Self::Release(name, owner, fence) => {
                 Answer::Fenced(vec![locks.release(name, owner, *fence).await?])
             }
+            Self::SetPermits(resource, max) => match store.permits() {
+                None => Answer::Nothing,
+                Some(permits) => Answer::Changed(permits.set_permits(resource, *max).await?),
+            },
+            Self::Take(requests) => match store.rates() {
+                None => Answer::Nothing,
+                Some(rates) => Answer::Rates(rates.take(requests).await?),
+            },
+            Self::ForgetRates => match store.rates() {
+                None => Answer::Nothing,
+                Some(rates) => Answer::Forgotten(rates.forget_idle(100).await?),
+            },
             Self::Advance(_) | Self::Reopen => Answer::Nothing,
         })
     }
