@@ -74,7 +74,7 @@ impl PostgresStore {
                 queue.is_none_or(|queue| *queue == route.queue)
                     && kind.is_none_or(|kind| *kind == route.kind)
             });
-            Some(routes.ids)
+            Some(routes.ids())
         };
         let rare = states
             .iter()

@@ -72,12 +72,13 @@ macro_rules! statements {
 statements! {
     acquire_lock add_route advance_lanes applied_migrations await_claims await_nodes beat_node
     bump_version bury_nodes change_state claim_jobs count_jobs enqueue_job enqueue_jobs
-    enqueue_keyed enter_lanes find_keys find_lock find_schema find_settled find_unique_keys
-    find_versions forget_nodes get_jobs history identify is_tenure lanes_of list_ended_newest
-    list_ended_oldest list_newest list_oldest load_inputs load_routes lock_lanes move_expiry nodes
-    notify_queues now own_objects pause_queue paused_queues place_in_lanes purge_jobs put_node
-    read_state reclaim_jobs report_life request_cancel requeue_jobs resume_queue running_jobs
-    set_node_status settle_jobs take_unique_keys
+    enqueue_keyed enter_lanes find_keys find_lock find_permit find_schema find_settled
+    find_unique_keys find_versions forget_nodes forget_rates get_jobs held_permits history identify
+    is_tenure lanes_of list_ended_newest list_ended_oldest list_newest list_oldest load_inputs
+    load_routes lock_lanes lock_permits look_at_permits move_expiry nodes notify_queues now
+    own_objects pause_queue paused_queues place_in_lanes purge_jobs put_node read_state reclaim_jobs
+    report_life request_cancel requeue_jobs resume_queue running_jobs set_node_status set_permits
+    settle_jobs take_rates take_unique_keys unclaim_jobs
 }
 
 /// For the scripts of the migrations.

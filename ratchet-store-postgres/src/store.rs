@@ -7,7 +7,8 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore, Store, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
@@ -365,6 +366,14 @@ impl Store for PostgresStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
     }
 
     fn connections(&self) -> Option<u32> {

@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::request::Work;
+use crate::routes::json_of;
 use crate::row;
 use crate::statements;
 
@@ -66,10 +67,11 @@ pub(crate) fn selected_ids(
             .is_none_or(|queue| *queue == route.queue);
         queue && filter.kind.as_ref().is_none_or(|kind| *kind == route.kind)
     })?;
-    if states.is_empty() || (routes.is_none() && !any_route) {
+    if states.is_empty() || (routes.is_empty() && !any_route) {
         return Ok(Vec::new());
     }
-    let routes = routes.filter(|_| !any_route);
+    let ids = routes.into_iter().map(|(id, _)| id);
+    let routes = (!any_route).then(|| json_of(ids));
     let mask = states
         .iter()
         .fold(0_i64, |mask, state| mask | 1 << state.code());

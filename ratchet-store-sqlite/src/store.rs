@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore, Store, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -276,6 +277,14 @@ impl Store for SqliteStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
     }
 }
 
