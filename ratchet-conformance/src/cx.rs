@@ -25,7 +25,9 @@ impl Cx {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
             // What only an opened store shows is looked at when it is opened.
-            Power::Recurring | Power::Archive => powers.contains(&power),
+            Power::Recurring | Power::Archive | Power::Permits | Power::Rates => {
+                powers.contains(&power)
+            }
             Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
@@ -46,9 +48,18 @@ impl Cx {
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
-                let archive = store.archive().is_some();
-                let told = self.powers.contains(&Power::Archive);
-                assert_eq!(archive, told, "the suite was told otherwise of the archive");
+                for (power, there) in [
+                    (Power::Recurring, store.recurring().is_some()),
+                    (Power::Archive, store.archive().is_some()),
+                    (Power::Permits, store.permits().is_some()),
+                    (Power::Rates, store.rates().is_some()),
+                ] {
+                    let told = self.powers.contains(&power);
+                    assert_eq!(
+                        there, told,
+                        "the suite and the store disagree about {power:?}"
+                    );
+                }
                 TestNode::new(store)
             }
             Err(error) => panic!("the database cannot be opened: {error}"),

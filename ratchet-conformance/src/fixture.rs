@@ -92,6 +92,10 @@ pub enum Power {
     Recurring,
     /// The stores it opens have an archive ([`Store::archive`](ratchet_core::Store::archive)).
     Archive,
+    /// The store has permits: [`Store::permits`](ratchet_core::Store::permits).
+    Permits,
+    /// The store keeps rates: [`Store::rates`](ratchet_core::Store::rates).
+    Rates,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
@@ -100,7 +104,23 @@ pub enum Power {
 
 impl Power {
     /// All that a store and its fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Recurring, Self::Archive];
+    pub const STORE: &'static [Self] = &[
+        Self::Clock,
+        Self::Vandal,
+        Self::Recurring,
+        Self::Archive,
+        Self::Permits,
+        Self::Rates,
+    ];
+
+    /// What the in-memory store and its fixture have, and so a store that wraps it.
+    pub const MEMORY: &'static [Self] = &[
+        Self::Clock,
+        Self::Recurring,
+        Self::Archive,
+        Self::Permits,
+        Self::Rates,
+    ];
 }
 
 /// Makes a fixture, again and again.

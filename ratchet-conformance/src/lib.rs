@@ -70,9 +70,10 @@
 //! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
 //! database's clock; without it everything that depends on time goes untested, so a store should
 //! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows. What the store
-//! itself may lack is a power too: [`Power::Recurring`], [`Power::Archive`]. Cases that need a power
-//! which the suite was not told of are listed as ignored, with the reason; a fixture whose powers
-//! are not exactly those the suite was told of fails every case.
+//! itself may lack is a power too: [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`],
+//! [`Power::Rates`]. Cases that need a power which the suite was not told of are listed as ignored,
+//! with the reason; a fixture whose powers are not exactly those the suite was told of fails every
+//! case.
 //!
 //! # Results
 //! A failure names the store and the clauses: `mystore breaks [claim.exclusive]`. Each case leaves a

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ratchet_conformance::{CoordinatorSuite, Suite};
 
 /// Every source that documents clauses.
-const SOURCES: [&str; 9] = [
+const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/store/mod.rs"),
     include_str!("../../ratchet-core/src/store/jobs.rs"),
     include_str!("../../ratchet-core/src/store/queues.rs"),
@@ -15,6 +15,8 @@ const SOURCES: [&str; 9] = [
     include_str!("../../ratchet-core/src/store/recurring.rs"),
     include_str!("../../ratchet-core/src/store/versions.rs"),
     include_str!("../../ratchet-core/src/store/archive.rs"),
+    include_str!("../../ratchet-core/src/store/permits.rs"),
+    include_str!("../../ratchet-core/src/store/rates.rs"),
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 

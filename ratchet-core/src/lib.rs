@@ -1,7 +1,7 @@
 //! The core of Ratchet: what decides.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
-//!   [`priority`], [`retry`], [`route`], [`schedule`]), with the time passed in.
+//!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -17,11 +17,14 @@ pub mod error;
 pub mod handler;
 pub mod id;
 pub mod json;
+pub mod limiter;
 pub mod limits;
 pub mod memory;
 pub mod model;
 pub mod name;
+pub mod permit;
 pub mod priority;
+pub mod rate;
 pub mod retry;
 pub mod route;
 pub mod schedule;
@@ -45,10 +48,12 @@ pub use handler::{
 pub use handler::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
 pub use id::{ClaimToken, Fence, Incarnation, JobId, NodeId};
 pub use json::Json;
+pub use limiter::RateLimit;
 pub use memory::MemoryStore;
 pub use model::{Enqueued, JobRecord, NewJob, PutOutcome, Recurring, RecurringRecord};
 pub use name::Name;
 pub use priority::{Aging, Priority};
+pub use rate::Rate;
 pub use retry::{Backoff, RetryPolicy};
 pub use route::{Route, Selection};
 pub use schedule::{Misfire, Overlap, Schedule};

@@ -131,7 +131,7 @@ impl PostgresStore {
             queue.is_none_or(|queue| *queue == route.queue)
                 && kind.is_none_or(|kind| *kind == route.kind)
         });
-        Ok(Some(routes.ids))
+        Ok(Some(routes.ids()))
     }
 
     /// The inputs of the claims that still hold.

@@ -74,14 +74,15 @@ statements! {
     await_claims await_nodes beat_node bump_version bury_nodes change_recurring change_state
     claim_jobs claim_recurring count_jobs count_matching count_tagged declared_recurring delete_jobs
     delete_recurring enqueue_job enqueue_jobs enqueue_keyed enter_lanes find_keys find_lock
-    find_recurring find_schema find_settled find_unique_keys find_versions fire_recurring
-    forget_nodes get_archived get_jobs histories history identify is_tenure lanes_of
-    list_archived_newest list_archived_oldest list_ended_newest list_ended_oldest list_newest
-    list_oldest list_recurring list_tagged_newest list_tagged_oldest load_inputs load_routes
-    lock_lanes lock_recurring lock_tokens move_expiry nodes notify_queues now own_objects
-    own_session pause_queue paused_queues place_in_lanes purge_archive purge_jobs put_node
-    read_state rebind_locks reclaim_jobs report_life request_cancel requeue_jobs reschedule_jobs
-    resume_queue running_jobs set_node_status set_priority settle_jobs take_unique_keys
+    find_permit find_recurring find_schema find_settled find_unique_keys find_versions
+    fire_recurring forget_nodes forget_rates get_archived get_jobs held_permits histories history
+    identify is_tenure lanes_of list_archived_newest list_archived_oldest list_ended_newest
+    list_ended_oldest list_newest list_oldest list_recurring list_tagged_newest list_tagged_oldest
+    load_inputs load_routes lock_lanes lock_permits lock_recurring lock_tokens look_at_permits
+    move_expiry nodes notify_queues now own_objects own_session pause_queue paused_queues
+    place_in_lanes purge_archive purge_jobs put_node read_state rebind_locks reclaim_jobs
+    report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs
+    set_node_status set_permits set_priority settle_jobs take_rates take_unique_keys unclaim_jobs
 }
 
 /// For the scripts of the migrations.

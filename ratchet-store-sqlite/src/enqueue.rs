@@ -7,12 +7,14 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::lanes;
+use crate::permits;
 use crate::request::Work;
 use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    permits::require(work, jobs)?;
     let mut insert = Insert {
         hot: work.conn.prepare_cached(statements::ENQUEUE_JOB)?,
         cold: work.conn.prepare_cached(statements::ENQUEUE_DATA)?,

@@ -50,6 +50,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "payload_version",
         sql: include_str!("../migrations/0004_payload_version.sql"),
     },
+    Migration {
+        version: 5,
+        name: "permits",
+        sql: include_str!("../migrations/0005_permits.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
@@ -194,6 +199,7 @@ mod tests {
         "0f1c1f3ec37e02141b57c8c92aa395ed10f7b96a7f4194e40e33b8b63b9b3063",
         "14098e5b6d3db6fb5ab216eece98e5dfbbf9ec41bc08dff997551d639647af09",
         "82a396a076133ff31d1024672aca858814931a90d1580daa4b9e01b06460c486",
+        "52545daffbe8c5d206b754a8d637d95524110ba8fd61b21a986cea818fd99266",
     ];
 
     #[test]

@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::request::Work;
+use crate::routes::json_of;
 use crate::row;
 use crate::statements;
 
@@ -126,12 +127,13 @@ impl Narrowed {
             let queue = queue.is_none_or(|queue| *queue == route.queue);
             queue && filter.kind.as_ref().is_none_or(|kind| *kind == route.kind)
         })?;
-        if states.is_empty() || (routes.is_none() && !any_route) {
+        if states.is_empty() || (routes.is_empty() && !any_route) {
             return Ok(None);
         }
+        let ids = routes.into_iter().map(|(id, _)| id);
         Ok(Some(Self {
             mask: mask_of(states),
-            routes: routes.filter(|_| !any_route),
+            routes: (!any_route).then(|| json_of(ids)),
         }))
     }
 }

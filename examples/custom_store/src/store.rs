@@ -6,14 +6,14 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, Claim, ClaimRequest,
     ClaimedJob, DueRecurring, Fenced, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter,
-    JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep, PageRequest, PurgeRequest,
-    PutOutcome, PutRecurring, QueueInfo, ReclaimRequest, Reclaimed, RecurringClaimRequest,
-    RecurringFiring, RecurringPage, RecurringRecord, Report, Reported, RetireRecurring, Settlement,
-    StateCounts, SweptNodes,
+    JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep, PageRequest, PermitInfo,
+    PurgeRequest, PutOutcome, PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest,
+    Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report,
+    Reported, RetireRecurring, Settlement, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
-    RecurringStore, StoreInfo, VersionStore,
+    Acquired, ArchiveStore, Changed, JobStore, LockInfo, LockStore, NodeStore, PermitStore,
+    QueueStore, RateStore, RecurringStore, StoreInfo, VersionStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
@@ -86,6 +86,14 @@ impl Store for MeteredStore {
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {
         self.inner.archive().map(|_| self as &dyn ArchiveStore)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        self.inner.permits().map(|_| self as &dyn PermitStore)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        self.inner.rates().map(|_| self as &dyn RateStore)
     }
 
     fn connections(&self) -> Option<u32> {
@@ -219,4 +227,32 @@ metered_power! { RecurringStore by recurring {
     async fn set_paused(&self, name: &Name, paused: bool) -> Changed;
     async fn delete(&self, name: &Name) -> Changed;
     async fn retire(&self, request: &RetireRecurring) -> Guarded<Vec<Name>>;
+} }
+
+/// The same for the powers that not every store has; they are offered only if the inner one has them.
+macro_rules! metered_power {
+    ($trait:ident by $role:ident {
+        $(async fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)+
+    }) => {
+        #[deny(clippy::missing_trait_methods)]
+        #[async_trait]
+        impl $trait for MeteredStore {
+            $(async fn $method(&self $(, $argument: $type)*) -> Result<$answer> {
+                let Some(role) = self.inner.$role() else {
+                    return Err(StoreError::new(StoreErrorKind::Other, stringify!($method)));
+                };
+                self.meter.count(stringify!($method), role.$method($($argument),*)).await
+            })+
+        }
+    };
+}
+
+metered_power! { PermitStore by permits {
+    async fn set_permits(&self, resource: &Name, max: u32) -> Changed;
+    async fn permits(&self) -> Vec<PermitInfo>;
+} }
+
+metered_power! { RateStore by rates {
+    async fn take(&self, requests: &[RateRequest]) -> Vec<RateAnswer>;
+    async fn forget_idle(&self, limit: usize) -> u64;
 } }

@@ -20,8 +20,10 @@ mod migrate;
 mod node;
 mod order;
 mod page;
+mod permit;
 mod purge;
 mod queue;
+mod rate;
 mod reclaim;
 mod recurring;
 mod recurring_fire;
@@ -50,6 +52,8 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     act::CASES,
     cancel::CASES,
     lane::CASES,
+    permit::CASES,
+    rate::CASES,
     page::CASES,
     purge::CASES,
     tag::CASES,

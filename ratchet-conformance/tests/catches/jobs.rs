@@ -13,12 +13,12 @@ use ratchet_core::{
 use crate::sabotage::{Sabotage, Sabotaged};
 
 impl Sabotaged {
-    async fn everything(&self) -> Result<Vec<JobRecord>> {
+    pub(crate) async fn everything(&self) -> Result<Vec<JobRecord>> {
         let page = PageRequest::first(10_000).order(JobOrder::OldestFirst);
         Ok(self.inner.list(&JobFilter::all(), &page).await?.jobs)
     }
 
-    async fn find(&self, job: JobId) -> Result<Option<JobRecord>> {
+    pub(crate) async fn find(&self, job: JobId) -> Result<Option<JobRecord>> {
         Ok(self.inner.get(&[job]).await?.remove(0))
     }
 
@@ -129,6 +129,7 @@ impl JobStore for Sabotaged {
         }
         if !self.is(Sabotage::StoresPartOfABatch) {
             NewJob::validate_all(jobs)?;
+            self.look_at_permits(jobs).await?;
         }
         if self.is(Sabotage::TakesEveryRegistryForOld) {
             let label = Name::new("label", "ancient").expect("a name");
@@ -174,6 +175,9 @@ impl JobStore for Sabotaged {
                 asked = ClaimRequest::new(request.node, request.limit)
                     .capabilities(self.required_capabilities().await?);
             }
+            Sabotage::CountsPermitsBeforeItClaims => {
+                return self.claim_after_counting(&asked).await;
+            }
             _ => {}
         }
         let mut claimed = self.inner.claim_next_batch(&asked).await?;
@@ -191,6 +195,13 @@ impl JobStore for Sabotaged {
                 claimed = own;
             }
             Sabotage::ReturnsBatchesOutOfOrder => claimed.reverse(),
+            Sabotage::LetsPermitsHoldOthersUp if self.wait_for_permits().await? => {
+                let (some, others): (Vec<ClaimedJob>, Vec<ClaimedJob>) = claimed
+                    .into_iter()
+                    .partition(|job| job.claim.route.permit.is_some());
+                self.give_back(&others).await?;
+                claimed = some;
+            }
             Sabotage::LosesCheckpoints => {
                 claimed
                     .iter_mut()
@@ -218,6 +229,7 @@ impl JobStore for Sabotaged {
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         Settlement::validate_all(settlements)?;
+        self.miscount_permits(settlements).await?;
         let mut answers = Vec::new();
         for settlement in settlements {
             let mut settlement = settlement.clone();

@@ -3,6 +3,8 @@
 
 mod archive;
 mod jobs;
+mod permits;
+mod rates;
 mod recurring;
 mod roles;
 mod sabotage;
@@ -341,6 +343,54 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::IgnoresGuards,
         "archive::a_deposed_leader_neither_archives_nor_empties_the_archive",
     ),
+    (
+        Sabotage::CountsPermitsBeforeItClaims,
+        "permit::of_many_claimers_at_once_as_many_jobs_are_had_as_there_are_permits",
+    ),
+    (
+        Sabotage::IgnoresPermits,
+        "permit::no_more_jobs_run_than_there_are_permits",
+    ),
+    (
+        Sabotage::HoldsPermitsForEver,
+        "permit::every_end_of_a_claim_frees_its_permit_at_once",
+    ),
+    (
+        Sabotage::FreesPermitsTwice,
+        "permit::settling_twice_frees_one_permit",
+    ),
+    (
+        Sabotage::LetsPermitsHoldOthersUp,
+        "permit::a_used_up_resource_keeps_nobody_else_back",
+    ),
+    (
+        Sabotage::TakesUnknownPermits,
+        "permit::a_permit_of_an_unknown_resource_is_refused_and_nothing_is_stored",
+    ),
+    (
+        Sabotage::ChangesPermitsLate,
+        "permit::a_resource_can_get_more_permits_and_fewer",
+    ),
+    (
+        Sabotage::GrantsEveryStart,
+        "rate::all_handles_together_get_a_burst_and_then_wait",
+    ),
+    (
+        Sabotage::SharesOneRate,
+        "rate::keys_have_nothing_to_do_with_each_other",
+    ),
+    (
+        Sabotage::RefillsByTheProcessClock,
+        "rate::a_start_is_granted_when_the_wait_is_over_and_not_before",
+    ),
+    (
+        Sabotage::LooksAtRatesBeforeItTakes,
+        "rate::of_many_takers_at_once_as_many_are_granted_as_the_burst_has",
+    ),
+    (
+        Sabotage::ForgetsRatesInUse,
+        "rate::only_keys_that_are_as_if_unused_are_forgotten",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.
@@ -375,17 +425,17 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresCaseOfTags,
     Sabotage::LosesArchivedJobs,
     Sabotage::ArchivesTooYoung,
+    Sabotage::IgnoresPermits,
+    Sabotage::HoldsPermitsForEver,
+    Sabotage::FreesPermitsTwice,
+    Sabotage::LetsPermitsHoldOthersUp,
+    Sabotage::GrantsEveryStart,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
     let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
-    Suite::check(
-        found,
-        &[Power::Clock, Power::Recurring, Power::Archive],
-        factory,
-    )
-    .await
+    Suite::check(found, Power::MEMORY, factory).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
-    VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
@@ -110,6 +110,18 @@ sabotages! {
     ArchivesWithoutHistory,
     ArchivesTooYoung,
     PurgesTheArchiveTooYoung,
+    CountsPermitsBeforeItClaims,
+    IgnoresPermits,
+    HoldsPermitsForEver,
+    FreesPermitsTwice,
+    LetsPermitsHoldOthersUp,
+    TakesUnknownPermits,
+    ChangesPermitsLate,
+    GrantsEveryStart,
+    SharesOneRate,
+    RefillsByTheProcessClock,
+    LooksAtRatesBeforeItTakes,
+    ForgetsRatesInUse,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -122,6 +134,14 @@ pub(crate) struct Memory {
     pub(crate) fences: HashMap<Name, Fence>,
     pub(crate) pages: usize,
     pub(crate) incarnations: HashMap<Name, Incarnation>,
+    /// What was asked to be the number of permits.
+    pub(crate) permits: HashMap<Name, u32>,
+    /// Of each resource, how many more permits there are than were asked for.
+    pub(crate) extra: HashMap<Name, i64>,
+    /// How often rates were forgotten.
+    pub(crate) generation: usize,
+    /// The rates of a store that looks before it takes.
+    pub(crate) rates: HashMap<Name, i64>,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
 }
@@ -133,6 +153,8 @@ pub(crate) struct Sabotaged {
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
     second: Arc<Notify>,
+    /// Held by who does several things that nobody else may come between.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Sabotaged {
@@ -197,6 +219,14 @@ impl Store for Sabotaged {
     fn archive(&self) -> Option<&dyn ArchiveStore> {
         Some(self)
     }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
 }
 
 pub(crate) struct SabotagedFixture {
@@ -212,6 +242,7 @@ impl SabotagedFixture {
             how,
             memory: Arc::default(),
             second: Arc::default(),
+            turn: Arc::default(),
         };
         Self { memory, store }
     }

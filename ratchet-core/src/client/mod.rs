@@ -4,6 +4,7 @@ mod archive;
 mod bells;
 mod bulk;
 mod call;
+mod permits;
 mod recurring;
 mod versions;
 

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::taking::{Surroundings, Taking, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
 use crate::handler::{Job, Registry, StateMap};
+use crate::limiter::Limit;
 use crate::model::{Definition, NodeProfile, Recurring};
 use crate::name::Name;
 use crate::priority::Aging;
@@ -27,8 +29,8 @@ use crate::store::SharedStore;
 /// Setters never fail; [`build`](Self::build) tells everything that is wrong at once.
 #[must_use]
 pub struct NodeBuilder {
-    store: SharedStore,
-    registry: Registry,
+    pub(super) store: SharedStore,
+    pub(super) registry: Registry,
     #[cfg(feature = "tower")]
     pub(super) layers: crate::handler::Layers,
     pub(super) hooks: Hooks,
@@ -46,7 +48,8 @@ pub struct NodeBuilder {
     daemons: Vec<Daemon>,
     declared: Vec<Definition>,
     seed: Option<u64>,
-    problems: Vec<String>,
+    pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) problems: Vec<String>,
 }
 
 impl NodeBuilder {
@@ -71,6 +74,7 @@ impl NodeBuilder {
             daemons: Vec::new(),
             declared: Vec::new(),
             seed: None,
+            limits: BTreeMap::new(),
             problems: Vec::new(),
         }
     }
@@ -431,6 +435,7 @@ impl NodeBuilder {
     /// [`BuildError`] with every problem: bad names, names that two job types claim, missing state,
     /// pools that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
+        let limit_problems = self.limit_problems();
         #[cfg_attr(
             not(feature = "tower"),
             expect(unused_mut, reason = "it is changed by the layers only")
@@ -439,6 +444,7 @@ impl NodeBuilder {
         let mut problems = self.problems;
         #[cfg(feature = "tower")]
         problems.extend(registry.stack(self.layers).err().into_iter().flatten());
+        problems.extend(limit_problems);
         problems.extend(self.config.problems());
         if self.config.retention.needs_archive() && self.store.archive().is_none() {
             problems.push("jobs are to be archived, and the store has no archive".to_owned());
@@ -504,6 +510,7 @@ impl NodeBuilder {
             self.daemons,
             self.declared,
             profile,
+            self.limits,
             self.seed,
         );
         Ok(Node::new(Arc::new(shared)))

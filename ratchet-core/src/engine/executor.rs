@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::bulkhead::Bulkhead;
+use super::limits;
 use super::newer;
 use super::outcome::{Ended, outcome};
 use super::ready::Ready;
@@ -75,6 +76,9 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
             None => return,
         },
     };
+    if let Err(settlement) = limits::admit(run, pool, &claim, &input).await {
+        return run.settle(pool, settlement);
+    }
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;
     }

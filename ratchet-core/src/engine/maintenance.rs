@@ -1,5 +1,5 @@
-//! Maintenance: deletes or archives finished jobs that are older than the retention says, a bounded
-//! pass at a time.
+//! Maintenance: deletes or archives finished jobs that are older than the retention says, and deletes
+//! rates that nobody uses any more, a bounded pass at a time.
 //!
 //! The leader of the maintenance role does it, and each pass lands only in its term.
 
@@ -66,6 +66,9 @@ pub(super) async fn tick(run: &Run) {
             tracing::warn!(%error, %state, "old jobs could not be done away with");
         }
     }
+    if let Err(error) = forget_rates(run).await {
+        tracing::warn!(%error, "unused rates could not be deleted");
+    }
     if let Some(age) = retention.archived() {
         let request = ArchivePurge::new(age, PASS).guarded(guard);
         let pass = || purge_archive(run, &request);
@@ -113,4 +116,20 @@ async fn purge_archive(run: &Run, request: &ArchivePurge) -> Result<Guarded<u64>
         archive(store)?.purge_archive(request).await
     });
     purge.await
+}
+
+/// Deletes the rates that are as if they had never been used. Whoever does it does no harm.
+async fn forget_rates(run: &Run) -> Result<()> {
+    let calls = &run.shared.calls;
+    loop {
+        let forgotten = calls.call("forget_idle", |store| async move {
+            match store.rates() {
+                None => Ok(0),
+                Some(rates) => rates.forget_idle(PASS).await,
+            }
+        });
+        if forgotten.await? < PASS as u64 {
+            return Ok(());
+        }
+    }
 }

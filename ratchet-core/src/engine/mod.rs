@@ -23,6 +23,7 @@ mod executor;
 mod heartbeat;
 mod hooks;
 mod leader;
+mod limits;
 mod load;
 mod maintenance;
 mod newer;
@@ -47,6 +48,7 @@ mod steps;
 mod supervisor;
 mod suspects;
 mod taking;
+mod throttle;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};

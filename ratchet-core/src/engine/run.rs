@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
+use super::limits::PutOff;
 use super::load::Gauge;
 use super::pace::Pace;
 use super::ready::Ready;
@@ -27,6 +28,8 @@ pub(super) struct Run {
     identity: Mutex<(NodeId, NodeStatus)>,
     pub(super) pools: Box<[Bulkhead]>,
     pub(super) suspects: Suspects,
+    /// The jobs of limited keys that were put off.
+    pub(super) put_off: PutOff,
     pub(super) running: RunningSet,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
@@ -78,6 +81,7 @@ impl Run {
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
             suspects: Suspects::default(),
+            put_off: PutOff::default(),
             running: RunningSet::default(),
             settlements: SettleBuffer::default(),
             settled: Notify::new(),
@@ -210,10 +214,11 @@ impl Run {
     }
 
     /// Ends a claim whose body ran, or whose job ends with it: the hooks hear of it. If a lane moves
-    /// on with it, the next poll is not waited for.
+    /// on with it, or it held a permit that others may wait for, the next poll is not waited for.
     pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, pool);
-        ending.head = claim.lane.is_some() && ending.settlement.effect(false).state.is_terminal();
+        let head = claim.lane.is_some() && ending.settlement.effect(false).state.is_terminal();
+        ending.makes_room = head || claim.route.permit.is_some();
         ending.told = (!self.shared.hooks.is_empty()).then(|| Arc::clone(claim));
         self.add(ending, pool);
     }

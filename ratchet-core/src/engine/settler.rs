@@ -37,8 +37,9 @@ pub(super) struct Ending {
     pub(super) settlement: Settlement,
     /// The place of the pool whose claim it ends.
     pool: usize,
-    /// Whether it ends the head of a lane: another job is due once it is written.
-    pub(super) head: bool,
+    /// Whether it ends the head of a lane or frees a permit: another job may be claimed once it is
+    /// written.
+    pub(super) makes_room: bool,
     /// The claim, if the hooks are to hear of its end.
     pub(super) told: Option<Arc<Claim>>,
 }
@@ -49,7 +50,7 @@ impl Ending {
         Self {
             settlement,
             pool: pool.index,
-            head: false,
+            makes_room: false,
             told: None,
         }
     }
@@ -61,8 +62,8 @@ struct Batch {
     settlements: Vec<Settlement>,
     /// Place of the pool, and claim for the hooks.
     of: Vec<(usize, Option<Arc<Claim>>)>,
-    /// Whether one of them ends the head of a lane.
-    heads: bool,
+    /// Whether another job may be claimed once they are settled.
+    makes_room: bool,
 }
 
 impl Batch {
@@ -77,13 +78,13 @@ impl Batch {
     fn push(&mut self, ending: Ending) {
         self.settlements.push(ending.settlement);
         self.of.push((ending.pool, ending.told));
-        self.heads |= ending.head;
+        self.makes_room |= ending.makes_room;
     }
 
     /// Takes the first `count`.
     fn take(&mut self, count: usize) -> Self {
         let rest = Self {
-            heads: self.heads && count < self.len(),
+            makes_room: self.makes_room && count < self.len(),
             settlements: self.settlements.split_off(count),
             of: self.of.split_off(count),
         };
@@ -91,11 +92,11 @@ impl Batch {
     }
 
     fn into_iter(self) -> impl Iterator<Item = Ending> {
-        let heads = self.heads;
+        let makes_room = self.makes_room;
         let ending = move |(settlement, (pool, told))| Ending {
             settlement,
             pool,
-            head: heads,
+            makes_room,
             told,
         };
         self.settlements.into_iter().zip(self.of).map(ending)
@@ -121,7 +122,7 @@ impl SettleBuffer {
         let mut pending = self.pending();
         first.settlements.append(&mut pending.settlements);
         first.of.append(&mut pending.of);
-        first.heads |= pending.heads;
+        first.makes_room |= pending.makes_room;
         *pending = first;
         drop(pending);
         self.changed.notify_one();
@@ -207,7 +208,7 @@ impl Settler {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
                     wind_up(run, &batch, &answers);
-                    if batch.heads {
+                    if batch.makes_room {
                         run.shared.bells.ring(None);
                     }
                     break;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +13,7 @@ use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
+use crate::limiter::{Counted, Limit};
 use crate::model::{Definition, Guard, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
@@ -41,6 +43,8 @@ pub(super) struct Shared {
     /// Slots of recurring definitions whose jobs this node made.
     pub(super) fired: AtomicU64,
     pub(super) profile: NodeProfile,
+    /// The rate limits, by kind.
+    pub(super) limits: BTreeMap<Name, Counted>,
     /// By how many milliseconds the node's clock was last found ahead of the database's.
     skew: AtomicI64,
     /// What the node's own wakeups carry as their source.
@@ -68,6 +72,7 @@ impl Shared {
         daemons: Vec<Daemon>,
         declared: Vec<Definition>,
         profile: NodeProfile,
+        limits: BTreeMap<Name, Limit>,
         seed: Option<u64>,
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
@@ -79,6 +84,10 @@ impl Shared {
             source,
             Arc::clone(&bells),
         );
+        let limits = limits
+            .into_iter()
+            .map(|(kind, limit)| (kind.clone(), limit.counted(kind, &calls)))
+            .collect();
         Self {
             calls,
             client,
@@ -97,6 +106,7 @@ impl Shared {
             declared,
             fired: AtomicU64::new(0),
             profile,
+            limits,
             skew: AtomicI64::new(0),
             source,
             bells,

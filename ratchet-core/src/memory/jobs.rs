@@ -13,7 +13,8 @@ use crate::model::{
     NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason,
     ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement,
 };
-use crate::priority::merge;
+use crate::permit::Budget;
+use crate::priority::merge_admitted;
 use crate::state::{JobAction, JobState, Response};
 use crate::store::JobStore;
 use crate::time::{self, duration_millis, from_millis};
@@ -23,6 +24,7 @@ impl JobStore for MemoryStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         NewJob::validate_all(jobs)?;
         self.call("enqueue", |tables, now| {
+            tables.require_permits(jobs)?;
             Ok(jobs.iter().map(|job| tables.enqueue(job, now)).collect())
         })
         .await
@@ -221,14 +223,14 @@ impl Tables {
         let claimable = |route: &crate::Route| {
             !self.paused_queues.contains(&route.queue) && route.matches(request)
         };
-        let streams = self
-            .pending_levels(claimable)
-            .into_iter()
-            .map(|(priority, jobs)| {
-                let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
-                (priority, due.map(|job| Ok::<_, Infallible>(*job)))
-            });
-        let Ok(chosen) = merge(streams, request.aging, now, request.limit);
+        let levels = self.pending_levels(claimable);
+        let mut budget = Budget::new(self.held_permits());
+        let streams = levels.iter().map(|(_, priority, jobs)| {
+            let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
+            (*priority, due.map(|job| Ok::<_, Infallible>(*job)))
+        });
+        let admit = |stream: usize| budget.take(levels[stream].0);
+        let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
         let claim = |id: JobId| {
             self.change(id, |row| {
                 row.job.state = JobState::Running;

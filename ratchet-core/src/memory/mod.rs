@@ -10,7 +10,9 @@ mod jobs;
 mod lanes;
 mod locks;
 mod nodes;
+mod permits;
 mod queues;
+mod rates;
 mod recurring;
 mod tables;
 mod versions;
@@ -23,8 +25,8 @@ pub use faults::Fault;
 
 use crate::error::Result;
 use crate::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
-    VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, Store, StoreInfo, VersionStore,
 };
 use clock::Clock;
 use faults::FaultPlan;
@@ -155,6 +157,14 @@ impl Store for MemoryStore {
     }
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
         Some(self)
     }
 }

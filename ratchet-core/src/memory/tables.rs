@@ -30,6 +30,10 @@ pub(super) struct Tables {
     pub(super) versions: HashMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
     pub(super) archive: BTreeMap<JobId, Archived>,
+    /// How many permits each resource has.
+    pub(super) permits: BTreeMap<Name, u32>,
+    /// The theoretical arrival time of each rate's next taker, in microseconds.
+    pub(super) rates: BTreeMap<Name, i64>,
 }
 
 /// A job with what only the store needs to know.
@@ -147,11 +151,15 @@ impl Tables {
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
-    ) -> Vec<(Priority, &BTreeSet<(i64, JobId)>)> {
+    ) -> Vec<(&Route, Priority, &BTreeSet<(i64, JobId)>)> {
+        let of_route = |(route, levels)| {
+            let levels = Priority::ALL.into_iter().zip(levels);
+            levels.map(move |(priority, jobs)| (route, priority, jobs))
+        };
         self.pending
             .iter()
             .filter(|(route, _)| matches(route))
-            .flat_map(|(_, levels)| Priority::ALL.into_iter().zip(levels))
+            .flat_map(of_route)
             .collect()
     }
 

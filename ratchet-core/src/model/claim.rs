@@ -109,7 +109,7 @@ impl ClaimRequest {
 pub struct Claim {
     /// What every later write for this claim must carry.
     pub token: ClaimToken,
-    /// Queue, kind and required capability.
+    /// Queue, kind, required capability and permit.
     pub route: Route,
     /// The stored priority.
     pub priority: Priority,

@@ -7,7 +7,9 @@ mod guard;
 mod new_job;
 mod node;
 mod payload_version;
+mod permit;
 mod query;
+mod rate;
 mod reclaim;
 mod record;
 mod recurring;
@@ -28,7 +30,9 @@ pub use node::{
 };
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
+pub use permit::PermitInfo;
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
+pub use rate::{RateAnswer, RateRequest};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
 pub use recurring::{

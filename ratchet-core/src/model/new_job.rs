@@ -23,7 +23,7 @@ use crate::trace::TraceContext;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobSpec {
-    /// Queue, kind and required capability.
+    /// Queue, kind, required capability and permit.
     pub route: Route,
     /// The arguments of the handler.
     pub payload: Json,
@@ -123,6 +123,7 @@ impl NewJob {
             queue,
             kind,
             capability: None,
+            permit: None,
         };
         Self {
             id: JobId::new(),
@@ -278,6 +279,31 @@ impl NewJob {
         self
     }
 
+    /// Lets it run only while it holds a permit of this resource, of which there are as many as
+    /// [`Client::set_permits`](crate::Client::set_permits) says, in the whole cluster. Other jobs are
+    /// claimed meanwhile, also of the same queue. A job has one permit at most.
+    ///
+    /// A claim takes the permit and the end of the claim frees it, however it ends. The enqueue is
+    /// refused if nobody ever set how many there are. A few hundred resources are fine; for one job
+    /// at a time of each of many customers there are [lanes](Self::lane).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// client.set_permits("billing-api", 4).await?;
+    /// let job = NewJob::new("charge", "customer-42").permit("billing-api");
+    /// client.enqueue(job).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn permit(mut self, resource: &str) -> Self {
+        self.spec.route.permit = keep(&mut self.problem, Name::new("permit", resource));
+        self
+    }
+
     /// Carries this trace to the handler.
     #[must_use]
     pub fn trace(mut self, trace: TraceContext) -> Self {
@@ -407,6 +433,7 @@ mod tests {
         assert_eq!(field(&job().tag("a\tb")), "tag");
         assert_eq!(field(&job().payload_version(0)), "payload_version");
         assert_eq!(field(&job().payload_version(u32::MAX)), "payload_version");
+        assert_eq!(field(&job().permit("a\nb")), "permit");
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");

@@ -21,6 +21,8 @@ pub(super) struct SpecDocument {
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     capability: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    permit: Option<String>,
     payload: String,
     #[serde(default = "first_version", skip_serializing_if = "is_first")]
     payload_version: u32,
@@ -90,12 +92,14 @@ impl SpecDocument {
             queue,
             kind,
             capability,
+            permit,
         } = route;
         let name = |name: &Option<Name>| name.as_ref().map(ToString::to_string);
         Self {
             queue: queue.to_string(),
             kind: kind.to_string(),
             capability: name(capability),
+            permit: name(permit),
             payload: payload.as_str().to_owned(),
             payload_version: *payload_version,
             priority: priority.level(),
@@ -124,6 +128,7 @@ impl SpecDocument {
             queue: Name::new("queue", self.queue)?,
             kind: Name::new("kind", self.kind)?,
             capability: name("capability", self.capability)?,
+            permit: name("permit", self.permit)?,
         };
         let mut spec = JobSpec::new(route, Json::from_stored(self.payload));
         spec.payload_version = self.payload_version;

@@ -42,6 +42,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[lane.head]** Of the unfinished jobs of a lane the one with the lowest sequence, the head,
     ///   is `Pending`, `Paused` or `Running`; all others are `Blocked`, at every moment, however many
     ///   enqueue, claim, settle and act at once. A blocked job keeps its `run_at`.
+    /// - **[permit.unknown]** A batch with a job whose permit is of a resource that was never set is
+    ///   refused as `Invalid` (`permit`), and nothing of it is stored.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -52,8 +54,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[claim.exclusive]** A job is returned to one claimer only, until its claim has ended.
     /// - **[claim.due]** Only `Pending` jobs with `run_at` not after the database's clock.
-    /// - **[claim.limit]** At most `limit` jobs; as many as that while so many are due and match;
-    ///   0 returns none.
+    /// - **[claim.limit]** At most `limit` jobs; as many as that while so many are due, match and
+    ///   have permits; 0 returns none.
     /// - **[claim.order]** The jobs first in [`ClaimRank`](crate::priority::ClaimRank), in that
     ///   order: effective priority descending, `run_at` ascending, id ascending.
     /// - **[claim.aging]** The effective priority is that of [`Aging`](crate::Aging); the stored
@@ -65,6 +67,12 @@ pub trait JobStore: Debug + Send + Sync {
     ///   one higher than before and a token that carries it.
     /// - **[claim.version]** The claim carries the payload's version as it was given at the enqueue.
     /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
+    /// - **[permit.max]** At every moment at most as many jobs with the permit of a resource are
+    ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows, in the whole database,
+    ///   however many claim, settle and reclaim at once.
+    /// - **[permit.order]** A claim goes through the due jobs in claim order and passes over those of
+    ///   a resource that is used up by then: its permits go to the first in claim order, and a
+    ///   resource that is used up keeps no other job back.
     ///
     /// # Errors
     /// A failure of the store; then claims may have been made, which go back when their node has

@@ -30,7 +30,9 @@ mod archive;
 mod jobs;
 mod locks;
 mod nodes;
+mod permits;
 mod queues;
+mod rates;
 mod recurring;
 mod versions;
 
@@ -41,7 +43,9 @@ pub use archive::ArchiveStore;
 pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
+pub use permits::PermitStore;
 pub use queues::{Changed, QueueStore};
+pub use rates::RateStore;
 pub use recurring::RecurringStore;
 pub use versions::VersionStore;
 
@@ -77,6 +81,16 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The archive, if it has one.
     fn archive(&self) -> Option<&dyn ArchiveStore> {
+        None
+    }
+
+    /// The permits, if the store can limit how many jobs run at once in the cluster.
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        None
+    }
+
+    /// The rates, if the store can limit how many jobs begin in a time.
+    fn rates(&self) -> Option<&dyn RateStore> {
         None
     }
 

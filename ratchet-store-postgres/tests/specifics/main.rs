@@ -8,6 +8,7 @@ mod interleavings;
 mod kit;
 mod lanes;
 mod network;
+mod permits;
 mod plans;
 mod pools;
 mod races;
@@ -69,8 +70,11 @@ tests! {
     pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
         a_deadline_beyond_the_servers_numbers_works
         a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;
+    permits: a_claim_counts_what_was_claimed_while_it_waited
+        claims_that_need_no_permit_wait_for_none;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates
-        what_is_asked_by_tag_reads_only_jobs_that_have_it;
+        what_is_asked_by_tag_reads_only_jobs_that_have_it
+        permits_are_counted_without_reading_the_waiting;
     races: a_job_that_can_be_neither_read_nor_failed_keeps_no_other
         an_action_spares_jobs_that_no_longer_match
         an_action_whose_jobs_are_all_gone_looks_behind_them

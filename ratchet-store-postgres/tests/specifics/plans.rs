@@ -142,25 +142,31 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    let explain = |mode: &str| {
+    // As many as there are, or as many as there are permits.
+    let explain = |mode: &str, most: &str| {
         format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
-             ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true)"
+             ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
+              '{{{most}}}')"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
-    plan(&schema, &explain("force_generic_plan")).await;
+    plan(&schema, &explain("force_generic_plan", "NULL")).await;
     fill(&schema, 100_000).await;
     for analyzed in [false, true] {
         if analyzed {
             schema.execute("ANALYZE {schema}.jobs").await.unwrap();
         }
-        for mode in ["force_generic_plan", "force_custom_plan"] {
+        let modes = ["force_generic_plan", "force_custom_plan"];
+        for (mode, most) in modes
+            .map(|mode| ["NULL", "7"].map(|most| (mode, most)))
+            .concat()
+        {
             schema.execute("BEGIN").await.unwrap();
-            let plan = plan(&schema, &explain(mode)).await;
+            let plan = plan(&schema, &explain(mode, most)).await;
             schema.execute("ROLLBACK").await.unwrap();
-            let context = format!("{mode}, analyzed: {analyzed}:\n{plan}");
+            let context = format!("{mode}, most {most}, analyzed: {analyzed}:\n{plan}");
             assert_eq!(scanned(&plan), None, "{context}");
             assert!(plan.contains("using jobs_claim"), "{context}");
             // Whatever is read of the jobs is read a batch for each priority at most.
@@ -249,6 +255,73 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
             }
             let removed = plan.lines().find(|line| line.contains("Rows Removed"));
             assert_eq!(removed, None, "{context}");
+        }
+    }
+}
+
+/// How many rows each step of a plan read that was run, with its loops.
+fn rows_read(plan: &str) -> impl Iterator<Item = (f64, &str)> {
+    plan.lines()
+        .filter_map(|line| {
+            let (_, actual) = line.split_once("actual rows=")?;
+            let (rows, rest) = actual.split_once(" loops=")?;
+            let loops = rest.split(')').next()?;
+            Some((rows.parse::<f64>().ok()? * loops.parse::<f64>().ok()?, line))
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let routes = "INSERT INTO {schema}.permits VALUES ('api', 10);
+                  INSERT INTO {schema}.routes
+                  SELECT n, 'q' || n, 'k', '', CASE WHEN n <= 3 THEN 'api' ELSE '' END
+                  FROM generate_series(1, 200) AS n";
+    schema.execute(routes).await.unwrap();
+    for table in ["jobs", "routes", "permits"] {
+        let vacuum = format!("VACUUM ANALYZE {{schema}}.{table}");
+        schema.execute(&vacuum).await.unwrap();
+    }
+    let counts = [
+        (
+            text(include_str!("../../src/sql/held_permits.sql")),
+            "'{api}'",
+        ),
+        (
+            text(include_str!("../../src/sql/look_at_permits.sql")),
+            "'{1, 2, 3}'",
+        ),
+    ];
+    let generic = "SET plan_cache_mode = force_generic_plan";
+    schema.execute(generic).await.unwrap();
+    for (number, (sql, _)) in counts.iter().enumerate() {
+        let prepare = format!("PREPARE count_{number} AS {sql}");
+        schema.execute(&prepare).await.unwrap();
+    }
+    // 100,000 wait in a route with permits, 8 of which are held; 300 others run.
+    fill(&schema, 100_000).await;
+    let run = "UPDATE {schema}.jobs SET state = 3 WHERE run_at <= 8;
+               UPDATE {schema}.jobs SET state = 3, route = 4 + run_at % 100
+               WHERE run_at BETWEEN 1001 AND 1300";
+    schema.execute(run).await.unwrap();
+    for analyzed in [false, true] {
+        if analyzed {
+            schema.execute("ANALYZE {schema}.jobs").await.unwrap();
+        }
+        for (number, (_, argument)) in counts.iter().enumerate() {
+            let explain = format!(
+                "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE count_{number}({argument})"
+            );
+            let plan = plan(&schema, &explain).await;
+            assert_eq!(scanned(&plan), None, "analyzed: {analyzed}:\n{plan}");
+            assert!(plan.contains("jobs_running"), "{plan}");
+            for (rows, line) in rows_read(&plan) {
+                assert!(
+                    rows <= 200.0,
+                    "{rows} rows: {line}\nanalyzed: {analyzed}:\n{plan}"
+                );
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ fn known() -> i64 {
     SqliteStore::migrations().len().try_into().unwrap()
 }
 
-fn applied(database: &Connection) -> i64 {
+fn applied(database: &Connection) -> usize {
     database
         .query_row("SELECT count(*) FROM ratchet_migrations", [], |row| {
             row.get(0)

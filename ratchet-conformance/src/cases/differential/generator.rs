@@ -8,7 +8,7 @@ use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
     Aging, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Misfire, Name, NewJob,
-    NodeId, Overlap, Priority, Recurring, RetryPolicy, Selection,
+    NodeId, Overlap, Priority, Rate, Recurring, RetryPolicy, Selection,
 };
 
 use super::step::{Answer, Step};
@@ -21,6 +21,7 @@ const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
 pub(super) const LOCKS: [&str; 2] = ["leader", "lock"];
 const TAGS: [&str; 3] = ["a", "A", "ü"];
+const RESOURCES: [&str; 3] = ["p", "P", "ü"];
 const OWNERS: [&str; 3] = ["a", "b", "c"];
 const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
@@ -28,6 +29,12 @@ pub(super) struct Generator {
     random: Rng,
     /// Whether the store has an archive.
     archives: bool,
+    permits: bool,
+    rates: bool,
+    /// Whether nothing was done yet.
+    fresh: bool,
+    /// The resources that were set.
+    resources: Vec<&'static str>,
     nodes: Vec<NodeId>,
     jobs: Vec<NewJob>,
     tokens: Vec<ClaimToken>,
@@ -46,6 +53,10 @@ impl Generator {
         Self {
             random,
             archives: has(Power::Archive),
+            permits: has(Power::Permits),
+            rates: has(Power::Rates),
+            fresh: true,
+            resources: Vec::new(),
             nodes,
             jobs: Vec::new(),
             tokens: Vec::new(),
@@ -78,6 +89,10 @@ impl Generator {
         if self.recurring && self.chance(15) {
             return self.recurring(now);
         }
+        // Half of the histories have permits from the beginning.
+        if std::mem::take(&mut self.fresh) && self.random.bool() {
+            return self.permits();
+        }
         match self.random.u8(0..100) {
             0..18 => self.enqueue(now),
             18..30 => Step::Claim(self.claim()),
@@ -92,9 +107,11 @@ impl Generator {
             76 => Step::Count(self.filter()),
             77..80 => self.purge(),
             80..86 => self.node(),
-            86..89 => self.queue(),
-            89..93 => self.lock(),
-            93..99 => self.advance(),
+            86..88 => self.queue(),
+            88..91 => self.permits(),
+            91..93 => self.rates(),
+            93..96 => self.lock(),
+            96..99 => self.advance(),
             _ => Step::Reopen,
         }
     }
@@ -159,6 +176,12 @@ impl Generator {
         }
         if self.chance(20) {
             job = job.retry(RetryPolicy::fixed(3, self.millis(1..1_000)));
+        }
+        if !self.resources.is_empty() && self.chance(40) {
+            let resources = self.resources.clone();
+            job = job.permit(self.pick(&resources));
+        } else if self.permits && self.chance(1) {
+            job = job.permit(self.pick(&RESOURCES));
         }
         if self.chance(1) {
             job = job.queue("");
@@ -398,6 +421,32 @@ impl Generator {
         } else {
             Step::Resume(queue)
         }
+    }
+
+    fn permits(&mut self) -> Step {
+        if !self.permits {
+            return self.queue();
+        }
+        let resource = self.pick(&RESOURCES);
+        self.resources.push(resource);
+        Step::SetPermits(name(resource), self.random.u32(0..4))
+    }
+
+    fn rates(&mut self) -> Step {
+        if !self.rates {
+            return self.lock();
+        }
+        if self.chance(15) {
+            return Step::ForgetRates;
+        }
+        let count = self.random.usize(0..5);
+        let requests = (0..count).map(|_| {
+            let limit = self.random.u32(1..4);
+            let rate = Rate::new(limit, self.millis(1..3_000));
+            let rate = rate.burst(self.random.u32(1..4));
+            RateRequest::new(name(self.pick(&RESOURCES)), rate)
+        });
+        Step::Take(requests.collect())
     }
 
     fn lock(&mut self) -> Step {

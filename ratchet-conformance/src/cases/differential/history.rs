@@ -5,8 +5,8 @@ use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
-    ArchiveFilter, ArchivedJob, Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo,
-    RecurringPage,
+    ArchiveFilter, ArchivedJob, Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, PermitInfo,
+    QueueInfo, RecurringPage,
 };
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
@@ -86,6 +86,9 @@ impl Pair {
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
         same("the definitions", &expected.recurring, &actual.recurring)?;
+        if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
+            same("the permits", &expected, &actual)?;
+        }
         same("the time", &expected.time, &actual.time)?;
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
@@ -112,6 +115,8 @@ struct Observed {
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
     recurring: Option<RecurringPage>,
+    /// None: the store has no such thing.
+    permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
 }
 
@@ -136,6 +141,10 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,
+        permits: match store.permits() {
+            None => None,
+            Some(permits) => Some(ok(permits.permits().await)),
+        },
         time: ok(store.nodes().database_time().await),
     }
 }

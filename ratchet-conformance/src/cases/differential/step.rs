@@ -42,6 +42,9 @@ pub(super) enum Step {
     PauseRecurring(Name, bool),
     DeleteRecurring(Name),
     Retire(RetireRecurring),
+    SetPermits(Name, u32),
+    Take(Vec<RateRequest>),
+    ForgetRates,
     /// Time passes.
     Advance(Duration),
     /// The handle is closed and opened again.
@@ -74,6 +77,8 @@ pub(super) enum Answer {
     Due(DueRecurring),
     Fired(Vec<Fired>),
     Retired(Guarded<Vec<Name>>),
+    Rates(Vec<RateAnswer>),
+    Forgotten(u64),
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
@@ -157,6 +162,18 @@ impl Step {
             }
             Self::DeleteRecurring(name) => Answer::Changed(recurring(store).delete(name).await?),
             Self::Retire(request) => Answer::Retired(recurring(store).retire(request).await?),
+            Self::SetPermits(resource, max) => match store.permits() {
+                None => Answer::Nothing,
+                Some(permits) => Answer::Changed(permits.set_permits(resource, *max).await?),
+            },
+            Self::Take(requests) => match store.rates() {
+                None => Answer::Nothing,
+                Some(rates) => Answer::Rates(rates.take(requests).await?),
+            },
+            Self::ForgetRates => match store.rates() {
+                None => Answer::Nothing,
+                Some(rates) => Answer::Forgotten(rates.forget_idle(100).await?),
+            },
             Self::Advance(_) | Self::Reopen => Answer::Nothing,
         })
     }

@@ -199,6 +199,7 @@ mod tests {
             queue: name("Größe"),
             kind: name("kind"),
             capability: Some(name("gpu")),
+            permit: Some(name("licence")),
         };
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let mut spec = JobSpec::new(route, Json::from_stored("[1, 2.0,\"\\u0000\"]"));
