@@ -23,11 +23,9 @@ async fn concurrent_starters_migrate_once() {
 }
 
 fn applied(database: &Connection) -> usize {
-    database
-        .query_row("SELECT count(*) FROM ratchet_migrations", [], |row| {
-            row.get(0)
-        })
-        .unwrap()
+    let count = "SELECT count(*) FROM ratchet_migrations";
+    let applied: u32 = database.query_row(count, [], |row| row.get(0)).unwrap();
+    applied as usize
 }
 
 #[tokio::test]
