@@ -419,7 +419,7 @@ mod tests {
             sql: "CREATE TABLE {schema}.other (a integer)",
             ..STEPS[0]
         };
-        assert!(refusal(&one, &noted(&[changed])).contains("other content"));
+        assert!(refusal(STEPS, &noted(&[changed])).contains("other content"));
     }
 
     #[test]

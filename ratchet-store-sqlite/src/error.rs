@@ -31,8 +31,9 @@ impl Failure {
     /// For input that only the database could show to be wrong.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
-            refused: Some(problem.clone()),
-            ..Self::new(StoreErrorKind::Invalid, problem.to_string())
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
         }
     }
 

@@ -76,8 +76,17 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
             None => return,
         },
     };
-    if let Err(settlement) = limits::admit(run, pool, &claim, &input).await {
-        return run.settle(pool, settlement);
+    if run.shared.limits.contains_key(&claim.route.kind) {
+        if let Err(settlement) = limits::admit(run, pool, &claim, &input).await {
+            return run.settle(pool, settlement);
+        }
+        // What may have happened while the limiter was asked.
+        if ready.node != run.node() {
+            return run.let_go(pool, 1);
+        }
+        if run.draining.is_cancelled() || run.stands_by() {
+            return run.settle(pool, Settlement::new(claim.token, Outcome::Released));
+        }
     }
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;

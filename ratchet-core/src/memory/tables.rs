@@ -15,7 +15,7 @@ use crate::time::{self, Timestamp};
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, Row>,
     /// Pending jobs, per route and priority level, in claim order within the level.
-    pending: HashMap<Route, [BTreeSet<(i64, JobId)>; Priority::ALL.len()]>,
+    pending: HashMap<Route, [Level; Priority::ALL.len()]>,
     running: BTreeSet<JobId>,
     finished: BTreeSet<(i64, JobId)>,
     /// Who has a unique key: an unfinished job.
@@ -35,6 +35,9 @@ pub(super) struct Tables {
     /// The theoretical arrival time of each rate's next taker, in microseconds.
     pub(super) rates: BTreeMap<Name, i64>,
 }
+
+/// Pending jobs of one route and priority, in claim order.
+type Level = BTreeSet<(i64, JobId)>;
 
 /// A job with what only the store needs to know.
 pub(super) struct Row {
@@ -151,7 +154,7 @@ impl Tables {
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
-    ) -> Vec<(&Route, Priority, &BTreeSet<(i64, JobId)>)> {
+    ) -> Vec<(&Route, Priority, &Level)> {
         let of_route = |(route, levels)| {
             let levels = Priority::ALL.into_iter().zip(levels);
             levels.map(move |(priority, jobs)| (route, priority, jobs))

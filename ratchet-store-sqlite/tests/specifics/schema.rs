@@ -28,11 +28,9 @@ fn known() -> i64 {
 }
 
 fn applied(database: &Connection) -> usize {
-    database
-        .query_row("SELECT count(*) FROM ratchet_migrations", [], |row| {
-            row.get(0)
-        })
-        .unwrap()
+    let count = "SELECT count(*) FROM ratchet_migrations";
+    let applied: u32 = database.query_row(count, [], |row| row.get(0)).unwrap();
+    applied as usize
 }
 
 #[tokio::test]
