@@ -1,5 +1,6 @@
 //! The JSON form of a finished job. See [`ArchivedJob::encode`](super::ArchivedJob::encode).
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -195,11 +196,13 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
         v: u32,
     }
     // The version first: a later form may have anything else.
-    let Version { v } = serde_json::from_str(text).map_err(unreadable)?;
+    let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     if v > VERSION {
-        return Err(unreadable(format!("it has the form {v}, a later one")));
+        return Err(unreadable(&format_args!(
+            "it has the form {v}, a later one"
+        )));
     }
-    let document: Document = serde_json::from_str(text).map_err(unreadable)?;
+    let document: Document = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     let name = |field, text: Option<String>| text.map(|text| Name::new(field, text)).transpose();
     let route = Route {
         queue: Name::new("queue", document.queue)?,
@@ -218,7 +221,7 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
     spec.trace = (document.traceparent).map(|parent| TraceContext::from_stored(parent, state));
     let tags = document.tags.into_iter().map(|tag| Name::new("tag", tag));
     spec.tags = tags.collect::<Result<_, _>>()?;
-    let id: JobId = document.id.parse().map_err(unreadable)?;
+    let id: JobId = document.id.parse().map_err(|error| unreadable(&error))?;
     let (run_at, created_at) = (document.run_at, document.created_at);
     let mut job = JobRecord::new(id, spec, from_millis(run_at), from_millis(created_at));
     job.state = JobState::from_code(document.state.into())?;
@@ -240,7 +243,7 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
 fn attempt(entry: Entry) -> Result<Attempt, InvalidInput> {
     let node = entry
         .node
-        .map(|node| node.parse::<NodeId>().map_err(unreadable));
+        .map(|node| node.parse::<NodeId>().map_err(|error| unreadable(&error)));
     let mut attempt = Attempt::new(
         entry.seq,
         node.transpose()?,
@@ -257,8 +260,7 @@ fn millis(millis: i64) -> Duration {
     Duration::from_millis(millis.unsigned_abs())
 }
 
-fn unreadable(error: impl ToString) -> InvalidInput {
-    let error = error.to_string();
+fn unreadable(error: &dyn Display) -> InvalidInput {
     InvalidInput::new("document", format!("cannot be read: {error}"))
 }
 
