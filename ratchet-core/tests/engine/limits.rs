@@ -15,7 +15,7 @@ use ratchet_core::store::{
 };
 use ratchet_core::{
     Job, JobContext, JobId, JobResult, JobState, MemoryStore, NodeBuilder, Ratchet, Rate,
-    RateLimit, Requires, StoreError, StoreErrorKind,
+    RateLimit, Requires, Retain, Retention, StoreError, StoreErrorKind,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -402,7 +402,8 @@ async fn maintenance_forgets_the_rates_that_nobody_uses() {
     let by = |mail: &Mail| mail.tenant.clone();
     let limit = RateLimit::per_second(10).by(by).strict();
     // Without a retention there is nothing else to maintain.
-    let node = builder(&world, &world.store, &log, limit).retention(Retention::all(Retain::Forever));
+    let node =
+        builder(&world, &world.store, &log, limit).retention(Retention::all(Retain::Forever));
     let node = Started::new(node.maintenance_interval(10 * SECOND).build().unwrap());
     let ids = enqueue(
         &world,

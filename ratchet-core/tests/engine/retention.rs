@@ -35,8 +35,8 @@ async fn stored(world: &World, ids: &[JobId]) -> Vec<bool> {
 
 async fn archived(client: &Client) -> Vec<JobId> {
     let archive = client.archive().unwrap();
-    let (all, first) = (ArchiveFilter::all(), PageRequest::first(100));
-    let page = archive.list(&all, &first).await.unwrap();
+    let (filter, page) = (ArchiveFilter::all(), PageRequest::first(100));
+    let page = archive.list(&filter, &page).await.unwrap();
     page.jobs.iter().map(|one| one.job.id).collect()
 }
 

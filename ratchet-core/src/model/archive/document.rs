@@ -1,5 +1,6 @@
 //! The JSON form of a finished job. See [`ArchivedJob::encode`](super::ArchivedJob::encode).
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -137,13 +138,15 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
         v: u32,
     }
     // The version first: a later form may have anything else.
-    let Version { v } = serde_json::from_str(text).map_err(unreadable)?;
+    let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     if v > VERSION {
-        return Err(unreadable(format!("it has the form {v}, a later one")));
+        return Err(unreadable(&format_args!(
+            "it has the form {v}, a later one"
+        )));
     }
-    let document: Document = serde_json::from_str(text).map_err(unreadable)?;
+    let document: Document = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     let spec = document.spec.into_spec()?;
-    let id: JobId = document.id.parse().map_err(unreadable)?;
+    let id: JobId = document.id.parse().map_err(|error| unreadable(&error))?;
     let (run_at, created_at) = (document.run_at, document.created_at);
     let mut job = JobRecord::new(id, spec, from_millis(run_at), from_millis(created_at));
     job.state = JobState::from_code(document.state.into())?;
@@ -165,7 +168,7 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
 fn attempt(entry: Entry) -> Result<Attempt, InvalidInput> {
     let node = entry
         .node
-        .map(|node| node.parse::<NodeId>().map_err(unreadable));
+        .map(|node| node.parse::<NodeId>().map_err(|error| unreadable(&error)));
     let mut attempt = Attempt::new(
         entry.seq,
         node.transpose()?,
@@ -178,8 +181,7 @@ fn attempt(entry: Entry) -> Result<Attempt, InvalidInput> {
     Ok(attempt)
 }
 
-fn unreadable(error: impl ToString) -> InvalidInput {
-    let error = error.to_string();
+fn unreadable(error: &dyn Display) -> InvalidInput {
     InvalidInput::new("document", format!("cannot be read: {error}"))
 }
 
