@@ -1,4 +1,4 @@
-//! Identifiers: of jobs, nodes, claims and lock tenures.
+//! Identifiers: of jobs, batches, nodes, claims and lock tenures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,13 +20,31 @@ impl JobId {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
-        static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
-        let now = time::wall_clock();
-        let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-        let nanos = now.timestamp_subsec_nanos();
-        let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
-        let context = sequence.get_or_insert_with(ContextV7::new);
-        Self(Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos)))
+        Self(next_in_order())
+    }
+}
+
+/// A UUID of version 7, greater than every one this process made before.
+fn next_in_order() -> Uuid {
+    static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
+    let now = time::wall_clock();
+    let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+    let nanos = now.timestamp_subsec_nanos();
+    let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
+    let context = sequence.get_or_insert_with(ContextV7::new);
+    Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos))
+}
+
+/// Identifies a batch of jobs for ever. Like that of a job it sorts by when it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(Uuid);
+
+impl BatchId {
+    /// A new id, greater than every id this process made before.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    pub fn new() -> Self {
+        Self(next_in_order())
     }
 }
 
@@ -95,6 +113,7 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(JobId);
+uuid_id!(BatchId);
 uuid_id!(NodeId);
 
 /// The fencing value of one claim of one job: every later write for the claim carries it, and a

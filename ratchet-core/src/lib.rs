@@ -17,6 +17,7 @@ pub mod handler;
 pub mod id;
 pub mod json;
 pub mod limits;
+pub mod links;
 pub mod memory;
 pub mod model;
 pub mod name;
@@ -28,17 +29,17 @@ pub mod store;
 pub mod time;
 pub mod trace;
 
-pub use client::{Client, VersionWatch, Wakes};
+pub use client::{Client, Step, VersionWatch, Wakes, Workflow};
 pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeStats, Pool, PoolStats,
     Ratchet, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
-pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
-pub use id::{ClaimToken, Fence, JobId, NodeId};
+pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, ParentJob, Requires};
+pub use id::{BatchId, ClaimToken, Fence, JobId, NodeId};
 pub use json::Json;
 pub use memory::MemoryStore;
-pub use model::{Enqueued, JobRecord, NewJob};
+pub use model::{BatchCondition, Condition, Enqueued, JobRecord, NewJob};
 pub use name::Name;
 pub use priority::{Aging, Priority};
 pub use retry::{Backoff, RetryPolicy};

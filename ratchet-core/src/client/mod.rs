@@ -2,7 +2,9 @@
 
 mod bells;
 mod call;
+mod flow;
 mod versions;
+mod workflows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) use bells::Bells;
 pub(crate) use call::{Backoff, Calls};
+pub use flow::{Step, Workflow};
 pub use versions::VersionWatch;
 
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
@@ -21,7 +24,7 @@ use crate::model::{
 };
 use crate::name::Name;
 use crate::priority::Priority;
-use crate::state::JobAction;
+use crate::state::{JobAction, JobState};
 use crate::store::{Changed, SharedStore};
 
 /// Enqueues jobs and looks after them. Cheap to clone.
@@ -69,11 +72,12 @@ impl Wakes {
     /// Whether nodes are woken up for this job.
     fn wakes(self, job: &NewJob) -> bool {
         let due = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
-        due && match self {
-            Self::Due => true,
-            Self::Critical => job.spec().priority == Priority::Critical,
-            Self::Never => false,
-        }
+        due && !job.spec().waits()
+            && match self {
+                Self::Due => true,
+                Self::Critical => job.spec().priority == Priority::Critical,
+                Self::Never => false,
+            }
     }
 }
 
@@ -165,6 +169,9 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the jobs may or may not have been enqueued.
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let store = self.store();
+        let (workflows, signals) = (store.workflows(), store.signals());
+        NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some())?;
         let mut backoff = Backoff::default();
         let mut tries = 1;
         let answers = loop {
@@ -287,7 +294,11 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
-        if matches!(action, JobAction::Requeue | JobAction::Resume) {
+        let ended = ActionOutcome::Became(JobState::Cancelled);
+        // An end may have let others go.
+        if matches!(action, JobAction::Requeue | JobAction::Resume)
+            || acted.iter().any(|one| one.outcome == ended)
+        {
             self.wake(Wakeup::any()).await;
         }
         Ok(acted)

@@ -1,4 +1,4 @@
-//! Maintenance: deletes finished jobs that are older than the retention, a bounded pass at a time.
+//! Maintenance: deletes finished jobs and batches that are older than the retention, a bounded pass at a time.
 //!
 //! The leader of the maintenance role does it, and each pass lands only in its term.
 
@@ -8,7 +8,7 @@ use super::leader::MAINTENANCE;
 use super::run::Run;
 use crate::cluster::Leadership;
 use crate::error::Result;
-use crate::model::{Guarded, PurgeRequest};
+use crate::model::{BatchPurge, Guarded, PurgeRequest};
 use crate::state::JobState;
 
 /// The most jobs one pass deletes, so that it never holds the database up.
@@ -54,5 +54,21 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
             }
         }
     }
-    Ok(())
+    purge_batches(run, &BatchPurge::new(retention, PASS).guarded(Some(guard))).await
+}
+
+/// Deletes old ended batches.
+async fn purge_batches(run: &Run, request: &BatchPurge) -> Result<()> {
+    loop {
+        let purge = run.shared.calls.call("purge_batches", |store| async move {
+            match store.workflows() {
+                Some(workflows) => workflows.purge_batches(request).await,
+                None => Ok(Guarded::Done(0)),
+            }
+        });
+        match purge.await? {
+            Guarded::Done(purged) if purged == PASS as u64 => {}
+            Guarded::Done(_) | Guarded::Stale => return Ok(()),
+        }
+    }
 }

@@ -209,9 +209,11 @@ impl Run {
         self.add(pool, settlement, false);
     }
 
-    /// Ends a claim whose body ran. If a lane moves on with it, the next poll is not waited for.
+    /// Ends a claim whose body ran. If others may go on with it, in its lane or waiting for it, the
+    /// next poll is not waited for.
     pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
-        let head = claim.lane.is_some() && settlement.effect(false).state.is_terminal();
+        let head =
+            (claim.lane.is_some() || claim.awaited) && settlement.effect(false).state.is_terminal();
         self.add(pool, settlement, head);
     }
 

@@ -37,7 +37,7 @@ pub(super) struct SettleBuffer {
 struct Batch {
     settlements: Vec<Settlement>,
     pools: Vec<usize>,
-    /// Whether one of them ends the head of a lane: another job is due once it is settled.
+    /// Whether one of them lets others go, by its lane or by links: those are due once it is settled.
     heads: bool,
 }
 
@@ -71,8 +71,8 @@ impl Batch {
 }
 
 impl SettleBuffer {
-    /// Adds one that ends a claim of this pool, perhaps the head of a lane; `more_coming` says that
-    /// others are likely to follow within microseconds.
+    /// Adds one that ends a claim of this pool, perhaps one that lets others go (`head`);
+    /// `more_coming` says that others are likely to follow within microseconds.
     pub(super) fn push(&self, settlement: Settlement, pool: usize, head: bool, more_coming: bool) {
         let mut pending = self.pending();
         pending.push(settlement, pool);

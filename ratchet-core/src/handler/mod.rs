@@ -2,6 +2,7 @@
 
 mod context;
 mod error;
+mod parents;
 mod registry;
 
 use std::any::{TypeId, type_name};
@@ -11,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 pub use context::{CancelReason, JobContext};
 pub use error::{JobError, JobResult};
+pub use parents::ParentJob;
 
 pub(crate) use context::{CancelHandle, ContextParts, ReportSink, soft_timeout};
 pub(crate) use error::Verdict;

@@ -4,14 +4,18 @@
 //! do. It has a clock that tests can set, and it can be told to fail.
 
 mod clock;
+mod enqueue;
 mod faults;
 mod jobs;
 mod lanes;
+mod links;
 mod locks;
 mod nodes;
 mod queues;
+mod signals;
 mod tables;
 mod versions;
+mod workflows;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -20,7 +24,10 @@ pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
-use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
+use crate::store::{
+    JobStore, LockStore, NodeStore, QueueStore, SignalStore, Store, StoreInfo, VersionStore,
+    WorkflowStore,
+};
 use clock::Clock;
 use faults::FaultPlan;
 use tables::Tables;
@@ -89,7 +96,9 @@ impl MemoryStore {
                     .lock()
                     .unwrap_or_else(|broken| broken.into_inner());
                 let now = self.clock.now_millis();
-                work(&mut tables, now)
+                let answer = work(&mut tables, now)?;
+                tables.follow_ends(now);
+                Ok(answer)
             })
             .await
     }
@@ -133,5 +142,13 @@ impl Store for MemoryStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
     }
 }

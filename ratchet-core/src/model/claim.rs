@@ -128,6 +128,9 @@ pub struct Claim {
     pub stall_timeout: Option<Duration>,
     /// The lane whose head the job is.
     pub lane: Option<Name>,
+    /// Whether others may wait for its end: jobs linked to it, or to the batch it is in. Those that
+    /// are linked to it while it runs do not show.
+    pub awaited: bool,
     /// The trace the job was enqueued in.
     pub trace: Option<TraceContext>,
 }
@@ -154,6 +157,7 @@ impl Claim {
             timeout: None,
             stall_timeout: None,
             lane: None,
+            awaited: false,
             trace: None,
         }
     }

@@ -1,8 +1,10 @@
 //! What is stored, asked and answered: the types the store traits speak.
 
+mod batch;
 mod claim;
 mod control;
 mod guard;
+mod link;
 mod new_job;
 mod node;
 mod query;
@@ -10,10 +12,13 @@ mod reclaim;
 mod record;
 mod report;
 mod settle;
+mod signal;
 
+pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
 pub use guard::{Guard, Guarded};
+pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
 pub use new_job::{Enqueued, JobSpec, NewJob, RunAt};
 pub use node::{
@@ -25,3 +30,4 @@ pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
 pub use report::{Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
+pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::id::JobId;
+use crate::id::{BatchId, JobId};
 use crate::limits;
 use crate::model::{Guard, JobRecord};
 use crate::name::Name;
@@ -20,6 +20,8 @@ pub struct JobFilter {
     pub queue: Option<Name>,
     /// Of this kind.
     pub kind: Option<Name>,
+    /// In this batch.
+    pub batch: Option<BatchId>,
 }
 
 impl JobFilter {
@@ -50,6 +52,13 @@ impl JobFilter {
         self
     }
 
+    /// Only jobs in this batch.
+    #[must_use]
+    pub const fn batch(mut self, batch: BatchId) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
     /// Whether the job matches.
     #[must_use]
     pub fn matches(&self, job: &JobRecord) -> bool {
@@ -60,6 +69,7 @@ impl JobFilter {
                 .as_ref()
                 .is_none_or(|queue| *queue == route.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+            && self.batch.is_none_or(|batch| job.spec.batch == Some(batch))
     }
 }
 

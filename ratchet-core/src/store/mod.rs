@@ -30,7 +30,9 @@ mod jobs;
 mod locks;
 mod nodes;
 mod queues;
+mod signals;
 mod versions;
+mod workflows;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,7 +41,9 @@ pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
 pub use queues::{Changed, QueueStore};
+pub use signals::SignalStore;
 pub use versions::VersionStore;
+pub use workflows::WorkflowStore;
 
 use crate::cluster::ClusterCoordinator;
 
@@ -65,6 +69,16 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The version tokens.
     fn versions(&self) -> &dyn VersionStore;
+
+    /// Links and batches, if the store has them.
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        None
+    }
+
+    /// Signals, if the store has them.
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        None
+    }
 
     /// How many connections to the database are open, if the store knows.
     fn connections(&self) -> Option<u32> {
