@@ -24,6 +24,8 @@ impl Cx {
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
+            // What the store can do shows when it is opened.
+            Power::Workflows | Power::Signals => powers.contains(&power),
             Power::Delivery => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
@@ -43,9 +45,27 @@ impl Cx {
     /// Another handle on the database, and a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
-            Ok(store) => TestNode::new(store),
+            Ok(store) => {
+                let shows = [
+                    (Power::Workflows, store.workflows().is_some()),
+                    (Power::Signals, store.signals().is_some()),
+                ];
+                for (power, has) in shows {
+                    let told = self.has(power);
+                    assert_eq!(
+                        has, told,
+                        "the suite and the store disagree about {power:?}"
+                    );
+                }
+                TestNode::new(store)
+            }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }
+    }
+
+    /// Whether the suite was told of this power.
+    pub(crate) fn has(&self, power: Power) -> bool {
+        self.powers.contains(&power)
     }
 
     /// `count` handles, opened one after the other.

@@ -70,7 +70,7 @@ pub trait Vandal: Send + Sync {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 }
 
-/// What a fixture or a coordinator may be able to do beyond the minimum. Cases that need more than
+/// What a fixture, a store or a coordinator may be able to do beyond the minimum. Cases that need more than
 /// the suite was told are listed as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -79,13 +79,17 @@ pub enum Power {
     Clock,
     /// [`Fixture::vandal`].
     Vandal,
+    /// The store has links and batches, [`Store::workflows`](ratchet_core::Store::workflows).
+    Workflows,
+    /// The store has signals, [`Store::signals`](ratchet_core::Store::signals).
+    Signals,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
 }
 
 impl Power {
-    /// All that a store's fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal];
+    /// All that a store and its fixture may have.
+    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal, Self::Workflows, Self::Signals];
 }
 
 /// Makes a fixture, again and again.

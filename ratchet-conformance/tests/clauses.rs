@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 use ratchet_conformance::{CoordinatorSuite, Suite};
 
 /// Every source that documents clauses.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 9] = [
     include_str!("../../ratchet-core/src/store/mod.rs"),
     include_str!("../../ratchet-core/src/store/jobs.rs"),
     include_str!("../../ratchet-core/src/store/queues.rs"),
     include_str!("../../ratchet-core/src/store/nodes.rs"),
     include_str!("../../ratchet-core/src/store/locks.rs"),
     include_str!("../../ratchet-core/src/store/versions.rs"),
+    include_str!("../../ratchet-core/src/store/workflows.rs"),
+    include_str!("../../ratchet-core/src/store/signals.rs"),
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 

@@ -4,19 +4,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guard, Guarded, Heartbeat,
-    HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, NodeRecord, NodeStatus, NodeSweep,
-    PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
-    SweptNodes,
+    Acted, Attempt, BatchClosed, BatchPurge, BatchRecord, Claim, ClaimRequest, ClaimedJob,
+    Delivered, Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage,
+    JobSelector, Link, NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PurgeRequest,
+    QueueInfo, ReclaimRequest, Reclaimed, Report, Reported, Settlement, Signal, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, StoreInfo,
-    VersionStore,
+    Acquired, Changed, JobStore, LockInfo, LockStore, NodeStore, QueueStore, SignalStore,
+    StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
-    ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result,
-    SharedStore, Store,
+    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
+    Result, SharedStore, Store, StoreError, StoreErrorKind,
 };
 
 use crate::Meter;
@@ -77,6 +77,14 @@ impl Store for MeteredStore {
         self
     }
 
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        self.inner.workflows().map(|_| self as &dyn WorkflowStore)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        self.inner.signals().map(|_| self as &dyn SignalStore)
+    }
+
     fn connections(&self) -> Option<u32> {
         self.inner.connections()
     }
@@ -86,23 +94,25 @@ impl Store for MeteredStore {
     }
 }
 
-/// Implements methods of a role trait by counting the same method of the inner store.
+/// Implements methods of a role trait by counting the same method of the inner store: the
+/// expression says where it is found.
 macro_rules! metered {
-    ($trait:ident by $role:ident {
+    ($trait:ident by |$inner:ident| $role:expr; {
         $(async fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)+
     }) => {
         #[deny(clippy::missing_trait_methods)]
         #[async_trait]
         impl $trait for MeteredStore {
             $(async fn $method(&self $(, $argument: $type)*) -> Result<$answer> {
-                let call = self.inner.$role().$method($($argument),*);
+                let $inner = &self.inner;
+                let call = $role.$method($($argument),*);
                 self.meter.count(stringify!($method), call).await
             })+
         }
     };
 }
 
-metered! { JobStore by jobs {
+metered! { JobStore by |inner| inner.jobs(); {
     async fn enqueue(&self, jobs: &[NewJob]) -> Vec<Enqueued>;
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Vec<ClaimedJob>;
     async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Vec<Claim>;
@@ -117,13 +127,13 @@ metered! { JobStore by jobs {
     async fn purge(&self, request: &PurgeRequest) -> Guarded<u64>;
 } }
 
-metered! { QueueStore by queues {
+metered! { QueueStore by |inner| inner.queues(); {
     async fn pause_queue(&self, queue: &Name) -> Changed;
     async fn resume_queue(&self, queue: &Name) -> Changed;
     async fn queues(&self) -> Vec<QueueInfo>;
 } }
 
-metered! { NodeStore by nodes {
+metered! { NodeStore by |inner| inner.nodes(); {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> HeartbeatReply;
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Changed;
     async fn nodes(&self) -> Vec<NodeRecord>;
@@ -131,14 +141,34 @@ metered! { NodeStore by nodes {
     async fn database_time(&self) -> Timestamp;
 } }
 
-metered! { LockStore by locks {
+metered! { LockStore by |inner| inner.locks(); {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Acquired;
     async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Fenced;
     async fn inspect(&self, name: &Name) -> Option<LockInfo>;
 } }
 
-metered! { VersionStore by versions {
+metered! { VersionStore by |inner| inner.versions(); {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
     async fn versions(&self, namespaces: &[Name]) -> Vec<u64>;
 } }
+
+metered! { WorkflowStore by |inner| inner.workflows().ok_or_else(not_there)?; {
+    async fn create_batch(&self, batch: BatchId) -> Changed;
+    async fn close_batch(&self, batch: BatchId) -> BatchClosed;
+    async fn batches(&self, ids: &[BatchId]) -> Vec<Option<BatchRecord>>;
+    async fn recent_batches(&self, limit: usize, before: Option<BatchId>) -> Vec<BatchRecord>;
+    async fn purge_batches(&self, request: &BatchPurge) -> Guarded<u64>;
+    async fn parents_of(&self, jobs: &[JobId]) -> Vec<Vec<Link>>;
+    async fn children_of(&self, parent: Parent, limit: usize, after: Option<JobId>) -> Vec<Link>;
+} }
+
+metered! { SignalStore by |inner| inner.signals().ok_or_else(not_there)?; {
+    async fn deliver(&self, signal: &Signal) -> Delivered;
+    async fn expire(&self, limit: usize) -> Vec<JobId>;
+} }
+
+/// Nobody gets as far as this: the accessors give no role that the inner store has not.
+fn not_there() -> StoreError {
+    StoreError::new(StoreErrorKind::Other, "a role").with_source("the inner store does not have it")
+}

@@ -3,6 +3,7 @@
 mod prelude;
 
 mod act;
+mod batch;
 mod cancel;
 mod capability;
 mod claim;
@@ -14,6 +15,7 @@ mod guard;
 mod keys;
 mod lane;
 mod limits;
+mod link;
 mod lock;
 mod migrate;
 mod node;
@@ -25,6 +27,7 @@ mod reclaim;
 mod report;
 mod retry;
 mod settle;
+mod signal;
 mod time;
 mod token;
 mod version;
@@ -46,6 +49,9 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     act::CASES,
     cancel::CASES,
     lane::CASES,
+    link::CASES,
+    batch::CASES,
+    signal::CASES,
     page::CASES,
     purge::CASES,
     queue::CASES,

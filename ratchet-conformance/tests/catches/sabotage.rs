@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    JobStore, LockStore, NodeStore, QueueStore, SignalStore, Store, StoreInfo, VersionStore,
+    WorkflowStore,
 };
-use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
+use ratchet_core::{BatchId, ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
 use tokio::sync::Notify;
 
 macro_rules! sabotages {
@@ -88,6 +89,18 @@ sabotages! {
     ForgetsThatLocksWereReleased,
     ReadsVersionsBeforeItBumps,
     HidesTheOtherNodes,
+    ForgetsToReleaseAfterReclaim,
+    CallsBackTwice,
+    LosesCancelledChildren,
+    CountsRequeuedChildrenAgain,
+    LetsClosedBatchesGrow,
+    ForgetsToDecideAtTheClose,
+    LosesLinksOfPurgedParents,
+    SwallowsBadLinks,
+    DeliversLateSignals,
+    ForgetsDeadlines,
+    LosesSignalPayloads,
+    AnswersRepeatedSignalsAsDelivered,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -98,6 +111,8 @@ pub(crate) struct Memory {
     pub(crate) settled: Vec<ClaimToken>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
+    /// Children of batches that were requeued.
+    pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
@@ -165,6 +180,14 @@ impl Store for Sabotaged {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
     }
 }
 

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
-use ratchet_core::model::{Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo};
+use ratchet_core::model::{
+    Attempt, BatchRecord, JobFilter, JobOrder, Link, NodeRecord, PageRequest, QueueInfo,
+};
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Store};
 
 use super::generator::{Generator, LOCKS};
 use super::step::Step;
+use crate::Power;
 use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
@@ -80,6 +83,8 @@ impl Pair {
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
         same("the time", &expected.time, &actual.time)?;
+        same("the links", &expected.links, &actual.links)?;
+        same("the batches", &expected.batches, &actual.batches)?;
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
         for (id, job) in &now {
@@ -104,6 +109,8 @@ struct Observed {
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
     time: Timestamp,
+    links: Vec<Vec<Link>>,
+    batches: Vec<BatchRecord>,
 }
 
 async fn observe(store: &dyn Store) -> Observed {
@@ -112,8 +119,17 @@ async fn observe(store: &dyn Store) -> Observed {
     for lock in LOCKS {
         locks.push(ok(store.locks().inspect(&name(lock)).await));
     }
+    let jobs = ok(store.jobs().list(&JobFilter::all(), &page).await).jobs;
+    let (mut links, mut batches) = (Vec::new(), Vec::new());
+    if let Some(workflows) = store.workflows() {
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        links = ok(workflows.parents_of(&ids).await);
+        batches = ok(workflows.recent_batches(1_000, None).await);
+    }
     Observed {
-        jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
+        jobs,
+        links,
+        batches,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,
@@ -132,7 +148,8 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
-    let mut generator = Generator::new(seed);
+    let (workflows, signals) = (cx.has(Power::Workflows), cx.has(Power::Signals));
+    let mut generator = Generator::new(seed, workflows, signals);
     let mut pair = Pair::new(cx.another().await).await;
     let mut steps = Vec::new();
     let mut failed = false;

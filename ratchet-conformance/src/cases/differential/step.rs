@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ratchet_core::model::*;
-use ratchet_core::store::{Acquired, Changed};
+use ratchet_core::store::{Acquired, Changed, SignalStore, WorkflowStore};
 use ratchet_core::{
-    ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result, Store,
-    StoreErrorKind,
+    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
+    Result, Store, StoreErrorKind,
 };
 
 /// A call with its arguments, or something that happens to the world.
@@ -31,6 +31,11 @@ pub(super) enum Step {
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
+    CreateBatch(BatchId),
+    CloseBatch(BatchId),
+    PurgeBatches(BatchPurge),
+    Deliver(Signal),
+    Expire,
     /// Time passes.
     Advance(Duration),
     /// The handle is closed and opened again.
@@ -56,6 +61,9 @@ pub(super) enum Answer {
     Swept(Guarded<SweptNodes>),
     Purged(Guarded<u64>),
     Acquired(Acquired),
+    BatchClosed(BatchClosed),
+    Delivered(Delivered),
+    Expired(Vec<JobId>),
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
@@ -121,6 +129,33 @@ impl Step {
                 Answer::Fenced(vec![locks.release(name, owner, *fence).await?])
             }
             Self::Advance(_) | Self::Reopen => Answer::Nothing,
+            Self::CreateBatch(_) | Self::CloseBatch(_) | Self::PurgeBatches(_) => {
+                match store.workflows() {
+                    Some(workflows) => self.call_workflows(workflows).await?,
+                    None => Answer::Nothing,
+                }
+            }
+            Self::Deliver(_) | Self::Expire => match store.signals() {
+                Some(signals) => self.call_signals(signals).await?,
+                None => Answer::Nothing,
+            },
+        })
+    }
+
+    async fn call_workflows(&self, workflows: &dyn WorkflowStore) -> Result<Answer> {
+        Ok(match self {
+            Self::CreateBatch(batch) => Answer::Changed(workflows.create_batch(*batch).await?),
+            Self::CloseBatch(batch) => Answer::BatchClosed(workflows.close_batch(*batch).await?),
+            Self::PurgeBatches(request) => Answer::Purged(workflows.purge_batches(request).await?),
+            _ => Answer::Nothing,
+        })
+    }
+
+    async fn call_signals(&self, signals: &dyn SignalStore) -> Result<Answer> {
+        Ok(match self {
+            Self::Deliver(signal) => Answer::Delivered(signals.deliver(signal).await?),
+            Self::Expire => Answer::Expired(signals.expire(1_000).await?),
+            _ => Answer::Nothing,
         })
     }
 }
