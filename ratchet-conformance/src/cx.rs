@@ -25,9 +25,12 @@ impl Cx {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
             // What only an opened store shows is looked at when it is opened.
-            Power::Recurring | Power::Archive | Power::Permits | Power::Rates => {
-                powers.contains(&power)
-            }
+            Power::Recurring
+            | Power::Archive
+            | Power::Permits
+            | Power::Rates
+            | Power::Workflows
+            | Power::Signals => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
@@ -53,6 +56,8 @@ impl Cx {
                     (Power::Archive, store.archive().is_some()),
                     (Power::Permits, store.permits().is_some()),
                     (Power::Rates, store.rates().is_some()),
+                    (Power::Workflows, store.workflows().is_some()),
+                    (Power::Signals, store.signals().is_some()),
                 ] {
                     let told = self.powers.contains(&power);
                     assert_eq!(
@@ -64,6 +69,11 @@ impl Cx {
             }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }
+    }
+
+    /// Whether the suite was told of this power.
+    pub(crate) fn has(&self, power: Power) -> bool {
+        self.powers.contains(&power)
     }
 
     /// `count` handles, opened one after the other.
@@ -92,11 +102,6 @@ impl Cx {
         self.lock_others()
             .retain(|fixture| !Arc::ptr_eq(fixture, &other.fixture));
         other.fixture.teardown().await;
-    }
-
-    /// Whether the suite was told that there is this power.
-    pub(crate) fn has(&self, power: Power) -> bool {
-        self.powers.contains(&power)
     }
 
     /// The fixture, to be opened from spawned tasks.

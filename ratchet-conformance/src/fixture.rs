@@ -96,6 +96,10 @@ pub enum Power {
     Permits,
     /// The store keeps rates: [`Store::rates`](ratchet_core::Store::rates).
     Rates,
+    /// The store has links and batches, [`Store::workflows`](ratchet_core::Store::workflows).
+    Workflows,
+    /// The store has signals, [`Store::signals`](ratchet_core::Store::signals).
+    Signals,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
@@ -111,6 +115,8 @@ impl Power {
         Self::Archive,
         Self::Permits,
         Self::Rates,
+        Self::Workflows,
+        Self::Signals,
     ];
 
     /// What the in-memory store and its fixture have, and so a store that wraps it.
@@ -120,6 +126,8 @@ impl Power {
         Self::Archive,
         Self::Permits,
         Self::Rates,
+        Self::Workflows,
+        Self::Signals,
     ];
 }
 

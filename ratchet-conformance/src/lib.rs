@@ -75,6 +75,9 @@
 //! with the reason; a fixture whose powers are not exactly those the suite was told of fails every
 //! case.
 //!
+//! What a store may have beyond the minimum, [`Power::Workflows`] and [`Power::Signals`], is told in
+//! the same list, and must be what its accessors return.
+//!
 //! # Results
 //! A failure names the store and the clauses: `mystore breaks [claim.exclusive]`. Each case leaves a
 //! file under `target/ratchet-conformance/`, from which [`report::table`] makes the table of clauses

@@ -17,6 +17,8 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/store/archive.rs"),
     include_str!("../../ratchet-core/src/store/permits.rs"),
     include_str!("../../ratchet-core/src/store/rates.rs"),
+    include_str!("../../ratchet-core/src/store/workflows.rs"),
+    include_str!("../../ratchet-core/src/store/signals.rs"),
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 
@@ -28,7 +30,7 @@ fn documented() -> Vec<&'static str> {
             .skip(1)
             .filter_map(|rest| rest.split_once("]**").map(|(id, _)| id))
     };
-    SOURCES.into_iter().flat_map(clauses).collect()
+    SOURCES.iter().copied().flat_map(clauses).collect()
 }
 
 fn proved() -> BTreeSet<&'static str> {

@@ -1,4 +1,4 @@
-//! Identifiers: of jobs, nodes, claims, lock tenures and recurring definitions.
+//! Identifiers: of jobs, batches, nodes, claims, lock tenures and recurring definitions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,13 +20,7 @@ impl JobId {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
-        static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
-        let now = time::wall_clock();
-        let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-        let nanos = now.timestamp_subsec_nanos();
-        let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
-        let context = sequence.get_or_insert_with(ContextV7::new);
-        Self(Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos)))
+        Self(next_in_order())
     }
 
     /// The id of the job of one slot of a recurring definition: always the same, so that a slot that
@@ -48,6 +42,30 @@ impl JobId {
         let (high, _) = self.0.as_u64_pair();
         let of_slot = self.0.get_version_num() == 8;
         of_slot.then(|| time::from_millis((high >> 16).cast_signed()))
+    }
+}
+
+/// A UUID of version 7, greater than every one this process made before.
+fn next_in_order() -> Uuid {
+    static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
+    let now = time::wall_clock();
+    let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+    let nanos = now.timestamp_subsec_nanos();
+    let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
+    let context = sequence.get_or_insert_with(ContextV7::new);
+    Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos))
+}
+
+/// Identifies a batch of jobs for ever. Like that of a job it sorts by when it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(Uuid);
+
+impl BatchId {
+    /// A new id, greater than every id this process made before.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    pub fn new() -> Self {
+        Self(next_in_order())
     }
 }
 
@@ -130,6 +148,7 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(JobId);
+uuid_id!(BatchId);
 uuid_id!(NodeId);
 uuid_id!(Incarnation);
 

@@ -19,6 +19,7 @@ pub mod id;
 pub mod json;
 pub mod limiter;
 pub mod limits;
+pub mod links;
 pub mod memory;
 pub mod model;
 pub mod name;
@@ -35,22 +36,26 @@ pub mod testing;
 pub mod time;
 pub mod trace;
 
-pub use client::{ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, VersionWatch, Wakes};
+pub use client::{
+    ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, Step, VersionWatch, Wakes, Workflow,
+};
 pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
     PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
 pub use handler::{
-    BoxError, CancelReason, Job, JobContext, JobError, JobResult, Requires, Verdict,
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, ParentJob, Requires, Verdict,
 };
 #[cfg(feature = "tower")]
 pub use handler::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
-pub use id::{ClaimToken, Fence, Incarnation, JobId, NodeId};
+pub use id::{BatchId, ClaimToken, Fence, Incarnation, JobId, NodeId};
 pub use json::Json;
 pub use limiter::RateLimit;
 pub use memory::MemoryStore;
-pub use model::{Enqueued, JobRecord, NewJob, PutOutcome, Recurring, RecurringRecord};
+pub use model::{
+    BatchCondition, Condition, Enqueued, JobRecord, NewJob, PutOutcome, Recurring, RecurringRecord,
+};
 pub use name::Name;
 pub use priority::{Aging, Priority};
 pub use rate::Rate;

@@ -10,7 +10,8 @@
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
 //!
-//! A dead letter that is requeued into a lane in which others wait becomes Blocked, behind them.
+//! A dead letter that is requeued into a lane in which others wait becomes Blocked, behind them. A
+//! blocked job whose signal does not come in time becomes Failed.
 
 use std::fmt;
 
@@ -24,7 +25,8 @@ use crate::priority::Priority;
 pub enum JobState {
     /// Waiting to be claimed: due, or due later.
     Pending = 0,
-    /// Waiting for something other than time: the jobs before it in its lane.
+    /// Waiting for something other than time: the jobs before it in its lane, the jobs and batches it
+    /// is linked to, or a signal.
     Blocked = 1,
     /// Set aside by an operator.
     Paused = 2,
@@ -147,7 +149,8 @@ pub enum JobAction {
     ///
     /// One that was in a lane goes to the end of the lane, with a new sequence: what was enqueued
     /// behind it has overtaken it when it failed. If others are in the lane it becomes `Blocked`
-    /// instead, and that is what the answer says.
+    /// instead, and that is what the answer says. So does one whose signal never came, which waits
+    /// for it again for as long as at first.
     Requeue,
     /// Set a pending job aside. If it is the head of a lane, the lane waits for it.
     Pause,

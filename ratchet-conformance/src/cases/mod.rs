@@ -4,6 +4,7 @@ mod prelude;
 
 mod act;
 mod archive;
+mod batch;
 mod cancel;
 mod capability;
 mod claim;
@@ -15,6 +16,7 @@ mod guard;
 mod keys;
 mod lane;
 mod limits;
+mod link;
 mod lock;
 mod migrate;
 mod node;
@@ -30,6 +32,7 @@ mod recurring_fire;
 mod report;
 mod retry;
 mod settle;
+mod signal;
 mod tag;
 mod time;
 mod token;
@@ -54,6 +57,9 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     lane::CASES,
     permit::CASES,
     rate::CASES,
+    link::CASES,
+    batch::CASES,
+    signal::CASES,
     page::CASES,
     purge::CASES,
     tag::CASES,

@@ -5,8 +5,8 @@ pub(super) use std::time::Duration;
 pub(super) use ratchet_core::model::*;
 pub(super) use ratchet_core::store::{Acquired, Changed, HeldLock, LockInfo};
 pub(super) use ratchet_core::{
-    Aging, Backoff, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState, Name,
-    NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
+    Aging, Backoff, BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState,
+    Name, NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
 };
 
 pub(super) use crate::Power;

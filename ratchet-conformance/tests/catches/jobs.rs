@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use ratchet_core::model::*;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
-    Aging, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId,
-    Result, Selection, time,
+    Aging, ClaimToken, Enqueued, InvalidInput, JobAction, JobId, JobRecord, JobState, Name, NewJob,
+    NodeId, Result, Selection, StoreError, time,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -40,6 +40,8 @@ impl Sabotaged {
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
+            Sabotage::DeliversLateSignals => Self::patient(job),
+            Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
             // Everybody has a lane for himself.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::NeverFreesUniqueKeys => {
@@ -90,14 +92,14 @@ impl Sabotaged {
         Ok(self.inner.enqueue(&[again]).await?[0])
     }
 
-    async fn blocked(&self) -> Result<Vec<JobId>> {
+    pub(crate) async fn blocked(&self) -> Result<Vec<JobId>> {
         let jobs = self.everything().await?;
         let blocked = jobs.iter().filter(|job| job.state == JobState::Blocked);
         Ok(blocked.map(|job| job.id).collect())
     }
 
     /// Takes back that these jobs, which were blocked, were let go.
-    async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
+    pub(crate) async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
         let selector = JobSelector::Ids(blocked);
         self.inner
             .act(&selector, JobAction::Pause)
@@ -124,7 +126,22 @@ impl Sabotaged {
 #[async_trait]
 impl JobStore for Sabotaged {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        if self.is(Sabotage::None) {
+        if self.is(Sabotage::SwallowsBadLinks) {
+            let answers = self.inner.enqueue(jobs).await;
+            let bad = |error: &StoreError| {
+                let field = error.invalid_input().map(InvalidInput::field);
+                field.is_some_and(|field| ["parent", "batch"].contains(&field))
+            };
+            return match answers {
+                Err(error) if bad(&error) => {
+                    Ok(jobs.iter().map(|job| Enqueued::Created(job.id())).collect())
+                }
+                answers => answers,
+            };
+        }
+        // Jobs may be named before those that they wait for.
+        let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
+        if self.is(Sabotage::None) || in_one {
             return self.inner.enqueue(jobs).await;
         }
         if !self.is(Sabotage::StoresPartOfABatch) {
@@ -261,6 +278,12 @@ impl JobStore for Sabotaged {
                     self.hold_back(blocked).await?;
                     continue;
                 }
+                (Sabotage::CallsBackTwice, _) => {
+                    let blocked = self.blocked().await?;
+                    answers.extend(self.inner.settle(&[settlement]).await?);
+                    self.double(&blocked).await?;
+                    continue;
+                }
                 (Sabotage::PromotesOnRetry, Outcome::Retry { error, .. }) => {
                     let (ids, error) = (vec![token.job], error.clone());
                     let failed = Settlement::new(token, Outcome::Failed { error });
@@ -303,7 +326,11 @@ impl JobStore for Sabotaged {
             Sabotage::IgnoresTheCrashBudget => asked.max_crashes = u32::MAX,
             _ => {}
         }
+        let blocked = self.blocked().await?;
         let mut lost = self.inner.reclaim(&asked).await?;
+        if self.is(Sabotage::ForgetsToReleaseAfterReclaim) {
+            self.hold_back(blocked).await?;
+        }
         if self.is(Sabotage::BlamesNobody) {
             lost.iter_mut().for_each(|lost| lost.crash_count = 1);
         }
@@ -334,6 +361,16 @@ impl JobStore for Sabotaged {
             && let JobSelector::Matching { after: Some(_), .. } = jobs
         {
             return self.inner.act(&jobs.clone().after(None), action).await;
+        }
+        if self.is(Sabotage::CountsRequeuedChildrenAgain) && action == JobAction::Requeue {
+            let acted = self.inner.act(jobs, action).await?;
+            for one in &acted {
+                if matches!(one.outcome, ActionOutcome::Became(_)) {
+                    let batch = self.find(one.job).await?.and_then(|job| job.spec.batch);
+                    self.memory().requeued.extend(batch);
+                }
+            }
+            return Ok(acted);
         }
         if let JobSelector::Ids(ids) = jobs
             && let [id] = ids[..]

@@ -2,6 +2,7 @@
 //! store passes.
 
 mod archive;
+mod flows;
 mod jobs;
 mod permits;
 mod rates;
@@ -391,6 +392,78 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::ForgetsRatesInUse,
         "rate::only_keys_that_are_as_if_unused_are_forgotten",
     ),
+    (
+        Sabotage::ForgetsToPromoteAfterSettle,
+        "link::a_released_job_is_due_when_it_was_or_now",
+    ),
+    (
+        Sabotage::ForgetsToPromoteAfterSettle,
+        "batch::callbacks_are_decided_as_soon_as_they_can_be",
+    ),
+    (
+        Sabotage::ForgetsToPromoteAfterCancel,
+        "link::cancelling_a_whole_subtree_answers_for_each_that_was_named",
+    ),
+    (
+        Sabotage::ForgetsToReleaseAfterReclaim,
+        "link::every_end_of_a_parent_decides_every_condition",
+    ),
+    (
+        Sabotage::CallsBackTwice,
+        "batch::fifty_children_that_end_at_once_are_all_counted_and_one_calls_back",
+    ),
+    (
+        Sabotage::CallsBackTwice,
+        "batch::the_last_two_children_end_at_once_and_the_batch_ends_once",
+    ),
+    (
+        Sabotage::CallsBackTwice,
+        "link::of_parents_that_end_at_once_exactly_one_releases_the_child",
+    ),
+    (
+        Sabotage::LosesCancelledChildren,
+        "batch::children_join_in_chunks_and_are_counted_by_the_write_that_ends_them",
+    ),
+    (
+        Sabotage::CountsRequeuedChildrenAgain,
+        "batch::a_requeued_child_is_not_counted_again",
+    ),
+    (
+        Sabotage::LetsClosedBatchesGrow,
+        "batch::only_what_is_stored_joins_and_only_an_open_batch",
+    ),
+    (
+        Sabotage::ForgetsToDecideAtTheClose,
+        "batch::an_open_batch_has_not_ended_and_its_close_decides",
+    ),
+    (
+        Sabotage::LosesLinksOfPurgedParents,
+        "link::links_outlive_their_parents_and_go_with_their_children",
+    ),
+    (
+        Sabotage::SwallowsBadLinks,
+        "link::a_missing_parent_keeps_the_whole_enqueue_out",
+    ),
+    (
+        Sabotage::SwallowsBadLinks,
+        "link::jobs_that_would_wait_for_themselves_are_refused",
+    ),
+    (
+        Sabotage::DeliversLateSignals,
+        "signal::a_signal_that_nobody_takes_says_why",
+    ),
+    (
+        Sabotage::ForgetsDeadlines,
+        "signal::a_job_whose_signal_does_not_come_fails_at_its_deadline",
+    ),
+    (
+        Sabotage::LosesSignalPayloads,
+        "signal::a_job_runs_when_its_signal_has_come_and_can_read_it",
+    ),
+    (
+        Sabotage::AnswersRepeatedSignalsAsDelivered,
+        "signal::a_job_runs_when_its_signal_has_come_and_can_read_it",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.
@@ -430,6 +503,15 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::FreesPermitsTwice,
     Sabotage::LetsPermitsHoldOthersUp,
     Sabotage::GrantsEveryStart,
+    Sabotage::LosesCancelledChildren,
+    Sabotage::CountsRequeuedChildrenAgain,
+    Sabotage::LetsClosedBatchesGrow,
+    Sabotage::ForgetsToDecideAtTheClose,
+    Sabotage::SwallowsBadLinks,
+    Sabotage::DeliversLateSignals,
+    Sabotage::ForgetsDeadlines,
+    Sabotage::LosesSignalPayloads,
+    Sabotage::AnswersRepeatedSignalsAsDelivered,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {

@@ -9,9 +9,11 @@ use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
     ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, Store, StoreInfo, VersionStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
-use ratchet_core::{ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore};
+use ratchet_core::{
+    BatchId, ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore,
+};
 use tokio::sync::Notify;
 
 macro_rules! sabotages {
@@ -122,6 +124,18 @@ sabotages! {
     RefillsByTheProcessClock,
     LooksAtRatesBeforeItTakes,
     ForgetsRatesInUse,
+    ForgetsToReleaseAfterReclaim,
+    CallsBackTwice,
+    LosesCancelledChildren,
+    CountsRequeuedChildrenAgain,
+    LetsClosedBatchesGrow,
+    ForgetsToDecideAtTheClose,
+    LosesLinksOfPurgedParents,
+    SwallowsBadLinks,
+    DeliversLateSignals,
+    ForgetsDeadlines,
+    LosesSignalPayloads,
+    AnswersRepeatedSignalsAsDelivered,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -132,6 +146,8 @@ pub(crate) struct Memory {
     pub(crate) settled: Vec<ClaimToken>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
+    /// Children of batches that were requeued.
+    pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,
     pub(crate) incarnations: HashMap<Name, Incarnation>,
     /// What was asked to be the number of permits.
@@ -225,6 +241,14 @@ impl Store for Sabotaged {
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
         Some(self)
     }
 }

@@ -4,9 +4,11 @@ mod archive;
 mod bells;
 mod bulk;
 mod call;
+mod flow;
 mod permits;
 mod recurring;
 mod versions;
+mod workflows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ pub(crate) use archive::archive;
 pub(crate) use bells::Bells;
 pub use bulk::{Bulk, BulkCounts};
 pub(crate) use call::{Backoff, Calls};
+pub use flow::{Step, Workflow};
 pub use recurring::RecurringClient;
 pub(crate) use recurring::recurring;
 pub use versions::VersionWatch;
@@ -30,7 +33,7 @@ use crate::model::{
 };
 use crate::name::Name;
 use crate::priority::Priority;
-use crate::state::JobAction;
+use crate::state::{JobAction, JobState};
 use crate::store::{Changed, SharedStore};
 
 /// Enqueues jobs and looks after them. Cheap to clone.
@@ -78,11 +81,12 @@ impl Wakes {
     /// Whether nodes are woken up for this job.
     fn wakes(self, job: &NewJob) -> bool {
         let due = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
-        due && match self {
-            Self::Due => true,
-            Self::Critical => job.spec().priority == Priority::Critical,
-            Self::Never => false,
-        }
+        due && !job.spec().waits()
+            && match self {
+                Self::Due => true,
+                Self::Critical => job.spec().priority == Priority::Critical,
+                Self::Never => false,
+            }
     }
 }
 
@@ -174,6 +178,9 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the jobs may or may not have been enqueued.
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let store = self.store();
+        let (workflows, signals) = (store.workflows(), store.signals());
+        NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some())?;
         let mut backoff = Backoff::default();
         let mut tries = 1;
         let answers = loop {
@@ -321,7 +328,11 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
-        if action.may_make_due() && !acted.is_empty() {
+        let ended = ActionOutcome::Became(JobState::Cancelled);
+        // An end may have let others go.
+        if (action.may_make_due() && !acted.is_empty())
+            || acted.iter().any(|one| one.outcome == ended)
+        {
             self.wake(Wakeup::any()).await;
         }
         Ok(acted)

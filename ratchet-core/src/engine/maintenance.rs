@@ -1,5 +1,5 @@
 //! Maintenance: deletes or archives finished jobs that are older than the retention says, and deletes
-//! rates that nobody uses any more, a bounded pass at a time.
+//! old batches and rates that nobody uses any more, a bounded pass at a time.
 //!
 //! The leader of the maintenance role does it, and each pass lands only in its term.
 
@@ -13,7 +13,7 @@ use super::shared::Counters;
 use crate::client::archive;
 use crate::cluster::Leadership;
 use crate::error::Result;
-use crate::model::{ArchivePurge, Guarded, PurgeRequest};
+use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
 
 /// The most jobs one pass deletes, so that it never holds the database up.
 const PASS: usize = 1_000;
@@ -26,6 +26,7 @@ pub(super) struct Maintained {
     pub(super) deleted: AtomicU64,
     pub(super) archived: AtomicU64,
     pub(super) deleted_from_archive: AtomicU64,
+    pub(super) batches: AtomicU64,
 }
 
 /// Maintains for as long as the node runs.
@@ -68,6 +69,13 @@ pub(super) async fn tick(run: &Run) {
     }
     if let Err(error) = forget_rates(run).await {
         tracing::warn!(%error, "unused rates could not be deleted");
+    }
+    if let Some(age) = retention.batches() {
+        let request = BatchPurge::new(age, PASS).guarded(guard.clone());
+        let pass = || purge_batches(run, &request);
+        if let Err(error) = repeat(PASS, &maintained.batches, pass).await {
+            tracing::warn!(%error, "old batches could not be deleted");
+        }
     }
     if let Some(age) = retention.archived() {
         let request = ArchivePurge::new(age, PASS).guarded(guard);
@@ -114,6 +122,17 @@ async fn purge_archive(run: &Run, request: &ArchivePurge) -> Result<Guarded<u64>
     let calls = &run.shared.calls;
     let purge = calls.call("purge_archive", |store| async {
         archive(store)?.purge_archive(request).await
+    });
+    purge.await
+}
+
+async fn purge_batches(run: &Run, request: &BatchPurge) -> Result<Guarded<u64>> {
+    let calls = &run.shared.calls;
+    let purge = calls.call("purge_batches", |store| async move {
+        match store.workflows() {
+            Some(workflows) => workflows.purge_batches(request).await,
+            None => Ok(Guarded::Done(0)),
+        }
     });
     purge.await
 }

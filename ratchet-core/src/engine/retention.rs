@@ -88,6 +88,16 @@ impl Retention {
         ]
     }
 
+    /// When ended batches are deleted: not before their children. None: never.
+    pub(super) fn batches(&self) -> Option<Duration> {
+        let age = |(_, retain)| match retain {
+            Retain::Forever => None,
+            Retain::Delete(age) | Retain::Archive(age) => Some(age),
+        };
+        let ages: Option<Vec<Duration>> = self.states().into_iter().map(age).collect();
+        ages?.into_iter().max()
+    }
+
     /// When archived jobs are deleted.
     pub(super) const fn archived(&self) -> Option<Duration> {
         self.archive

@@ -213,12 +213,13 @@ impl Run {
         self.add(Ending::new(settlement, pool), pool);
     }
 
-    /// Ends a claim whose body ran, or whose job ends with it: the hooks hear of it. If a lane moves
-    /// on with it, or it held a permit that others may wait for, the next poll is not waited for.
+    /// Ends a claim whose body ran, or whose job ends with it: the hooks hear of it. If others may go
+    /// on with it, in its lane, waiting for it or for its permit, the next poll is not waited for.
     pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, pool);
-        let head = claim.lane.is_some() && ending.settlement.effect(false).state.is_terminal();
-        ending.makes_room = head || claim.route.permit.is_some();
+        let waited_for = claim.lane.is_some() || claim.awaited;
+        let ends = waited_for && ending.settlement.effect(false).state.is_terminal();
+        ending.makes_room = ends || claim.route.permit.is_some();
         ending.told = (!self.shared.hooks.is_empty()).then(|| Arc::clone(claim));
         self.add(ending, pool);
     }

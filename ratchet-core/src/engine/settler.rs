@@ -37,8 +37,8 @@ pub(super) struct Ending {
     pub(super) settlement: Settlement,
     /// The place of the pool whose claim it ends.
     pool: usize,
-    /// Whether it ends the head of a lane or frees a permit: another job may be claimed once it is
-    /// written.
+    /// Whether it lets others go, by its lane, by links or by a permit: another job may be claimed
+    /// once it is written.
     pub(super) makes_room: bool,
     /// The claim, if the hooks are to hear of its end.
     pub(super) told: Option<Arc<Claim>>,

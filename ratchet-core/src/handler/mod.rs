@@ -4,6 +4,7 @@ mod context;
 mod error;
 #[cfg(feature = "tower")]
 mod layers;
+mod parents;
 mod registry;
 
 use std::any::{TypeId, type_name};
@@ -18,6 +19,7 @@ pub use error::{BoxError, JobError, JobResult, Verdict};
 pub(crate) use layers::Layers;
 #[cfg(feature = "tower")]
 pub use layers::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
+pub use parents::ParentJob;
 
 pub(crate) use context::{CancelHandle, ContextParts, ReportSink, soft_timeout};
 #[cfg(feature = "testing")]

@@ -3,10 +3,12 @@ use std::convert::Infallible;
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::links::awaited;
 use super::tables::{Row, Tables};
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::{ClaimToken, JobId};
 use crate::limits::check_batch;
+use crate::links::waiting_state;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
     Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector,
@@ -23,11 +25,8 @@ use crate::time::{self, duration_millis, from_millis};
 impl JobStore for MemoryStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         NewJob::validate_all(jobs)?;
-        self.call("enqueue", |tables, now| {
-            tables.require_permits(jobs)?;
-            Ok(jobs.iter().map(|job| tables.enqueue(job, now)).collect())
-        })
-        .await
+        self.call("enqueue", |tables, now| tables.enqueue(jobs, now))
+            .await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
@@ -37,7 +36,7 @@ impl JobStore for MemoryStore {
         }
         self.call("claim_next_batch", |tables, now| {
             Ok(tables.claim(request, now, |row| ClaimedJob {
-                claim: Claim::of(&row.job),
+                claim: claim_of(row),
                 input: input_of(row),
             }))
         })
@@ -50,7 +49,7 @@ impl JobStore for MemoryStore {
             return Ok(Vec::new());
         }
         self.call("claim_next_batch_optimized", |tables, now| {
-            Ok(tables.claim(request, now, |row| Claim::of(&row.job)))
+            Ok(tables.claim(request, now, claim_of))
         })
         .await
     }
@@ -187,32 +186,6 @@ impl Tables {
             .map(|(_, row)| row.job.id)
             .take(request.limit)
             .collect()
-    }
-
-    pub(super) fn enqueue(&mut self, new: &NewJob, now: i64) -> Enqueued {
-        if self.job(new.id()).is_some() {
-            return Enqueued::Created(new.id());
-        }
-        let spec = new.spec();
-        let first = spec
-            .idempotency_key
-            .as_ref()
-            .and_then(|key| self.idempotency_keys.get(key));
-        let holder = spec
-            .unique_key
-            .as_ref()
-            .and_then(|key| self.unique_keys.get(key));
-        if let Some(earlier) = first.or(holder) {
-            return Enqueued::Duplicate(*earlier);
-        }
-        if let Some(key) = &spec.idempotency_key {
-            self.idempotency_keys.insert(key.clone(), new.id());
-        }
-        let run_at = from_millis(new.due().resolve(now));
-        let mut job = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
-        job.state = self.lanes.enter(&job);
-        self.insert(job);
-        Enqueued::Created(new.id())
     }
 
     fn claim<T>(&mut self, request: &ClaimRequest, now: i64, read: impl Fn(&Row) -> T) -> Vec<T> {
@@ -387,14 +360,24 @@ impl Tables {
             }
         }
         let to = match action {
-            JobAction::Requeue => {
+            JobAction::Requeue if row.job.spec.lane.is_some() => {
                 let job = row.job.clone();
                 self.lanes.enter(&job)
+            }
+            JobAction::Requeue => {
+                let signal = row.job.signal.as_ref();
+                let awaits_signal = signal.is_some_and(|signal| signal.delivered.is_none());
+                waiting_state(self.links.has_open(id), awaits_signal)
             }
             _ => to,
         };
         self.change(id, |row| {
             if action == JobAction::Requeue {
+                if let (Some(wait), Some(signal)) = (&row.job.spec.signal, &mut row.job.signal)
+                    && signal.delivered.is_none()
+                {
+                    *signal = awaited(wait.timeout, now);
+                }
                 row.job.attempts = 0;
                 row.job.crash_count = 0;
                 row.job.last_error = None;
@@ -408,6 +391,12 @@ impl Tables {
 
 fn refused(operation: &'static str, problem: InvalidInput) -> StoreError {
     StoreError::from(problem).during(operation)
+}
+
+fn claim_of(row: &Row) -> Claim {
+    let mut claim = Claim::of(&row.job);
+    claim.awaited |= row.has_children;
+    claim
 }
 
 fn input_of(row: &Row) -> JobInput {

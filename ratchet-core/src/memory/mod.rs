@@ -5,17 +5,21 @@
 
 mod archive;
 mod clock;
+mod enqueue;
 mod faults;
 mod jobs;
 mod lanes;
+mod links;
 mod locks;
 mod nodes;
 mod permits;
 mod queues;
 mod rates;
 mod recurring;
+mod signals;
 mod tables;
 mod versions;
+mod workflows;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -26,7 +30,7 @@ pub use faults::Fault;
 use crate::error::Result;
 use crate::store::{
     ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, Store, StoreInfo, VersionStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use clock::Clock;
 use faults::FaultPlan;
@@ -106,7 +110,9 @@ impl MemoryStore {
                     .lock()
                     .unwrap_or_else(|broken| broken.into_inner());
                 let now = self.clock.now_millis();
-                work(&mut tables, now)
+                let answer = work(&mut tables, now)?;
+                tables.follow_ends(now);
+                Ok(answer)
             })
             .await
     }
@@ -165,6 +171,14 @@ impl Store for MemoryStore {
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
         Some(self)
     }
 }

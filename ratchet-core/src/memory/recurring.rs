@@ -8,8 +8,8 @@ use super::tables::Tables;
 use crate::error::{Result, StoreError};
 use crate::limits;
 use crate::model::{
-    DueRecurring, Enqueued, Fired, Guarded, PutOutcome, PutRecurring, RecurringClaimRequest,
-    RecurringFiring, RecurringPage, RecurringRecord, RetireRecurring,
+    DueRecurring, Fired, Guarded, PutOutcome, PutRecurring, RecurringClaimRequest, RecurringFiring,
+    RecurringPage, RecurringRecord, RetireRecurring,
 };
 use crate::name::Name;
 use crate::store::{Changed, RecurringStore};
@@ -70,7 +70,7 @@ impl RecurringStore for MemoryStore {
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
         RecurringFiring::validate_all(firings)?;
         self.call("fire", |tables, now| {
-            Ok(firings.iter().map(|one| tables.fire(one, now)).collect())
+            firings.iter().map(|one| tables.fire(one, now)).collect()
         })
         .await
     }
@@ -143,17 +143,13 @@ impl Tables {
         }
     }
 
-    fn fire(&mut self, firing: &RecurringFiring, now: i64) -> Fired {
+    fn fire(&mut self, firing: &RecurringFiring, now: i64) -> Result<Fired> {
         let old = self.recurring.get(&firing.token.name);
         let Some(fired) = old.and_then(|record| record.fired(firing)) else {
-            return Fired::Stale;
+            return Ok(Fired::Stale);
         };
-        let answers: Vec<Enqueued> = firing
-            .jobs
-            .iter()
-            .map(|job| self.enqueue(job, now))
-            .collect();
+        let answers = self.enqueue(&firing.jobs, now)?;
         self.recurring.insert(firing.token.name.clone(), fired);
-        Fired::Applied(answers)
+        Ok(Fired::Applied(answers))
     }
 }

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::archive::Archived;
 use super::lanes::Lanes;
+use super::links::Links;
 use crate::id::{ClaimToken, JobId, NodeId};
 use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord, RecurringRecord};
 use crate::name::Name;
@@ -24,6 +25,7 @@ pub(super) struct Tables {
     pub(super) idempotency_keys: HashMap<Name, JobId>,
     /// The unfinished jobs of each lane, in order.
     pub(super) lanes: Lanes,
+    pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) locks: HashMap<Name, Lock>,
@@ -46,6 +48,8 @@ pub(super) struct Row {
     pub(super) last_report: Option<i64>,
     /// The claim that was settled last; 0: none.
     pub(super) settled_seq: u64,
+    /// Whether others were linked to it.
+    pub(super) has_children: bool,
     pub(super) history: Vec<Attempt>,
 }
 
@@ -53,6 +57,13 @@ impl Row {
     /// Whether this is the token of the job's present claim.
     pub(super) fn holds(&self, token: ClaimToken) -> bool {
         self.job.state == JobState::Running && self.job.claim_seq == token.seq
+    }
+
+    /// Whether its signal has still to come.
+    pub(super) fn awaits_signal(&self) -> bool {
+        let signal = self.job.signal.as_ref();
+        self.job.state == JobState::Blocked
+            && signal.is_some_and(|signal| signal.delivered.is_none())
     }
 
     /// Ends the present claim: history, ownership, and the state it leads to.
@@ -106,13 +117,15 @@ impl Tables {
             job,
             last_report: None,
             settled_seq: 0,
+            has_children: false,
             history: Vec::new(),
         };
         self.index(&row.job);
         self.jobs.insert(row.job.id, row);
     }
 
-    /// Changes a job and keeps the indexes, the unique key and the lane in step with it.
+    /// Changes a job and keeps the indexes, the unique key and the lane in step with it. Its end is
+    /// noted for those that wait for it.
     pub(super) fn change<T>(&mut self, id: JobId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let mut row = self.jobs.remove(&id)?;
         self.unindex(&row.job);
@@ -121,6 +134,7 @@ impl Tables {
         self.index(&row.job);
         let ended = unfinished && row.job.state.is_terminal();
         let next = if ended {
+            self.links.ended(id);
             self.lanes.leave(&row.job)
         } else {
             None
@@ -147,6 +161,7 @@ impl Tables {
     pub(super) fn remove(&mut self, id: JobId) {
         if let Some(row) = self.jobs.remove(&id) {
             self.unindex(&row.job);
+            self.links.forget(id);
         }
     }
 

@@ -131,6 +131,9 @@ pub struct Claim {
     pub stall_timeout: Option<Duration>,
     /// The lane whose head the job is.
     pub lane: Option<Name>,
+    /// Whether others may wait for its end: jobs linked to it, or to the batch it is in. Those that
+    /// are linked to it while it runs do not show.
+    pub awaited: bool,
     /// The trace the job was enqueued in.
     pub trace: Option<TraceContext>,
 }
@@ -158,6 +161,7 @@ impl Claim {
             timeout: None,
             stall_timeout: None,
             lane: None,
+            awaited: false,
             trace: None,
         }
     }
@@ -179,6 +183,7 @@ impl Claim {
             timeout: spec.timeout,
             stall_timeout: spec.stall_timeout,
             lane: spec.lane.clone(),
+            awaited: spec.batch.is_some(),
             trace: spec.trace.clone(),
         }
     }

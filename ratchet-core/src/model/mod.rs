@@ -1,9 +1,11 @@
 //! What is stored, asked and answered: the types the store traits speak.
 
 mod archive;
+mod batch;
 mod claim;
 mod control;
 mod guard;
+mod link;
 mod new_job;
 mod node;
 mod payload_version;
@@ -15,13 +17,16 @@ mod record;
 mod recurring;
 mod report;
 mod settle;
+mod signal;
 mod spec_document;
 
 pub use crate::due::RunAt;
 pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
+pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
 pub use guard::{Guard, Guarded};
+pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
 pub use new_job::{Enqueued, JobSpec, NewJob};
 pub use node::{
@@ -42,3 +47,4 @@ pub use recurring::{
 };
 pub use report::{Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
+pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};

@@ -7,10 +7,12 @@ use serde::Serialize;
 
 use crate::due::RunAt;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
-use crate::id::JobId;
+use crate::id::{BatchId, JobId};
 use crate::json::Json;
-use crate::limits::{self, MAX_PAYLOAD_BYTES, MAX_TAGS};
+use crate::limits::{self, MAX_DELAY, MAX_PARENTS, MAX_PAYLOAD_BYTES, MAX_TAGS};
+use crate::links;
 use crate::model::RecurringOrigin;
+use crate::model::{After, BatchCondition, Condition, SignalWait};
 use crate::model::{FIRST_VERSION, check_payload_version};
 use crate::name::Name;
 use crate::priority::Priority;
@@ -43,6 +45,12 @@ pub struct JobSpec {
     pub idempotency_key: Option<Name>,
     /// The lane of its queue that it goes through; none: it waits for nobody.
     pub lane: Option<Name>,
+    /// What must have happened before it may run: all of it.
+    pub after: Vec<After>,
+    /// The batch that it is a child of.
+    pub batch: Option<BatchId>,
+    /// The signal it waits for.
+    pub signal: Option<SignalWait>,
     /// The trace it was enqueued in.
     pub trace: Option<TraceContext>,
     /// The recurring definition that made it; none: it was enqueued by itself.
@@ -67,10 +75,19 @@ impl JobSpec {
             unique_key: None,
             idempotency_key: None,
             lane: None,
+            after: Vec::new(),
+            batch: None,
+            signal: None,
             trace: None,
             recurring: None,
             tags: BTreeSet::new(),
         }
+    }
+
+    /// Whether the job waits for others or for a signal before it may run.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        !self.after.is_empty() || self.signal.is_some()
     }
 }
 
@@ -304,6 +321,62 @@ impl NewJob {
         self
     }
 
+    /// Lets it run only after this job has ended in this way. Called again, it waits for all of them.
+    ///
+    /// The parent is in the same enqueue or stored already; if it has ended, the link is decided at
+    /// once. Until then the job is `Blocked`. As soon as one of its links can no longer be met, it is
+    /// `Cancelled`, which is an end like any other for those that wait for it.
+    ///
+    /// ```
+    /// use ratchet_core::{Condition, NewJob};
+    ///
+    /// let build = NewJob::new("build", &());
+    /// let deploy = NewJob::new("deploy", &()).after(build.id(), Condition::Succeeded);
+    /// let report = NewJob::new("report", &()).after(deploy.id(), Condition::Ended);
+    /// assert!(NewJob::validate_all(&[build, deploy, report]).is_ok());
+    /// ```
+    #[must_use]
+    pub fn after(self, parent: JobId, condition: Condition) -> Self {
+        self.waiting_for(After::Job { parent, condition })
+    }
+
+    /// Lets it run only after this batch has got so far: a callback, of which a batch may have any
+    /// number, stored at any time before or after.
+    #[must_use]
+    pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
+        self.waiting_for(After::Batch { batch, condition })
+    }
+
+    fn waiting_for(mut self, after: After) -> Self {
+        keep(&mut self.problem, after.validate());
+        self.spec.after.push(after);
+        self
+    }
+
+    /// Makes it a child of this batch, which must be open at the enqueue.
+    #[must_use]
+    pub const fn in_batch(mut self, batch: BatchId) -> Self {
+        self.spec.batch = Some(batch);
+        self
+    }
+
+    /// Lets it run only after a signal of this name has come for it. If none comes within `timeout`
+    /// after the enqueue, the job fails; so it does if it waits for other jobs for longer.
+    ///
+    /// Only what comes after the enqueue counts: signals are not kept for those who wait later.
+    #[must_use]
+    pub fn wait_for(mut self, key: &str, timeout: Duration) -> Self {
+        keep(&mut self.problem, positive("timeout", timeout));
+        if timeout > MAX_DELAY {
+            let problem = InvalidInput::new("timeout", "is more than 1,000 years");
+            self.problem.get_or_insert(problem);
+        }
+        if let Some(key) = keep(&mut self.problem, Name::new("signal", key)) {
+            self.spec.signal = Some(SignalWait::new(key, time::whole_millis(timeout)));
+        }
+        self
+    }
+
     /// Carries this trace to the handler.
     #[must_use]
     pub fn trace(mut self, trace: TraceContext) -> Self {
@@ -341,7 +414,49 @@ impl NewJob {
                 let problem = format!("is one of {tags}, {MAX_TAGS} are allowed");
                 Err(InvalidInput::new("tag", problem))
             }
-            None => self.run_at.validate(),
+            None => self.check_waits().and_then(|()| self.run_at.validate()),
+        }
+    }
+
+    /// Refuses what a job cannot wait for.
+    fn check_waits(&self) -> Result<(), InvalidInput> {
+        let spec = &self.spec;
+        if spec.after.len() > MAX_PARENTS {
+            let problem = format!("are {}, {MAX_PARENTS} are allowed", spec.after.len());
+            return Err(InvalidInput::new("parents", problem));
+        }
+        if spec.lane.is_some() && spec.waits() {
+            let problem = "is an order already: a job in it waits for no other and for no signal";
+            return Err(InvalidInput::new("lane", problem));
+        }
+        Ok(())
+    }
+
+    /// Refuses jobs that need more than plain jobs do, for stores that have no
+    /// [`WorkflowStore`](crate::store::WorkflowStore) or no
+    /// [`SignalStore`](crate::store::SignalStore). Such a store calls it in its enqueue.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`], naming what is not to be had.
+    pub fn refuse_beyond(jobs: &[Self], workflows: bool, signals: bool) -> Result<(), StoreError> {
+        let beyond = |job: &Self| {
+            let spec = &job.spec;
+            if !workflows && !spec.after.is_empty() {
+                Some("parent")
+            } else if !workflows && spec.batch.is_some() {
+                Some("batch")
+            } else if !signals && spec.signal.is_some() {
+                Some("signal")
+            } else {
+                None
+            }
+        };
+        match jobs.iter().find_map(beyond) {
+            None => Ok(()),
+            Some(field) => {
+                let problem = InvalidInput::new(field, "is more than this store can do");
+                Err(StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem))
+            }
         }
     }
 
@@ -353,6 +468,7 @@ impl NewJob {
         limits::check_batch("jobs", jobs.len())
             .and_then(|()| jobs.iter().try_for_each(Self::validate))
             .and_then(|()| refuse_repeated(jobs))
+            .and_then(|()| links::refuse_cycles(jobs))
             .map_err(|problem| {
                 StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
             })
@@ -437,6 +553,51 @@ mod tests {
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");
+        assert_eq!(field(&job().wait_for("", MAX_DELAY)), "signal");
+        assert_eq!(field(&job().wait_for("s", Duration::ZERO)), "timeout");
+        assert_eq!(field(&job().wait_for("s", Duration::MAX)), "timeout");
+        let bad = BatchCondition::FailuresReach(0);
+        assert_eq!(field(&job().after_batch(BatchId::new(), bad)), "condition");
+    }
+
+    #[test]
+    fn a_job_in_a_lane_waits_for_nothing_else() {
+        let job = || NewJob::new("kind", &1).lane("l");
+        let (parent, second) = (JobId::new(), Duration::from_secs(1));
+        assert!(job().in_batch(BatchId::new()).validate().is_ok());
+        assert_eq!(field(&job().after(parent, Condition::Ended)), "lane");
+        assert_eq!(field(&job().wait_for("s", second)), "lane");
+        let callback = job().after_batch(BatchId::new(), BatchCondition::Ended);
+        assert_eq!(field(&callback), "lane");
+    }
+
+    #[test]
+    fn parents_have_a_limit() {
+        let mut job = NewJob::new("kind", &1);
+        for _ in 0..MAX_PARENTS {
+            job = job.after(JobId::new(), Condition::Ended);
+        }
+        assert!(job.validate().is_ok());
+        assert_eq!(field(&job.after(JobId::new(), Condition::Ended)), "parents");
+    }
+
+    #[test]
+    fn stores_refuse_what_they_cannot_do() {
+        let job = || NewJob::new("kind", &1);
+        let refused = |job: NewJob, workflows, signals| {
+            let refused = NewJob::refuse_beyond(&[job], workflows, signals).err()?;
+            Some(refused.invalid_input().unwrap().field())
+        };
+        let waiting = || job().wait_for("s", Duration::from_secs(1));
+        let child = || job().after(JobId::new(), Condition::Ended);
+        let member = || job().in_batch(BatchId::new());
+        assert_eq!(refused(job(), false, false), None);
+        assert_eq!(refused(waiting(), true, false), Some("signal"));
+        assert_eq!(refused(child(), false, true), Some("parent"));
+        assert_eq!(refused(member(), false, true), Some("batch"));
+        assert_eq!(refused(waiting(), false, true), None);
+        assert_eq!(refused(child(), true, false), None);
+        assert_eq!(refused(member(), true, false), None);
     }
 
     #[test]

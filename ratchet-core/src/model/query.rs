@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::id::JobId;
+use crate::id::{BatchId, JobId};
 use crate::limits;
 use crate::model::{Guard, JobRecord};
 use crate::name::Name;
@@ -22,6 +22,8 @@ pub struct JobFilter {
     pub kind: Option<Name>,
     /// With this tag.
     pub tag: Option<Name>,
+    /// In this batch.
+    pub batch: Option<BatchId>,
 }
 
 impl JobFilter {
@@ -59,6 +61,13 @@ impl JobFilter {
         self
     }
 
+    /// Only jobs in this batch.
+    #[must_use]
+    pub const fn batch(mut self, batch: BatchId) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
     /// Whether the job matches.
     #[must_use]
     pub fn matches(&self, job: &JobRecord) -> bool {
@@ -70,6 +79,7 @@ impl JobFilter {
                 .is_none_or(|queue| *queue == route.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
             && (self.tag.as_ref()).is_none_or(|tag| job.spec.tags.contains(tag))
+            && self.batch.is_none_or(|batch| job.spec.batch == Some(batch))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::InvalidInput;
 use crate::json::Json;
-use crate::model::{JobSpec, RecurringOrigin};
+use crate::model::{After, JobSpec, Parent, RecurringOrigin, SignalWait};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -48,6 +49,12 @@ pub(super) struct SpecDocument {
     tags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recurring: Option<Origin>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    after: Vec<LinkDocument>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal: Option<WaitDocument>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +62,19 @@ struct Origin {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slot: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LinkDocument {
+    kind: u8,
+    parent: String,
+    condition: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WaitDocument {
+    key: String,
+    timeout: i64,
 }
 
 const fn first_version() -> u32 {
@@ -87,6 +107,9 @@ impl SpecDocument {
             trace,
             tags,
             recurring,
+            after,
+            batch,
+            signal,
         } = spec;
         let Route {
             queue,
@@ -115,6 +138,12 @@ impl SpecDocument {
             recurring: recurring.as_ref().map(|origin| Origin {
                 name: origin.name.to_string(),
                 slot: origin.slot.map(to_millis),
+            }),
+            after: after.iter().map(link).collect(),
+            batch: batch.map(|batch| batch.to_string()),
+            signal: signal.as_ref().map(|wait| WaitDocument {
+                key: wait.key.to_string(),
+                timeout: duration_millis(wait.timeout),
             }),
         }
     }
@@ -151,8 +180,35 @@ impl SpecDocument {
                 slot: origin.slot.map(from_millis),
             }),
         };
+        let after = self.after.into_iter().map(after);
+        spec.after = after.collect::<Result<_, _>>()?;
+        spec.batch = (self.batch.map(|batch| batch.parse()).transpose())
+            .map_err(|_| InvalidInput::new("batch", "is not an id"))?;
+        spec.signal = match self.signal {
+            None => None,
+            Some(wait) => {
+                let key = Name::new("signal", wait.key)?;
+                Some(SignalWait::new(key, millis(wait.timeout)))
+            }
+        };
         Ok(spec)
     }
+}
+
+fn link(after: &After) -> LinkDocument {
+    let parent = after.parent();
+    LinkDocument {
+        kind: parent.code(),
+        parent: Uuid::from_bytes(*parent.as_bytes()).to_string(),
+        condition: after.to_stored(),
+    }
+}
+
+fn after(link: LinkDocument) -> Result<After, InvalidInput> {
+    let id: Uuid =
+        (link.parent.parse()).map_err(|_| InvalidInput::new("parent", "is not an id"))?;
+    let parent = Parent::from_stored(link.kind.into(), id.into_bytes())?;
+    After::from_stored(parent, &link.condition)
 }
 
 fn millis(millis: i64) -> Duration {

@@ -20,8 +20,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// Stores jobs, all of them or, on an error, none.
     ///
     /// # Contract
-    /// - **[enqueue.created]** Each job is stored `Pending` (in a lane perhaps `Blocked`) as it was
-    ///   given and answered `Created(its id)`; the answers are in the order of the jobs. An empty
+    /// - **[enqueue.created]** Each job is stored `Pending` (`Blocked` if it has to wait for others or
+    ///   for a signal) as it was given and answered `Created(its id)`; the answers are in the order of the jobs. An empty
     ///   batch does nothing.
     /// - **[enqueue.atomic]** If the call fails, no job of it is stored and no key is taken.
     /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored

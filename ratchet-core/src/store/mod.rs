@@ -34,7 +34,9 @@ mod permits;
 mod queues;
 mod rates;
 mod recurring;
+mod signals;
 mod versions;
+mod workflows;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -47,7 +49,9 @@ pub use permits::PermitStore;
 pub use queues::{Changed, QueueStore};
 pub use rates::RateStore;
 pub use recurring::RecurringStore;
+pub use signals::SignalStore;
 pub use versions::VersionStore;
+pub use workflows::WorkflowStore;
 
 use crate::cluster::ClusterCoordinator;
 
@@ -91,6 +95,16 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The rates, if the store can limit how many jobs begin in a time.
     fn rates(&self) -> Option<&dyn RateStore> {
+        None
+    }
+
+    /// Links and batches, if the store has them.
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        None
+    }
+
+    /// Signals, if the store has them.
+    fn signals(&self) -> Option<&dyn SignalStore> {
         None
     }
 

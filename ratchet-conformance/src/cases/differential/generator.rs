@@ -7,8 +7,8 @@ use ratchet_core::model::*;
 use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    Aging, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Misfire, Name, NewJob,
-    NodeId, Overlap, Priority, Rate, Recurring, RetryPolicy, Selection,
+    Aging, BatchId, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Misfire, Name,
+    NewJob, NodeId, Overlap, Priority, Rate, Recurring, RetryPolicy, Selection,
 };
 
 use super::step::{Answer, Step};
@@ -32,7 +32,7 @@ pub(super) struct Generator {
     permits: bool,
     rates: bool,
     /// Whether nothing was done yet.
-    fresh: bool,
+    untouched: bool,
     /// The resources that were set.
     resources: Vec<&'static str>,
     nodes: Vec<NodeId>,
@@ -42,6 +42,18 @@ pub(super) struct Generator {
     /// Whether the store keeps recurring definitions.
     recurring: bool,
     firings: Vec<RecurringFiring>,
+    /// Batches that are open, and all there were.
+    open: Vec<BatchId>,
+    batches: Vec<BatchId>,
+    /// Jobs that were stored, and those of the enqueue that is being made: nearly all parents are
+    /// among them, since a bad one keeps the whole enqueue out.
+    stored: Vec<JobId>,
+    fresh: Vec<JobId>,
+    /// Jobs that wait for signals.
+    waiters: Vec<JobId>,
+    /// What the store can do.
+    workflows: bool,
+    signals: bool,
 }
 
 impl Generator {
@@ -55,7 +67,7 @@ impl Generator {
             archives: has(Power::Archive),
             permits: has(Power::Permits),
             rates: has(Power::Rates),
-            fresh: true,
+            untouched: true,
             resources: Vec::new(),
             nodes,
             jobs: Vec::new(),
@@ -63,6 +75,13 @@ impl Generator {
             fences: Vec::new(),
             recurring: has(Power::Recurring),
             firings: Vec::new(),
+            open: Vec::new(),
+            batches: Vec::new(),
+            stored: Vec::new(),
+            fresh: Vec::new(),
+            waiters: Vec::new(),
+            workflows: has(Power::Workflows),
+            signals: has(Power::Signals),
         }
     }
 
@@ -81,6 +100,7 @@ impl Generator {
                     .extend(plans.iter().flat_map(|plan| plan.jobs.clone()));
                 self.firings.extend(plans);
             }
+            Answer::Enqueued(jobs) => self.stored.extend(jobs.iter().map(|job| job.id())),
             _ => {}
         }
     }
@@ -90,8 +110,11 @@ impl Generator {
             return self.recurring(now);
         }
         // Half of the histories have permits from the beginning.
-        if std::mem::take(&mut self.fresh) && self.random.bool() {
+        if std::mem::take(&mut self.untouched) && self.random.bool() {
             return self.permits();
+        }
+        if (self.workflows || self.signals) && self.chance(15) {
+            return self.workflow();
         }
         match self.random.u8(0..100) {
             0..18 => self.enqueue(now),
@@ -129,9 +152,120 @@ impl Generator {
     }
 
     fn enqueue(&mut self, now: Timestamp) -> Step {
+        self.fresh.clear();
         let count = self.random.usize(0..5);
-        let batch = (0..count).map(|_| self.job(now)).collect();
+        let mut batch: Vec<NewJob> = (0..count).map(|_| self.job(now)).collect();
+        // Children stand before and behind their parents.
+        self.random.shuffle(&mut batch);
         Step::Enqueue(batch)
+    }
+
+    /// Lets a new job wait for others, join a batch, or wait for a signal.
+    fn entangle(&mut self, mut job: NewJob) -> NewJob {
+        let free = job.spec().lane.is_none() || self.chance(3);
+        let alone = self.stored.is_empty() && self.fresh.is_empty();
+        if self.workflows && free && !alone && self.chance(45) {
+            for _ in 0..self.random.usize(1..4) {
+                job = if self.batches.is_empty() || self.chance(75) {
+                    let parent = self.a_parent(job.id());
+                    let condition = match self.random.u8(0..6) {
+                        0 | 1 => Condition::Succeeded,
+                        2 => Condition::Failed,
+                        3 => Condition::ResultIs {
+                            pointer: String::new(),
+                            value: json(&self.random.u8(..).to_string()),
+                        },
+                        _ => Condition::Ended,
+                    };
+                    job.after(parent, condition)
+                } else {
+                    let batch = self.a_batch();
+                    let condition = match self.random.u8(0..6) {
+                        0 => BatchCondition::Succeeded,
+                        1 => BatchCondition::Failed,
+                        2 => BatchCondition::FailuresReach(self.random.u64(1..4)),
+                        3 => BatchCondition::SucceededAtLeast {
+                            percent: self.random.u8(0..=100),
+                        },
+                        _ => BatchCondition::Ended,
+                    };
+                    job.after_batch(batch, condition)
+                };
+            }
+        }
+        if self.workflows && self.chance(35) {
+            let open = self.random.choice(self.open.iter().copied());
+            if let Some(batch) = open.filter(|_| !self.chance(4)) {
+                job = job.in_batch(batch);
+            } else if self.chance(20) {
+                job = job.in_batch(self.a_batch());
+            }
+        }
+        if self.signals && free && self.chance(12) {
+            let timeout = self.millis(1..20_000);
+            job = job.wait_for(self.pick(&["s", "S", "ü"]), timeout);
+            self.waiters.push(job.id());
+        }
+        job
+    }
+
+    fn a_parent(&mut self, own: JobId) -> JobId {
+        let recent = self.stored.len().saturating_sub(8);
+        let near = if self.random.bool() || self.fresh.is_empty() {
+            &self.stored[recent..]
+        } else {
+            &self.fresh[..]
+        };
+        let near = self.random.choice(near.iter().copied());
+        match (self.random.u8(0..100), near) {
+            (0, _) => own,
+            (1, _) | (_, None) => JobId::new(),
+            (_, Some(parent)) => parent,
+        }
+    }
+
+    /// One of the last batches.
+    fn a_batch(&mut self) -> BatchId {
+        if self.batches.is_empty() || self.chance(2) {
+            return BatchId::new();
+        }
+        let recent = self.batches.len().saturating_sub(2);
+        self.batches[self.random.usize(recent..self.batches.len())]
+    }
+
+    fn workflow(&mut self) -> Step {
+        let none_open = self.open.is_empty() && self.chance(60);
+        match (self.random.u8(0..12), self.workflows, self.signals) {
+            (roll, true, _) if roll < 2 || none_open => {
+                let batch = BatchId::new();
+                self.batches.push(batch);
+                self.open.push(batch);
+                Step::CreateBatch(batch)
+            }
+            (2, true, _) => Step::CreateBatch(self.a_batch()),
+            (3..6, true, _) => {
+                let batch = self.a_batch();
+                self.open.retain(|open| *open != batch);
+                Step::CloseBatch(batch)
+            }
+            (6, true, _) => {
+                let older_than = self.millis(0..10_000);
+                Step::PurgeBatches(BatchPurge::new(older_than, 1_000))
+            }
+            (7..11, _, true) => {
+                let target = if self.random.bool() {
+                    SignalTarget::Key(name(self.pick(&["s", "S", "ü"])))
+                } else {
+                    let waiter = self.random.choice(self.waiters.iter().copied());
+                    let other = self.an_id();
+                    SignalTarget::Job(waiter.filter(|_| self.chance(85)).unwrap_or(other))
+                };
+                let payload = json(&self.random.u8(..).to_string());
+                Step::Deliver(Signal::new(target, payload))
+            }
+            (_, _, true) => Step::Expire,
+            _ => Step::CreateBatch(self.a_batch()),
+        }
     }
 
     fn job(&mut self, now: Timestamp) -> NewJob {
@@ -186,6 +320,8 @@ impl Generator {
         if self.chance(1) {
             job = job.queue("");
         }
+        job = self.entangle(job);
+        self.fresh.push(job.id());
         self.jobs.push(job.clone());
         job
     }
@@ -352,6 +488,9 @@ impl Generator {
         }
         if self.chance(40) {
             filter = filter.tag(name(self.pick(&TAGS)));
+        }
+        if self.workflows && self.chance(25) {
+            filter = filter.batch(self.a_batch());
         }
         filter
     }

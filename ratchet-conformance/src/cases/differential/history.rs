@@ -5,8 +5,8 @@ use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
-    ArchiveFilter, ArchivedJob, Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, PermitInfo,
-    QueueInfo, RecurringPage,
+    ArchiveFilter, ArchivedJob, Attempt, BatchRecord, JobFilter, JobOrder, Link, NodeRecord,
+    PageRequest, PermitInfo, QueueInfo, RecurringPage,
 };
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
@@ -90,6 +90,8 @@ impl Pair {
             same("the permits", &expected, &actual)?;
         }
         same("the time", &expected.time, &actual.time)?;
+        same("the links", &expected.links, &actual.links)?;
+        same("the batches", &expected.batches, &actual.batches)?;
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
         for (id, job) in &now {
@@ -118,6 +120,8 @@ struct Observed {
     /// None: the store has no such thing.
     permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
+    links: Vec<Vec<Link>>,
+    batches: Vec<BatchRecord>,
 }
 
 async fn observe(store: &dyn Store, recurring: bool) -> Observed {
@@ -134,10 +138,19 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         Some(archive) => ok(archive.list_archived(&ArchiveFilter::all(), &page).await).jobs,
         None => Vec::new(),
     };
+    let jobs = ok(store.jobs().list(&JobFilter::all(), &page).await).jobs;
+    let (mut links, mut batches) = (Vec::new(), Vec::new());
+    if let Some(workflows) = store.workflows() {
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        links = ok(workflows.parents_of(&ids).await);
+        batches = ok(workflows.recent_batches(1_000, None).await);
+    }
     Observed {
         recurring: definitions,
         archive,
-        jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
+        jobs,
+        links,
+        batches,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,

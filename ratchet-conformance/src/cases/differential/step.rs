@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ratchet_core::model::*;
-use ratchet_core::store::{Acquired, ArchiveStore, Changed, RecurringStore};
+use ratchet_core::store::{
+    Acquired, ArchiveStore, Changed, RecurringStore, SignalStore, WorkflowStore,
+};
 use ratchet_core::{
-    ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result, Store,
-    StoreErrorKind,
+    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
+    Result, Store, StoreErrorKind,
 };
 
 /// A call with its arguments, or something that happens to the world.
@@ -45,6 +47,11 @@ pub(super) enum Step {
     SetPermits(Name, u32),
     Take(Vec<RateRequest>),
     ForgetRates,
+    CreateBatch(BatchId),
+    CloseBatch(BatchId),
+    PurgeBatches(BatchPurge),
+    Deliver(Signal),
+    Expire,
     /// Time passes.
     Advance(Duration),
     /// The handle is closed and opened again.
@@ -79,6 +86,9 @@ pub(super) enum Answer {
     Retired(Guarded<Vec<Name>>),
     Rates(Vec<RateAnswer>),
     Forgotten(u64),
+    BatchClosed(BatchClosed),
+    Delivered(Delivered),
+    Expired(Vec<JobId>),
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
@@ -175,6 +185,33 @@ impl Step {
                 Some(rates) => Answer::Forgotten(rates.forget_idle(100).await?),
             },
             Self::Advance(_) | Self::Reopen => Answer::Nothing,
+            Self::CreateBatch(_) | Self::CloseBatch(_) | Self::PurgeBatches(_) => {
+                match store.workflows() {
+                    Some(workflows) => self.call_workflows(workflows).await?,
+                    None => Answer::Nothing,
+                }
+            }
+            Self::Deliver(_) | Self::Expire => match store.signals() {
+                Some(signals) => self.call_signals(signals).await?,
+                None => Answer::Nothing,
+            },
+        })
+    }
+
+    async fn call_workflows(&self, workflows: &dyn WorkflowStore) -> Result<Answer> {
+        Ok(match self {
+            Self::CreateBatch(batch) => Answer::Changed(workflows.create_batch(*batch).await?),
+            Self::CloseBatch(batch) => Answer::BatchClosed(workflows.close_batch(*batch).await?),
+            Self::PurgeBatches(request) => Answer::Purged(workflows.purge_batches(request).await?),
+            _ => Answer::Nothing,
+        })
+    }
+
+    async fn call_signals(&self, signals: &dyn SignalStore) -> Result<Answer> {
+        Ok(match self {
+            Self::Deliver(signal) => Answer::Delivered(signals.deliver(signal).await?),
+            Self::Expire => Answer::Expired(signals.expire(1_000).await?),
+            _ => Answer::Nothing,
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::error::InvalidInput;
 use crate::id::{JobId, NodeId};
 use crate::json::Json;
 use crate::model::spec_document::SpecDocument;
-use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress};
+use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress, SignalRecord};
 use crate::state::JobState;
 use crate::time::{duration_micros, from_millis, to_millis};
 
@@ -41,6 +41,10 @@ struct Document {
     result: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal_deadline: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delivered: Option<StoredDelivery>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     history: Vec<Entry>,
 }
@@ -50,6 +54,12 @@ struct StoredProgress {
     percent: u8,
     #[serde(default)]
     message: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredDelivery {
+    at: i64,
+    payload: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -86,6 +96,7 @@ pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, Inv
         checkpoint,
         result,
         last_error,
+        signal,
     } = job;
     let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
     let document = Document {
@@ -106,6 +117,13 @@ pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, Inv
         checkpoint: json(checkpoint),
         result: json(result),
         last_error: last_error.clone(),
+        signal_deadline: signal.as_ref().map(|signal| to_millis(signal.deadline)),
+        delivered: (signal.as_ref())
+            .and_then(|signal| signal.delivered.as_ref())
+            .map(|delivery| StoredDelivery {
+                at: to_millis(delivery.at),
+                payload: delivery.payload.as_str().to_owned(),
+            }),
         history: history.iter().map(entry).collect(),
     };
     Json::encode("document", &document).map(|json| json.as_str().to_owned())
@@ -161,6 +179,13 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
     job.checkpoint = document.checkpoint.map(Json::from_stored);
     job.result = document.result.map(Json::from_stored);
     job.last_error = document.last_error;
+    job.signal = document.signal_deadline.map(|deadline| {
+        let signal = SignalRecord::new(from_millis(deadline));
+        match document.delivered {
+            None => signal,
+            Some(came) => signal.delivered(from_millis(came.at), Json::from_stored(came.payload)),
+        }
+    });
     let history = document.history.into_iter().map(attempt);
     Ok((job, history.collect::<Result<_, _>>()?))
 }
@@ -188,7 +213,8 @@ fn unreadable(error: &dyn Display) -> InvalidInput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobSpec, RecurringOrigin};
+    use crate::id::BatchId;
+    use crate::model::{After, BatchCondition, Condition, JobSpec, RecurringOrigin, SignalWait};
     use crate::name::Name;
     use crate::priority::Priority;
     use crate::retry::RetryPolicy;
@@ -218,6 +244,18 @@ mod tests {
             Some("a=1".to_owned()),
         ));
         spec.tags = [name("tenant:7"), name("b")].into();
+        spec.after = vec![
+            After::Job {
+                parent: JobId::new(),
+                condition: Condition::result_is("/a", &1),
+            },
+            After::Batch {
+                batch: BatchId::new(),
+                condition: BatchCondition::FailuresReach(3),
+            },
+        ];
+        spec.batch = Some(BatchId::new());
+        spec.signal = Some(SignalWait::new(name("go"), Duration::from_secs(9)));
         spec.recurring = Some(RecurringOrigin {
             name: name("nightly"),
             slot: Some(from_millis(7)),
@@ -234,6 +272,8 @@ mod tests {
         job.checkpoint = Some(Json::from_stored("{}"));
         job.result = Some(Json::from_stored("not JSON"));
         job.last_error = Some("it failed".to_owned());
+        let signal = SignalRecord::new(at(8));
+        job.signal = Some(signal.delivered(at(7), Json::from_stored("[1]")));
         let mut first = Attempt::new(1, Some(NodeId::new()), at(3), at(4), AttemptOutcome::Lost);
         first.ran_for = Some(Duration::from_micros(1_001));
         first.error = Some("e".to_owned());

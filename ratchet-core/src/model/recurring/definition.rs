@@ -282,6 +282,9 @@ impl Definition {
             lane,
             trace,
             recurring,
+            after,
+            batch,
+            signal,
         } = &self.job;
         for (field, set) in [
             ("unique_key", unique_key.is_some()),
@@ -289,6 +292,9 @@ impl Definition {
             ("lane", lane.is_some()),
             ("trace", trace.is_some()),
             ("recurring", recurring.is_some()),
+            ("parent", !after.is_empty()),
+            ("batch", batch.is_some()),
+            ("signal", signal.is_some()),
         ] {
             if set {
                 return Err(refused(field));
