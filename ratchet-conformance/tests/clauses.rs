@@ -28,7 +28,7 @@ fn documented() -> Vec<&'static str> {
             .skip(1)
             .filter_map(|rest| rest.split_once("]**").map(|(id, _)| id))
     };
-    SOURCES.into_iter().flat_map(clauses).collect()
+    SOURCES.iter().copied().flat_map(clauses).collect()
 }
 
 fn proved() -> BTreeSet<&'static str> {
