@@ -100,7 +100,8 @@ impl Throttles {
             .iter_mut()
             .find(|(_, throttle)| throttle.ask_at <= now);
         due.map(|(kind, throttle)| {
-            throttle.ask_at = now + throttle.pause;
+            // Who is late catches up: what was allowed meanwhile is still there, up to the burst.
+            throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
             (kind.clone(), throttle.share)
         })
     }
