@@ -117,9 +117,10 @@ impl Poller {
         let throttles = &pool.throttles;
         let began = time::monotonic();
         // What is due first goes first, so that neither keeps the other waiting.
-        let first = throttles.next().filter(|at| *at <= self.due_at.max(began));
-        let asked = first.filter(|at| *at <= self.due_at || self.due_at > began);
-        if let Some((kind, share)) = asked.and_then(|_| throttles.due(began)) {
+        let asks = throttles
+            .next()
+            .filter(|at| *at <= self.due_at || self.due_at > began);
+        if let Some((kind, share)) = asks.and_then(|_| throttles.due(began)) {
             let limit = limit.min(share);
             let (claimed, wait) = self.poll(run, pool, limit, vec![kind.clone()]).await;
             match claimed {
