@@ -28,7 +28,6 @@ pub struct Books {
 
 impl Office {
     /// What it knows at present.
-    #[must_use]
     pub fn books(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap_or_else(|broken| broken.into_inner())
     }
