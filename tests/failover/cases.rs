@@ -51,7 +51,7 @@ pub(crate) const CASES: &[Case] = &[
         size: 3,
         needs_network: false,
         session_locks: true,
-        disturb: |cluster, _| Box::pin(kill(cluster)),
+        disturb: |cluster, ttl| Box::pin(kill_at_any_time(cluster, ttl)),
     },
     Case {
         name: "a_leader_that_was_stopped_is_fenced_when_it_goes_on",
@@ -85,6 +85,14 @@ async fn kill(cluster: &mut Cluster) -> Seen {
     let seen = watch(cluster, since).await;
     cluster.spawn().await;
     seen
+}
+
+/// Not where the history before, which is as long as some turns of the candidates, happens to end:
+/// at another moment between two of their turns each time.
+async fn kill_at_any_time(cluster: &mut Cluster, ttl: Duration) -> Seen {
+    let turn = i64::try_from((ttl / 4).as_millis()).unwrap();
+    sleep(Duration::from_millis((now() % turn).cast_unsigned())).await;
+    kill(cluster).await
 }
 
 async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {

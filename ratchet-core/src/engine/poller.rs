@@ -116,7 +116,11 @@ impl Poller {
     pub(super) async fn tick(&mut self, run: &Run, pool: &Bulkhead, limit: usize) -> Duration {
         let throttles = &pool.throttles;
         let began = time::monotonic();
-        if let Some((kind, share)) = throttles.due(began) {
+        // What is due first goes first, so that neither keeps the other waiting.
+        let asks = throttles
+            .next()
+            .filter(|at| *at <= self.due_at || self.due_at > began);
+        if let Some((kind, share)) = asks.and_then(|_| throttles.due(began)) {
             let limit = limit.min(share);
             let (claimed, wait) = self.poll(run, pool, limit, vec![kind.clone()]).await;
             match claimed {

@@ -98,9 +98,11 @@ impl Throttles {
         let mut kinds = self.kinds();
         let due = kinds
             .iter_mut()
-            .find(|(_, throttle)| throttle.ask_at <= now);
+            .filter(|(_, throttle)| throttle.ask_at <= now);
+        let due = due.min_by_key(|(_, throttle)| throttle.ask_at);
         due.map(|(kind, throttle)| {
-            throttle.ask_at = now + throttle.pause;
+            // Who is late catches up: what was allowed meanwhile is still there, up to the burst.
+            throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
             (kind.clone(), throttle.share)
         })
     }

@@ -320,6 +320,10 @@ impl RateLimiter for Own {
             (Some("panics"), 1) => panic!("a bug"),
             (Some("fails"), 1) => Err(StoreError::new(StoreErrorKind::Other, "ask")),
             (Some("hangs"), 1) => std::future::pending().await,
+            (Some("slow"), 1) => {
+                sleep(2 * SECOND).await;
+                Ok(RateAnswer::Granted)
+            }
             (Some("waits"), 1) => Ok(RateAnswer::Wait(3 * SECOND)),
             _ => Ok(RateAnswer::Granted),
         }
@@ -346,6 +350,25 @@ async fn a_limiter_of_one_s_own_is_asked_and_what_goes_wrong_in_it_harms_no_job(
         assert_eq!(*own.asked.lock().unwrap(), expected);
         node.stop().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_body_begins_after_a_drain_that_began_while_its_limiter_was_asked() {
+    let world = World::new();
+    let (log, own) = (Log::default(), Own::default());
+    let by = |mail: &Mail| mail.tenant.clone();
+    let limit = RateLimit::per_second(7).by(by).limiter(own.clone());
+    let node = start(&world, &log, limit);
+    let ids = enqueue(&world, [Mail::of("slow", 0)]).await;
+    while own.asked.lock().unwrap().is_empty() {
+        sleep(SECOND / 100).await;
+    }
+    node.stop().await.unwrap();
+    let job = world.read(ids[0]).await;
+    assert_eq!(
+        (job.state, job.attempts, log.len()),
+        (JobState::Pending, 0, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,7 +57,7 @@ async fn a_newer_schema_is_refused_with_both_versions() {
     let error = place.refusal().await;
     assert_kind(&error, StoreErrorKind::SchemaMismatch);
     assert!(error.to_string().contains("99"), "{error}");
-    let version = format!("version {}", known());
+    let version = format!("version {} that this", known());
     assert!(error.to_string().contains(&version), "{error}");
 }
 
