@@ -12,7 +12,7 @@ use super::bulkhead::Bulkhead;
 use super::outcome::{Ended, outcome};
 use super::run::Run;
 use crate::handler::Job;
-use crate::limiter::{Counted, RateKey, RateLimit};
+use crate::limiter::{RateKey, RateLimit};
 use crate::model::{Claim, JobInput, Outcome, RateAnswer, Settlement};
 use crate::name::Name;
 use crate::rate::Rate;
@@ -84,7 +84,9 @@ impl NodeBuilder {
     }
 }
 
-/// Whether the body of a claim may begin; the settlement of the claim if not.
+/// Whether the body of a claim may begin; the settlement of the claim if not. If all of its kind have
+/// to wait, it goes back to its place and the poller leaves the kind alone; otherwise it is put off
+/// behind those of its key that were put off before it.
 pub(super) async fn admit(
     run: &Run,
     pool: &Bulkhead,
@@ -99,7 +101,9 @@ pub(super) async fn admit(
     if pool.throttles.is_closed(kind, time::monotonic()) {
         return end(Outcome::Released);
     }
-    let key = match catch_unwind(AssertUnwindSafe(|| limit.key(&input.payload))) {
+    let key = match catch_unwind(AssertUnwindSafe(|| {
+        limit.key(&input.payload, claim.payload_version)
+    })) {
         Ok(Some(key)) => key,
         Ok(None) => return Ok(()),
         Err(panic) => return end(outcome(claim, Ended::Panicked(panic), run.shared.random())),
@@ -128,28 +132,14 @@ pub(super) async fn admit(
             return end(Outcome::Released);
         }
     };
-    end(put_off(run, pool, limit, key, wait, now))
-}
-
-/// What becomes of a job that has to wait. If all of its kind have to, it goes back to its place and
-/// the poller leaves the kind alone; otherwise this job is put off behind those of its key that were
-/// put off before it.
-fn put_off(
-    run: &Run,
-    pool: &Bulkhead,
-    limit: &Counted,
-    key: RateKey,
-    wait: Duration,
-    now: Instant,
-) -> Outcome {
-    if !limit.has_keys() {
-        pool.throttles.close(key.kind(), &limit.rate, wait, now);
-        return Outcome::Released;
+    if limit.has_keys() {
+        let delay = run.put_off.delay(key, &limit.rate, wait, now);
+        let delay = delay.mul_f64(1.0 + JITTER * run.shared.random());
+        return end(Outcome::Snoozed { delay });
     }
-    let delay = run.put_off.delay(key, &limit.rate, wait, now);
-    Outcome::Snoozed {
-        delay: delay.mul_f64(1.0 + JITTER * run.shared.random()),
-    }
+    // All of the kind have to wait, and of an alias when one of its jobs was seen.
+    pool.throttles.close(kind, &limit.rate, wait, now);
+    end(Outcome::Released)
 }
 
 /// When the next job of each limited key may come back, so that those that wait come back one after

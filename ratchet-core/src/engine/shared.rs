@@ -43,8 +43,8 @@ pub(super) struct Shared {
     /// Slots of recurring definitions whose jobs this node made.
     pub(super) fired: AtomicU64,
     pub(super) profile: NodeProfile,
-    /// The rate limits, by kind.
-    pub(super) limits: BTreeMap<Name, Counted>,
+    /// The rate limits, by kind and by alias.
+    pub(super) limits: BTreeMap<Name, Arc<Counted>>,
     /// By how many milliseconds the node's clock was last found ahead of the database's.
     skew: AtomicI64,
     /// What the node's own wakeups carry as their source.
@@ -84,10 +84,7 @@ impl Shared {
             source,
             Arc::clone(&bells),
         );
-        let limits = limits
-            .into_iter()
-            .map(|(kind, limit)| (kind.clone(), limit.counted(kind, &calls)))
-            .collect();
+        let limits = counted(limits, &registry, &calls);
         Self {
             calls,
             client,
@@ -165,6 +162,21 @@ impl Shared {
     pub(super) fn capacity(&self) -> usize {
         self.pools.iter().map(|pool| pool.share.concurrency).sum()
     }
+}
+
+/// The limits at work, under every name of their kinds.
+fn counted(
+    limits: BTreeMap<Name, Limit>,
+    registry: &Registry,
+    calls: &Arc<Calls>,
+) -> BTreeMap<Name, Arc<Counted>> {
+    let mut counted = BTreeMap::new();
+    for (kind, limit) in limits {
+        let limit = Arc::new(limit.counted(kind.clone(), calls));
+        let names = registry.names_of(kind.as_str());
+        counted.extend(names.map(|name| (name.clone(), Arc::clone(&limit))));
+    }
+    counted
 }
 
 /// One pool of a node: what it takes, and what it has done in all runs.

@@ -22,7 +22,6 @@ pub use layers::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
 pub use parents::ParentJob;
 
 pub(crate) use context::{CancelHandle, ContextParts, ReportSink, soft_timeout};
-#[cfg(feature = "testing")]
 pub(crate) use registry::decode;
 pub(crate) use registry::{Registry, StateMap};
 

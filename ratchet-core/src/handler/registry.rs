@@ -140,6 +140,12 @@ impl Registry {
         }
     }
 
+    /// The names under which jobs of a type are stored: its kind and its aliases.
+    pub(crate) fn names_of(&self, kind: &str) -> impl Iterator<Item = &Name> {
+        let named = self.handlers.iter();
+        named.filter_map(move |(name, handler)| (handler.kind() == kind).then_some(name))
+    }
+
     /// Which form the payloads of a kind have; none if there is no handler.
     pub(crate) fn version(&self, kind: &Name) -> Option<u32> {
         Some(self.handlers.get(kind)?.version())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HybridLimiter, LocalLimiter, RateKey, RateLimiter, StrictLimiter};
 use crate::client::Calls;
-use crate::handler::Job;
+use crate::handler::{Job, decode};
 use crate::json::Json;
 use crate::name::Name;
 use crate::rate::Rate;
@@ -136,7 +136,10 @@ impl<J: Job> RateLimit<J> {
     /// The same with its job type forgotten.
     pub(crate) fn erased(self) -> Limit {
         let key_of = self.key.map(|key| {
-            let of_payload = move |payload: &Json| payload.decode::<J>().ok().map(|job| key(&job));
+            let of_payload = move |payload: &Json, version| {
+                let job = decode::<J>(payload, version).ok()?;
+                Some(key(&job))
+            };
             Arc::new(of_payload) as Arc<KeyOfPayload>
         });
         Limit {
@@ -157,7 +160,7 @@ impl<J> fmt::Debug for RateLimit<J> {
     }
 }
 
-type KeyOfPayload = dyn Fn(&Json) -> Option<Option<String>> + Send + Sync;
+type KeyOfPayload = dyn Fn(&Json, u32) -> Option<Option<String>> + Send + Sync;
 
 /// The rate limit of a kind, as the builder keeps it.
 pub(crate) struct Limit {
@@ -198,14 +201,14 @@ impl Counted {
         self.key_of.is_some()
     }
 
-    /// The key that a job with this payload counts under; none if the payload cannot be read, which
+    /// The key that a job with a payload of this version counts under; none if the payload cannot be read, which
     /// its handler will find too.
-    pub(crate) fn key(&self, payload: &Json) -> Option<RateKey> {
+    pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {
             return Some(RateKey::global(kind));
         };
-        key_of(payload).map(|key| match key {
+        key_of(payload, version).map(|key| match key {
             Some(key) => RateKey::of(kind, key),
             None => RateKey::global(kind),
         })
