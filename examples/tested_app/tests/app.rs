@@ -1,5 +1,4 @@
 //! The newsletter as a whole: stored jobs, claimed, run and settled as in production.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 

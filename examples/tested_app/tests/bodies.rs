@@ -1,5 +1,4 @@
 //! What the bodies do by themselves: no store, no engine.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use ratchet::testing::{TestContext, assert_enqueued, perform, refute_enqueued};
 use ratchet::{Job, Verdict};
