@@ -82,9 +82,15 @@ fn the_traits_stay_small() {
         for body in source.split("\npub trait ").skip(1) {
             let body = body.split("\n}").next().unwrap_or_default();
             let methods = body
-                .lines()
-                .filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn "));
-            let count = methods.count();
+                .split("\n    fn ")
+                .skip(1)
+                .chain(body.split("\n    async fn ").skip(1));
+            // One that has a body need not be written.
+            let required = methods.filter(|method| {
+                let head = method.find([';', '{']).map(|end| &method[end..=end]);
+                head == Some(";")
+            });
+            let count = required.count();
             assert!((1..=12).contains(&count), "{count} methods in {body:.40}");
         }
     }

@@ -62,26 +62,28 @@ impl Generator {
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
+        // A history uses some of what the store can do: one that did everything would do little of each.
+        let mut uses = |power| has(power) && random.u8(0..5) < 2;
         Self {
-            random,
-            archives: has(Power::Archive),
-            permits: has(Power::Permits),
-            rates: has(Power::Rates),
+            archives: uses(Power::Archive),
+            permits: uses(Power::Permits),
+            rates: uses(Power::Rates),
             untouched: true,
             resources: Vec::new(),
             nodes,
             jobs: Vec::new(),
             tokens: Vec::new(),
             fences: Vec::new(),
-            recurring: has(Power::Recurring),
+            recurring: uses(Power::Recurring),
             firings: Vec::new(),
             open: Vec::new(),
             batches: Vec::new(),
             stored: Vec::new(),
             fresh: Vec::new(),
             waiters: Vec::new(),
-            workflows: has(Power::Workflows),
-            signals: has(Power::Signals),
+            workflows: uses(Power::Workflows),
+            signals: uses(Power::Signals),
+            random,
         }
     }
 
