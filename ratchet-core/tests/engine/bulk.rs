@@ -7,6 +7,7 @@ use std::time::Duration;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{ClaimRequest, JobFilter, Outcome, RunAt, Settlement};
 use ratchet_core::store::{JobStore, QueueStore};
+use ratchet_core::time::monotonic;
 use ratchet_core::{
     Client, JobAction, JobId, JobState, MemoryStore, Name, NewJob, NodeId, Priority, Ratchet,
 };
@@ -186,7 +187,7 @@ async fn a_job_that_is_rescheduled_to_now_is_begun_at_once() {
     let job = world.job("noted", {
         let begun = Arc::clone(&begun);
         move |_| {
-            *begun.lock().unwrap() = Some(tokio::time::Instant::now());
+            *begun.lock().unwrap() = Some(monotonic());
             async { Ok(()) }
         }
     });
@@ -195,7 +196,7 @@ async fn a_job_that_is_rescheduled_to_now_is_begun_at_once() {
     let builder = world.builder().poll_interval(slow, slow);
     let node = Started::new(builder.build().unwrap());
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let from = tokio::time::Instant::now();
+    let from = monotonic();
     let client = node.node.client();
     client.reschedule(id, RunAt::Now).await.unwrap();
     world.ended(id).await;
