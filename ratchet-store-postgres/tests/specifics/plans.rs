@@ -231,7 +231,8 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
     }
     fill(&schema, 50_000).await;
     let tag = "ALTER TABLE {schema}.job_tags SET (autovacuum_enabled = off);
-               INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'common' FROM {schema}.jobs;
+               INSERT INTO {schema}.job_tags (job, tag)
+               SELECT id, 'tenant:' || row_number() OVER () % 1000 FROM {schema}.jobs;
                INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'rare' FROM {schema}.jobs LIMIT 20";
     schema.execute(tag).await.unwrap();
     for analyzed in [false, true] {
