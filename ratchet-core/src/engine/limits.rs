@@ -22,8 +22,8 @@ use crate::time;
 const LONGEST: Duration = Duration::from_secs(600);
 /// From how many keys on those are forgotten that nothing is put off for any more.
 const MANY: usize = 1_024;
-/// How much longer than needed a job of a limited key is put off at most, so that those of several
-/// nodes do not come back together.
+/// By which part of an interval a job of a limited key is put off for longer than needed at most, so
+/// that those of several nodes do not come back together.
 const JITTER: f64 = 0.1;
 
 impl NodeBuilder {
@@ -148,7 +148,12 @@ fn put_off(
     }
     let delay = run.put_off.delay(key, &limit.rate, wait, now);
     Outcome::Snoozed {
-        delay: delay.mul_f64(1.0 + JITTER * run.shared.random()),
+        delay: delay
+            + limit
+                .rate
+                .interval()
+                .min(LONGEST)
+                .mul_f64(JITTER * run.shared.random()),
     }
 }
 

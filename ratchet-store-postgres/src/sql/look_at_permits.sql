@@ -17,14 +17,15 @@ WHERE route.id = ANY($1::integer[])
           SELECT FROM {schema}.jobs AS job
           WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
             AND job.run_at <= clock.now
+          ORDER BY job.run_at, job.id
           LIMIT 1
       ) AS due
   )
   AND permit.max_held > (
-      SELECT count(*)
+      SELECT coalesce(sum((
+          SELECT count(*) FROM {schema}.jobs AS job
+          WHERE job.state = 3 AND job.route = other.id
+      )), 0)::bigint
       FROM {schema}.routes AS other
-      CROSS JOIN LATERAL (
-          SELECT FROM {schema}.jobs AS job WHERE job.state = 3 AND job.route = other.id
-      ) AS holder
       WHERE other.permit = permit.resource
   )
