@@ -22,8 +22,8 @@ use crate::time;
 const LONGEST: Duration = Duration::from_secs(600);
 /// From how many keys on those are forgotten that nothing is put off for any more.
 const MANY: usize = 1_024;
-/// How much longer than needed a job of a limited key is put off at most, so that those of several
-/// nodes do not come back together.
+/// By which part of an interval a job of a limited key is put off for longer than needed at most, so
+/// that those of several nodes do not come back together.
 const JITTER: f64 = 0.1;
 
 impl NodeBuilder {
@@ -133,8 +133,9 @@ pub(super) async fn admit(
         }
     };
     if limit.has_keys() {
-        let delay = run.put_off.delay(key, &limit.rate, wait, now);
-        let delay = delay.mul_f64(1.0 + JITTER * run.shared.random());
+        let jitter = limit.rate.interval().min(LONGEST);
+        let jitter = jitter.mul_f64(JITTER * run.shared.random());
+        let delay = run.put_off.delay(key, &limit.rate, wait, now) + jitter;
         return end(Outcome::Snoozed { delay });
     }
     // All of the kind have to wait, and of an alias when one of its jobs was seen.

@@ -234,8 +234,8 @@ async fn keys_are_limited_each_by_itself_and_none_waits_for_another() {
         .collect();
     starts.sort();
     let taken = starts[19] - starts[0];
-    // At half the rate at least: who was put off comes back with a poll, a little later than it may.
-    assert!((19 * SECOND..38 * SECOND).contains(&taken), "{taken:?}");
+    // Not one each second: who finds the second taken goes behind the others.
+    assert!((19 * SECOND..40 * SECOND).contains(&taken), "{taken:?}");
     for pair in starts.windows(2) {
         assert!(pair[1] - pair[0] >= SECOND, "{pair:?}");
     }
