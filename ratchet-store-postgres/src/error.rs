@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     pub(crate) loss: Loss,
     text: String,
+    /// What was wrong with the input, if that is why.
+    refused: Option<InvalidInput>,
 }
 
 /// Whether the connection is lost with the call.
@@ -36,6 +38,15 @@ impl Failure {
             kind,
             loss: Loss::No,
             text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// Input that what is stored forbids.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "the input was refused")
         }
     }
 
@@ -54,7 +65,10 @@ impl Failure {
 
     /// The error the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        StoreError::new(self.kind, operation).with_source(self)
+        match self.refused {
+            Some(problem) => StoreError::new(self.kind, operation).with_source(problem),
+            None => StoreError::new(self.kind, operation).with_source(self),
+        }
     }
 }
 
@@ -116,6 +130,7 @@ impl Failure {
                 (true, false) => Loss::Silent,
             },
             text: format!("{message} (SQLSTATE {code})"),
+            refused: None,
         }
     }
 }

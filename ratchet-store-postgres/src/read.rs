@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::Result;
-use crate::row;
+use crate::row::{self, IN_BATCH, WAITS};
 use crate::store::PostgresStore;
 
 impl PostgresStore {
@@ -21,6 +21,7 @@ impl PostgresStore {
         let get = self.sql().get_jobs.query().bind(wanted);
         let rows = self.lease().await?.rows(get).await?;
         let mut jobs = HashMap::with_capacity(rows.len());
+        let mut linked = Vec::new();
         for row in &rows {
             let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
             if route > self.routes().seen() {
@@ -29,10 +30,16 @@ impl PostgresStore {
             let route = self.routes().get(route);
             match route.map(|route| row::job_record(row, route)) {
                 Some(Ok(job)) => {
+                    if row.try_get::<i16, _>(28)? & (WAITS | IN_BATCH) != 0 {
+                        linked.push(id.as_uuid());
+                    }
                     jobs.insert(id, job);
                 }
                 _ => tracing::warn!(job = %id, "a stored job cannot be read"),
             }
+        }
+        if !linked.is_empty() {
+            self.show_links(&linked, &mut jobs).await?;
         }
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
@@ -81,6 +88,8 @@ impl PostgresStore {
             .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
         let sql = self.sql();
         let list = match (page.order, rare) {
+            (JobOrder::OldestFirst, _) if filter.batch.is_some() => &sql.list_batch_oldest,
+            (JobOrder::NewestFirst, _) if filter.batch.is_some() => &sql.list_batch_newest,
             (JobOrder::OldestFirst, false) => &sql.list_oldest,
             (JobOrder::OldestFirst, true) => &sql.list_ended_oldest,
             (JobOrder::NewestFirst, false) => &sql.list_newest,
@@ -93,6 +102,10 @@ impl PostgresStore {
             .bind(routes)
             .bind(page.after.map(|id| id.as_uuid()))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let list = match &filter.batch {
+            Some(batch) => list.bind(batch.as_uuid()),
+            None => list,
+        };
         let rows = self.lease().await?.rows(list).await?;
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }

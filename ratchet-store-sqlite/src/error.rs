@@ -15,6 +15,8 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     text: String,
+    /// What was wrong with the input, if that is why.
+    refused: Option<InvalidInput>,
 }
 
 impl Failure {
@@ -22,6 +24,15 @@ impl Failure {
         Self {
             kind,
             text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// Input that what is stored forbids.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "the input was refused")
         }
     }
 
@@ -33,7 +44,10 @@ impl Failure {
 
     /// The error the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        StoreError::new(self.kind, operation).with_source(self)
+        match self.refused {
+            Some(problem) => StoreError::new(self.kind, operation).with_source(problem),
+            None => StoreError::new(self.kind, operation).with_source(self),
+        }
     }
 }
 

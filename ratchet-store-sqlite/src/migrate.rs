@@ -29,11 +29,18 @@ impl Migration {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "workflows",
+        sql: include_str!("../migrations/0002_workflows.sql"),
+    },
+];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
 /// looks again at what is missing once it has it.
@@ -169,10 +176,12 @@ mod tests {
     fn an_applied_migration_has_not_changed() {
         // Append a migration instead of changing one: databases hold this checksum.
         let sums: Vec<String> = MIGRATIONS.iter().map(Migration::checksum).collect();
-        assert_eq!(sums, [INIT_CHECKSUM]);
+        assert_eq!(sums, [INIT_CHECKSUM, WORKFLOWS_CHECKSUM]);
     }
 
     const INIT_CHECKSUM: &str = "26198dd9f75611708021b5648e55d78b606242da37f1fbcc5a9086e0a7953f30";
+    const WORKFLOWS_CHECKSUM: &str =
+        "710e12522d5614b132889b4ac58f013162b923e6cb8c9d70f17a5944c4265073";
 
     #[test]
     fn versions_have_no_gaps() {
@@ -215,7 +224,7 @@ mod tests {
     #[test]
     fn a_changed_migration_is_refused() {
         let mut conn = Connection::open_in_memory().unwrap();
-        bring_up_to_date(&mut conn, 1).unwrap();
+        migrate(&mut conn, &[first()], 1).unwrap();
         let changed = Migration {
             sql: "CREATE TABLE ratchet_other (a)",
             ..first()

@@ -7,8 +7,9 @@ use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
+use crate::links;
 use crate::request::Work;
-use crate::row;
+use crate::row::{self, IN_BATCH, WAITS};
 use crate::statements;
 
 /// The jobs with these ids, each if it exists and can be shown.
@@ -21,7 +22,13 @@ pub(crate) fn get(work: &mut Work<'_>, ids: &[JobId]) -> Result<Vec<Option<JobRe
                 return Ok(None);
             };
             let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
-            let job = route.map(|route| row::job_record(row, route));
+            let mut job = route.map(|route| row::job_record(row, route));
+            if let Some(Ok(job)) = &mut job {
+                let flags: i64 = row.get(28)?;
+                if flags & (WAITS | IN_BATCH) != 0 {
+                    links::show(work.conn, job)?;
+                }
+            }
             if !matches!(job, Some(Ok(_))) {
                 tracing::warn!(job = %id, "a stored job cannot be read");
             }
@@ -76,14 +83,28 @@ pub(crate) fn selected_ids(
     let rare = states
         .iter()
         .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
-    let (sql, beginning) = match (page.order, rare) {
-        (JobOrder::OldestFirst, false) => (statements::LIST_OLDEST, &[][..]),
-        (JobOrder::OldestFirst, true) => (statements::LIST_ENDED_OLDEST, &[][..]),
-        (JobOrder::NewestFirst, false) => (statements::LIST_NEWEST, &PAST_EVERY_ID[..]),
-        (JobOrder::NewestFirst, true) => (statements::LIST_ENDED_NEWEST, &PAST_EVERY_ID[..]),
+    let beginning = match page.order {
+        JobOrder::OldestFirst => &[][..],
+        JobOrder::NewestFirst => &PAST_EVERY_ID[..],
     };
     let after = page.after.as_ref().map_or(beginning, |id| id.as_bytes());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    if let Some(batch) = &filter.batch {
+        let sql = match page.order {
+            JobOrder::OldestFirst => statements::LIST_BATCH_OLDEST,
+            JobOrder::NewestFirst => statements::LIST_BATCH_NEWEST,
+        };
+        let mut statement = work.conn.prepare_cached(sql)?;
+        let of_batch = params![mask, routes, after, limit, batch.as_bytes()];
+        let ids = statement.query_map(of_batch, |row| row::job_id(row, 0))?;
+        return Ok(ids.collect::<rusqlite::Result<_>>()?);
+    }
+    let sql = match (page.order, rare) {
+        (JobOrder::OldestFirst, false) => statements::LIST_OLDEST,
+        (JobOrder::OldestFirst, true) => statements::LIST_ENDED_OLDEST,
+        (JobOrder::NewestFirst, false) => statements::LIST_NEWEST,
+        (JobOrder::NewestFirst, true) => statements::LIST_ENDED_NEWEST,
+    };
     let mut statement = work.conn.prepare_cached(sql)?;
     let ids = statement.query_map(params![mask, routes, after, limit], |row| {
         row::job_id(row, 0)

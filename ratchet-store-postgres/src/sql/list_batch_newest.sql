@@ -1,0 +1,12 @@
+-- As list_newest, of the children of a batch ($5). [batch.filter] [page.order] [page.walk]
+-- batch_jobs_batch, read backwards.
+SELECT member.job
+FROM {schema}.batch_jobs AS member
+CROSS JOIN LATERAL (
+    SELECT state, route FROM {schema}.jobs WHERE id = member.job OFFSET 0
+) AS job
+WHERE member.batch = $5
+  AND member.job < coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+  AND job.state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR job.route = ANY($2))
+ORDER BY member.job DESC
+LIMIT $4
