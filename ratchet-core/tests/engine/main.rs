@@ -13,3 +13,4 @@ mod pools;
 mod reports;
 mod robust;
 mod suspects;
+mod workflows;
