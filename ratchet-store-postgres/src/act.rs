@@ -1,7 +1,8 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use ratchet_core::links::waiting_state;
 use ratchet_core::model::{
     Acted, ActionOutcome, Guarded, JobFilter, JobOrder, JobSelector, PageRequest, PurgeRequest,
 };
@@ -14,12 +15,13 @@ use uuid::Uuid;
 use crate::connection::Lease;
 use crate::error::{Failure, Result};
 use crate::read::states_of;
-use crate::row;
+use crate::row::{self, HAS_LANE, WAITS};
 use crate::store::PostgresStore;
 
 /// A job that is acted on.
 struct Target {
     state: JobState,
+    flags: i16,
     key: Option<String>,
 }
 
@@ -122,15 +124,21 @@ impl PostgresStore {
         let mut targets = HashMap::with_capacity(ids.len());
         for row in lease.rows(read).await? {
             let state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
-            let key = row.try_get(3)?;
+            let (flags, key) = (row.try_get(2)?, row.try_get(3)?);
             if selected.is_none_or(|states| states.contains(&state)) {
-                targets.insert(row::job_id(&row, 0)?, Target { state, key });
+                let target = Target { state, flags, key };
+                targets.insert(row::job_id(&row, 0)?, target);
             }
         }
         let refused_keys = if action == JobAction::Requeue {
             self.take_keys(lease, ids, &targets).await?
         } else {
             HashMap::new()
+        };
+        let blocked = if action == JobAction::Requeue {
+            self.wait_again(lease, &targets, &refused_keys).await?
+        } else {
+            HashSet::new()
         };
         let mut changes = Changes::default();
         let mut acted = Vec::with_capacity(ids.len());
@@ -143,16 +151,25 @@ impl PostgresStore {
                 &mut changes,
                 |id| {
                     let lane = lanes.get(&id).cloned();
-                    lane.map_or(JobState::Pending, |lane| places.take(id, lane))
+                    let waits = waiting_state(blocked.contains(&id), false);
+                    lane.map_or(waits, |lane| places.take(id, lane))
                 },
             );
             acted.push(Acted { job: *id, outcome });
         }
-        let ended = changes.moved.iter();
-        let ended = ended.filter(|(id, state)| state.is_terminal() && lanes.contains_key(id));
-        let ended: Vec<Uuid> = ended.map(|(id, _)| id.as_uuid()).collect();
+        let ended = changes
+            .moved
+            .iter()
+            .filter(|(_, state)| state.is_terminal());
+        let ended: Vec<(Uuid, i16)> = ended
+            .map(|(id, _)| (id.as_uuid(), targets.get(id).map_or(0, |job| job.flags)))
+            .collect();
+        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
         self.write_changes(lease, changes, action).await?;
-        self.leave_lanes(lease, places, &ended).await?;
+        self.leave_lanes(lease, places, &of_lanes).await?;
+        self.close_signals(lease, &ended).await?;
+        self.follow_ends(lease, &ended).await?;
         Ok(acted)
     }
 
@@ -202,6 +219,31 @@ impl PostgresStore {
             }
         }
         Ok(refused)
+    }
+
+    /// Which of the jobs that are to be requeued have to wait for what they lack.
+    async fn wait_again(
+        &self,
+        lease: &mut Lease<'_>,
+        targets: &HashMap<JobId, Target>,
+        refused_keys: &HashMap<JobId, JobId>,
+    ) -> Result<HashSet<JobId>> {
+        let requeued = targets.iter().filter(|(id, target)| {
+            target.flags & WAITS != 0
+                && target.state.respond(JobAction::Requeue) != Response::Refuse
+                && !refused_keys.contains_key(id)
+        });
+        let requeued: Vec<Uuid> = requeued.map(|(id, _)| id.as_uuid()).collect();
+        let mut blocked = HashSet::new();
+        if !requeued.is_empty() {
+            let sql = self.sql();
+            for statement in [&sql.renew_signals, &sql.open_links] {
+                for row in lease.rows(statement.query().bind(&requeued)).await? {
+                    blocked.insert(row::job_id(&row, 0)?);
+                }
+            }
+        }
+        Ok(blocked)
     }
 
     async fn write_changes(

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::connection::Lease;
 use crate::error::Result;
 use crate::routes::Chosen;
-use crate::row;
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::store::PostgresStore;
 
 /// How much of each claimed job is read.
@@ -348,6 +348,8 @@ impl PostgresStore {
         claim.timeout = row::duration(row, 12, "timeout")?;
         claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
         claim.lane = row::name(row, 18, "lane")?;
+        let flags: i16 = row.try_get(20).map_err(broken)?;
+        claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
         claim.trace = row::trace(row, 14, 15)?;
         let input = JobInput {
             payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),

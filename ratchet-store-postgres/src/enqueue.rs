@@ -16,7 +16,9 @@ use crate::connection::Run;
 use crate::coordinator;
 use crate::error::Result;
 use crate::lanes::Lane;
-use crate::row::{self, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{
+    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
+};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -27,14 +29,14 @@ type Rows = Vec<sqlx::postgres::PgRow>;
 
 impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
-    /// Jobs with lanes need a transaction.
+    /// Jobs with lanes, links, batches or signals need a transaction.
     ///
     /// Jobs without either, without tags and without a recurring definition, are taken for new. If some are not, which happens when a call is repeated
     /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
         let mut lease = self.lease().await?;
-        if jobs.iter().any(has_lane) {
+        if jobs.iter().any(in_transaction) {
             lease.begin().await?;
             let stored = self.store_jobs(&mut lease, jobs, &routes).await;
             return lease.end(stored).await;
@@ -55,7 +57,7 @@ impl PostgresStore {
         self.store_jobs(&mut lease, jobs, &routes).await
     }
 
-    /// Stores the jobs of one call that are new; in a transaction if some have lanes.
+    /// Stores the jobs of one call that are new; in a transaction if some have more than keys.
     ///
     /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
     /// the same time waits there, and then sees what was stored.
@@ -68,6 +70,7 @@ impl PostgresStore {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let taken = on.rows(self.find_keys(jobs)).await?;
         let (answers, new) = resolve(jobs, &taken)?;
+        let linked = self.lock_parents(on, jobs, &answers, &new).await?;
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
             for (state, place) in insert.states.iter_mut().zip(&new) {
@@ -75,10 +78,16 @@ impl PostgresStore {
                     *state = places.take(jobs[*place].id(), lane).code().into();
                 }
             }
+            for (id, flags) in insert.ids.iter().zip(&mut insert.flags) {
+                if linked.is_parent(JobId::from(*id)) {
+                    *flags |= HAS_CHILDREN;
+                }
+            }
             on.rows(insert.bind_keyed(&self.sql().enqueue_keyed))
                 .await?;
         }
         self.leave_lanes(on, places, &[]).await?;
+        self.link(on, linked).await?;
         Ok(answers)
     }
 
@@ -89,7 +98,7 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
-        if !jobs.iter().any(|job| has_keys(job) || has_lane(job)) {
+        if !jobs.iter().any(|job| has_keys(job) || in_transaction(job)) {
             if !jobs.is_empty() {
                 let insert = Insert::of(jobs.iter().zip(&routes))?;
                 let statement = &self.sql().enqueue_keyed;
@@ -138,6 +147,7 @@ impl PostgresStore {
             .zip(answers)
             .filter(|(_, answer)| matches!(answer, Enqueued::Created(_)))
             .filter(|(job, _)| matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO)))
+            .filter(|(job, _)| !job.spec().waits())
             .map(|(job, _)| &job.spec().route.queue)
             .collect();
         if queues.is_empty() {
@@ -200,8 +210,10 @@ fn has_tags(job: &NewJob) -> bool {
     !job.spec().tags.is_empty()
 }
 
-fn has_lane(job: &NewJob) -> bool {
-    job.spec().lane.is_some()
+/// Whether a job needs more than one statement.
+fn in_transaction(job: &NewJob) -> bool {
+    let spec = job.spec();
+    spec.lane.is_some() || spec.batch.is_some() || spec.waits()
 }
 
 /// The lane of a job.
@@ -302,6 +314,14 @@ impl<'a> Insert<'a> {
             if has_tags(job) {
                 flags |= HAS_TAGS;
             }
+            if spec.batch.is_some() {
+                flags |= IN_BATCH;
+            }
+            let mut state = JobState::Pending;
+            if spec.waits() {
+                flags |= WAITS;
+                state = JobState::Blocked;
+            }
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(*route);
@@ -332,7 +352,7 @@ impl<'a> Insert<'a> {
                 .idempotency_keys
                 .push(spec.idempotency_key.as_ref().map(Name::as_str));
             insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
-            insert.states.push(JobState::Pending.code().into());
+            insert.states.push(state.code().into());
             let origin = spec.recurring.as_ref();
             insert
                 .definitions

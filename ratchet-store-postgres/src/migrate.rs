@@ -90,6 +90,11 @@ const STEPS: &[Step] = &[
         name: "permits",
         sql: include_str!("../migrations/0006_permits.sql"),
     },
+    Step {
+        version: 7,
+        name: "workflows",
+        sql: include_str!("../migrations/0007_workflows.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {
@@ -425,10 +430,18 @@ mod tests {
     #[test]
     fn every_table_and_index_is_looked_for() {
         let names: BTreeSet<String> = objects(STEPS).collect();
-        for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
+        for name in [
+            "jobs",
+            "attempts",
+            "jobs_claim",
+            "jobs_finished",
+            "locks",
+            "links",
+            "signals_key",
+        ] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 26);
+        assert_eq!(names.len(), 35);
     }
 
     #[test]

@@ -7,11 +7,13 @@ use ratchet_core::model::{
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use sqlx::Row;
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
 use uuid::Uuid;
 
 use crate::connection::{Lease, Run};
 use crate::error::Result;
-use crate::row;
+use crate::row::{self, IN_BATCH, WAITS};
 use crate::store::PostgresStore;
 
 impl PostgresStore {
@@ -30,6 +32,7 @@ impl PostgresStore {
         let get = self.sql().get_jobs.query().bind(wanted);
         let rows = on.rows(get).await?;
         let mut jobs = HashMap::with_capacity(rows.len());
+        let mut linked = Vec::new();
         for row in &rows {
             let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
             if route > self.routes().seen() {
@@ -38,10 +41,16 @@ impl PostgresStore {
             let route = self.routes().get(route);
             match route.map(|route| row::job_record(row, route)) {
                 Some(Ok(job)) => {
+                    if row.try_get::<i16, _>(32)? & (WAITS | IN_BATCH) != 0 {
+                        linked.push(id.as_uuid());
+                    }
                     jobs.insert(id, job);
                 }
                 _ => tracing::warn!(job = %id, "a stored job cannot be read"),
             }
+        }
+        if !linked.is_empty() {
+            self.show_links(&linked, &mut jobs).await?;
         }
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
@@ -79,6 +88,8 @@ impl PostgresStore {
             .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
         let sql = self.sql();
         let list = match (page.order, filter.tag.is_some(), rare) {
+            (JobOrder::OldestFirst, _, _) if filter.batch.is_some() => &sql.list_batch_oldest,
+            (JobOrder::NewestFirst, _, _) if filter.batch.is_some() => &sql.list_batch_newest,
             (JobOrder::OldestFirst, true, _) => &sql.list_tagged_oldest,
             (JobOrder::NewestFirst, true, _) => &sql.list_tagged_newest,
             (JobOrder::OldestFirst, false, false) => &sql.list_oldest,
@@ -92,9 +103,7 @@ impl PostgresStore {
             .bind(routes)
             .bind(page.after.map(|id| id.as_uuid()))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        if let Some(tag) = &filter.tag {
-            list = list.bind(tag.as_str().to_owned());
-        }
+        list = narrowed(list, filter);
         let rows = self.lease().await?.rows(list).await?;
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }
@@ -102,15 +111,13 @@ impl PostgresStore {
     /// How many jobs of each state match.
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let sql = self.sql();
-        let statement = match &filter.tag {
-            None => &sql.count_matching,
-            Some(_) => &sql.count_tagged,
+        let statement = match (&filter.batch, &filter.tag) {
+            (Some(_), _) => &sql.count_batch,
+            (None, Some(_)) => &sql.count_tagged,
+            (None, None) => &sql.count_matching,
         };
         let count = statement.query().bind(codes(&states_of(filter)));
-        let mut count = count.bind(self.routes_of(filter).await?);
-        if let Some(tag) = &filter.tag {
-            count = count.bind(tag.as_str().to_owned());
-        }
+        let count = narrowed(count.bind(self.routes_of(filter).await?), filter);
         let mut counts = StateCounts::new();
         for row in self.lease().await?.rows(count).await? {
             let state = JobState::from_code(row.try_get::<i16, _>(0)?.into())?;
@@ -190,4 +197,17 @@ pub(crate) fn states_of(filter: &JobFilter) -> Vec<JobState> {
 /// The numbers of these states.
 pub(crate) fn codes(states: &[JobState]) -> Vec<i16> {
     states.iter().map(|state| state.code().into()).collect()
+}
+
+/// A statement on the jobs of a batch, with a tag perhaps, or on those with a tag, or on all.
+fn narrowed<'a>(
+    query: Query<'a, Postgres, PgArguments>,
+    filter: &JobFilter,
+) -> Query<'a, Postgres, PgArguments> {
+    let tag = filter.tag.as_ref().map(|tag| tag.as_str().to_owned());
+    match (&filter.batch, tag) {
+        (Some(batch), tag) => query.bind(batch.as_uuid()).bind(tag),
+        (None, Some(tag)) => query.bind(tag),
+        (None, None) => query,
+    }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
-    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+    BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
+    TraceContext,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -24,6 +25,12 @@ pub(crate) const HAS_TIMEOUTS: i16 = 2;
 pub(crate) const HAS_LANE: i16 = 4;
 /// `jobs.flags`: the job has tags.
 pub(crate) const HAS_TAGS: i16 = 64;
+/// `jobs.flags`: the job waits, or waited, for others or for a signal.
+pub(crate) const WAITS: i16 = 8;
+/// `jobs.flags`: others were linked to the job.
+pub(crate) const HAS_CHILDREN: i16 = 16;
+/// `jobs.flags`: the job is in a batch.
+pub(crate) const IN_BATCH: i16 = 32;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -196,6 +203,19 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
     job.result = json(row, 25);
     job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
     Ok(job)
+}
+
+/// The batch of a row of `get_batches.sql` and those like it.
+pub(crate) fn batch_record(row: &PgRow) -> Result<BatchRecord> {
+    let id = BatchId::from(row.try_get::<Uuid, _>(0)?);
+    let mut batch = BatchRecord::new(id, from_millis(row.try_get(6)?));
+    batch.total = seq(row, 1)?;
+    batch.succeeded = seq(row, 2)?;
+    batch.failed = seq(row, 3)?;
+    batch.cancelled = seq(row, 4)?;
+    batch.closed = row.try_get(5)?;
+    batch.ended_at = row.try_get::<Option<i64>, _>(7)?.map(from_millis);
+    Ok(batch)
 }
 
 /// What a job that cannot be read says of itself.

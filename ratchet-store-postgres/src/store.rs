@@ -8,7 +8,7 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, Store, StoreInfo, VersionStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
@@ -107,6 +107,10 @@ impl PostgresStore {
     /// into them wait, and so do the ends of their heads. Keep such transactions short, and if they
     /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
     ///
+    /// So are the stored jobs and the batches that new jobs wait for, and the batches that they join:
+    /// their ends, and those of other children of these batches, wait for the transaction, and with
+    /// them what is settled in the same call.
+    ///
     /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
     /// due at once are woken up, unless wakeups are off ([`Builder::wakeups`]): PostgreSQL keeps one
     /// notification for each such queue until then.
@@ -115,9 +119,9 @@ impl PostgresStore {
     /// [`enqueue_in_quietly`](Self::enqueue_in_quietly) there.
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` if there is no transaction but jobs have keys or lanes,
-    /// `Unavailable` if the store is closed, or a failure of the database, after which the
-    /// transaction can only be rolled back.
+    /// `Invalid`, after which the transaction can go on; `Misconfigured` if there is no transaction but
+    /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
+    /// failure of the database, after which the transaction can only be rolled back.
     pub async fn enqueue_in(
         &self,
         connection: &mut PgConnection,
@@ -385,6 +389,14 @@ impl Store for PostgresStore {
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
         Some(self)
     }
 

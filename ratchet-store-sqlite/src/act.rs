@@ -11,10 +11,11 @@ use rusqlite::{OptionalExtension, params};
 use crate::enqueue::{find_key, take_unique_key};
 use crate::error::Result;
 use crate::lanes;
+use crate::links;
 use crate::locks::is_tenure;
 use crate::read::{selected_ids, states_of};
 use crate::request::Work;
-use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY};
+use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::settle::give_up;
 use crate::statements;
 
@@ -70,7 +71,7 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
             return Ok(ActionOutcome::Changed);
         }
         Response::Remove => {
-            forget(work, &[(id, data)])?;
+            forget(work, &[(id, data, flags)])?;
             return Ok(ActionOutcome::Deleted);
         }
         Response::Become(to) => to,
@@ -121,10 +122,12 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOu
             take_unique_key(work.conn, id, &key)?;
         }
     }
-    let to = if flags & HAS_LANE == 0 {
-        JobState::Pending
-    } else {
+    let to = if flags & HAS_LANE != 0 {
         lanes::enter_again(work.conn, id)?
+    } else if flags & WAITS != 0 {
+        links::wait_again(work, id)?
+    } else {
+        JobState::Pending
     };
     work.conn
         .prepare_cached(statements::REQUEUE_JOB)?
@@ -145,18 +148,21 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
     Ok(Guarded::Done(old.len() as u64))
 }
 
-/// Deletes finished jobs, each with its data, and all that they left but their idempotency keys.
-pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64)]) -> Result<()> {
+/// Deletes finished jobs, each with its data and flags, and all that they left but their idempotency keys.
+pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, i64)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(statements::PURGE_JOB)?;
     let mut notes = work.conn.prepare_cached(statements::PURGE_NOTES)?;
     let mut attempts = work.conn.prepare_cached(statements::PURGE_ATTEMPTS)?;
     let mut tags = work.conn.prepare_cached(statements::PURGE_TAGS)?;
     let mut cold = work.conn.prepare_cached(statements::PURGE_DATA)?;
-    for (id, data) in jobs {
+    for (id, data, flags) in jobs {
         for statement in [&mut job, &mut notes, &mut attempts, &mut tags] {
             statement.execute([id.as_bytes()])?;
         }
         cold.execute([data])?;
+        if flags & (WAITS | IN_BATCH) != 0 {
+            links::forget(work.conn, *id)?;
+        }
     }
     Ok(())
 }
@@ -173,12 +179,17 @@ pub(crate) fn nothing_to_purge(
     Ok(nothing.then_some(Guarded::Done(0)))
 }
 
-fn old_jobs(work: &Work<'_>, request: &PurgeRequest, limit: usize) -> Result<Vec<(JobId, i64)>> {
+/// The ids, the places of the data, and the flags.
+fn old_jobs(
+    work: &Work<'_>,
+    request: &PurgeRequest,
+    limit: usize,
+) -> Result<Vec<(JobId, i64, i64)>> {
     let cutoff = work.now.saturating_sub(duration_millis(request.older_than));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = work.conn.prepare_cached(statements::PURGE_DUE)?;
     let found = statement.query_map(params![request.state.code(), cutoff, limit], |row| {
-        Ok((row::job_id(row, 0)?, row.get(1)?))
+        Ok((row::job_id(row, 0)?, row.get(1)?, row.get(2)?))
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }

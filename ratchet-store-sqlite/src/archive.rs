@@ -68,6 +68,7 @@ impl ArchiveStore for SqliteStore {
 struct Old {
     id: JobId,
     data: i64,
+    flags: i64,
     finished_at: i64,
 }
 
@@ -113,6 +114,7 @@ fn old_jobs(
                 id: row::job_id(row, 0)?,
                 data: row.get(1)?,
                 finished_at: row.get(2)?,
+                flags: row.get(3)?,
             })
         },
     )?;
@@ -133,7 +135,7 @@ fn put_away(work: &Work<'_>, old: &Old, job: &JobRecord) -> Inner<()> {
             route.kind.as_str(),
             document,
         ])?;
-    act::forget(work, &[(old.id, old.data)])
+    act::forget(work, &[(old.id, old.data, old.flags)])
 }
 
 fn get(work: &Work<'_>, ids: &[JobId]) -> Inner<Vec<Option<ArchivedJob>>> {

@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 use crate::permits;
 use crate::request::Work;
 use crate::routes::json_of;
-use crate::row;
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::{Ended, end_claim};
 use crate::statements;
 
@@ -257,6 +257,8 @@ fn decode(
         claim.timeout = row::duration(row, 8, "timeout")?;
         claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;
         claim.lane = row::name(row, 15, "lane")?;
+        let flags: i64 = row::number(row, 14, "flags")?;
+        claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
         claim.trace = row::trace(row, 10, 11)?;
         let payload = row::json(row, 12).unwrap_or_else(|| Json::from_stored("null"));
         let input = JobInput {

@@ -7,9 +7,10 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::lanes;
+use crate::links;
 use crate::permits;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
@@ -24,9 +25,19 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
             .query_row([], |row| row.get::<_, i64>(0))?
             + 1,
     };
-    jobs.iter()
-        .map(|job| enqueue_one(work, &mut insert, job))
-        .collect()
+    let mut answers = Vec::with_capacity(jobs.len());
+    let mut new = Vec::new();
+    for (place, job) in jobs.iter().enumerate() {
+        let (answer, stored) = enqueue_one(work, &mut insert, job)?;
+        answers.push(answer);
+        if stored && links::is_linked(job) {
+            new.push(place);
+        }
+    }
+    if !new.is_empty() {
+        links::link(work, jobs, &answers, &new)?;
+    }
+    Ok(answers)
 }
 
 /// The statements each job of a batch needs.
@@ -37,7 +48,12 @@ struct Insert<'a> {
     next_data: i64,
 }
 
-fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Result<Enqueued> {
+/// The answer, and whether the job was stored now.
+fn enqueue_one(
+    work: &mut Work<'_>,
+    insert: &mut Insert<'_>,
+    job: &NewJob,
+) -> Result<(Enqueued, bool)> {
     let (id, spec) = (job.id(), job.spec());
     let has_keys = spec.unique_key.is_some() || spec.idempotency_key.is_some();
     if has_keys && let Some(earlier) = holder_of_keys(work.conn, spec)? {
@@ -45,11 +61,12 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
             .conn
             .prepare_cached(statements::JOB_EXISTS)?
             .query_row([id.as_bytes()], |row| row.get(0))?;
-        return Ok(if repeated {
+        let answer = if repeated {
             Enqueued::Created(id)
         } else {
             Enqueued::Duplicate(earlier)
-        });
+        };
+        return Ok((answer, false));
     }
     let route = work.routes.id_of(work.conn, &spec.route)?;
     let mut flags = 0;
@@ -69,6 +86,13 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         flags |= HAS_LANE;
         state = lanes::state_of_next(work.conn, queue, lane)?;
     }
+    if spec.waits() {
+        flags |= WAITS;
+        state = JobState::Blocked;
+    }
+    if spec.batch.is_some() {
+        flags |= IN_BATCH;
+    }
     let stored = insert.hot.execute(params![
         id.as_bytes(),
         route,
@@ -80,7 +104,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         state.code(),
     ])?;
     if stored == 0 {
-        return Ok(Enqueued::Created(id));
+        return Ok((Enqueued::Created(id), false));
     }
     let retry = spec.retry.to_stored()?;
     let origin = spec.recurring.as_ref();
@@ -111,7 +135,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
             .prepare_cached(statements::TAG_JOB)?
             .execute(params![tag.as_str(), id.as_bytes()])?;
     }
-    Ok(Enqueued::Created(id))
+    Ok((Enqueued::Created(id), true))
 }
 
 /// The earlier job that has a key of this one.

@@ -55,6 +55,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "permits",
         sql: include_str!("../migrations/0005_permits.sql"),
     },
+    Migration {
+        version: 6,
+        name: "workflows",
+        sql: include_str!("../migrations/0006_workflows.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
@@ -200,6 +205,7 @@ mod tests {
         "14098e5b6d3db6fb5ab216eece98e5dfbbf9ec41bc08dff997551d639647af09",
         "82a396a076133ff31d1024672aca858814931a90d1580daa4b9e01b06460c486",
         "52545daffbe8c5d206b754a8d637d95524110ba8fd61b21a986cea818fd99266",
+        "710e12522d5614b132889b4ac58f013162b923e6cb8c9d70f17a5944c4265073",
     ];
 
     #[test]

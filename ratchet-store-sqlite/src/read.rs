@@ -3,13 +3,14 @@
 use ratchet_core::model::{
     Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
 };
-use ratchet_core::{ClaimToken, JobId, JobState, Json};
+use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
+use crate::links;
 use crate::request::Work;
 use crate::routes::json_of;
-use crate::row;
+use crate::row::{self, IN_BATCH, WAITS};
 use crate::statements;
 
 /// The jobs with these ids, each if it exists and can be shown.
@@ -22,7 +23,13 @@ pub(crate) fn get(work: &mut Work<'_>, ids: &[JobId]) -> Result<Vec<Option<JobRe
                 return Ok(None);
             };
             let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
-            let job = route.map(|route| row::job_record(row, route));
+            let mut job = route.map(|route| row::job_record(row, route));
+            if let Some(Ok(job)) = &mut job {
+                let flags: i64 = row.get(32)?;
+                if flags & (WAITS | IN_BATCH) != 0 {
+                    links::show(work.conn, job)?;
+                }
+            }
             if !matches!(job, Some(Ok(_))) {
                 tracing::warn!(job = %id, "a stored job cannot be read");
             }
@@ -66,6 +73,8 @@ pub(crate) fn selected_ids(
         .iter()
         .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
     let sql = match (page.order, filter.tag.is_some(), rare) {
+        (JobOrder::OldestFirst, _, _) if filter.batch.is_some() => statements::LIST_BATCH_OLDEST,
+        (JobOrder::NewestFirst, _, _) if filter.batch.is_some() => statements::LIST_BATCH_NEWEST,
         (JobOrder::OldestFirst, true, _) => statements::LIST_TAGGED_OLDEST,
         (JobOrder::NewestFirst, true, _) => statements::LIST_TAGGED_NEWEST,
         (JobOrder::OldestFirst, false, false) => statements::LIST_OLDEST,
@@ -77,12 +86,19 @@ pub(crate) fn selected_ids(
     let Narrowed { mask, routes } = narrowed;
     let mut statement = work.conn.prepare_cached(sql)?;
     let id = |row: &rusqlite::Row<'_>| row::job_id(row, 0);
-    let ids: rusqlite::Result<_> = match &filter.tag {
-        None => statement
+    let tag = filter.tag.as_ref().map(Name::as_str);
+    let ids: rusqlite::Result<_> = match (&filter.batch, tag) {
+        (None, None) => statement
             .query_map(params![mask, routes, after, limit], id)?
             .collect(),
-        Some(tag) => statement
-            .query_map(params![mask, routes, after, limit, tag.as_str()], id)?
+        (None, Some(tag)) => statement
+            .query_map(params![mask, routes, after, limit, tag], id)?
+            .collect(),
+        (Some(batch), tag) => statement
+            .query_map(
+                params![mask, routes, after, limit, batch.as_bytes(), tag],
+                id,
+            )?
             .collect(),
     };
     Ok(ids?)
@@ -95,13 +111,16 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
         return Ok(counts);
     };
     let Narrowed { mask, routes } = narrowed;
-    let mut statement = work.conn.prepare_cached(match &filter.tag {
-        None => statements::COUNT_MATCHING,
-        Some(_) => statements::COUNT_TAGGED,
+    let tag = filter.tag.as_ref().map(Name::as_str);
+    let mut statement = work.conn.prepare_cached(match (&filter.batch, tag) {
+        (Some(_), _) => statements::COUNT_BATCH,
+        (None, Some(_)) => statements::COUNT_TAGGED,
+        (None, None) => statements::COUNT_MATCHING,
     })?;
-    let mut rows = match &filter.tag {
-        None => statement.query(params![mask, routes])?,
-        Some(tag) => statement.query(params![mask, routes, tag.as_str()])?,
+    let mut rows = match (&filter.batch, tag) {
+        (None, None) => statement.query(params![mask, routes])?,
+        (None, Some(tag)) => statement.query(params![mask, routes, tag])?,
+        (Some(batch), tag) => statement.query(params![mask, routes, batch.as_bytes(), tag])?,
     };
     while let Some(row) = rows.next()? {
         let state = JobState::from_code(row.get(0)?)?;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+    BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
+    TraceContext,
 };
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -23,6 +24,12 @@ pub(crate) const HAS_TIMEOUTS: i64 = 2;
 pub(crate) const HAS_LANE: i64 = 4;
 /// A bit of `ratchet_jobs.flags`: the job has tags.
 pub(crate) const HAS_TAGS: i64 = 64;
+/// A bit of `ratchet_jobs.flags`: the job waits, or waited, for others or for a signal.
+pub(crate) const WAITS: i64 = 8;
+/// A bit of `ratchet_jobs.flags`: others were linked to the job.
+pub(crate) const HAS_CHILDREN: i64 = 16;
+/// A bit of `ratchet_jobs.flags`: the job is in a batch.
+pub(crate) const IN_BATCH: i64 = 32;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -183,6 +190,19 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     job.result = json(row, 25);
     job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
     Ok(job)
+}
+
+/// The batch of a row of `get_batch.sql` or `list_batches.sql`.
+pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
+    let id = BatchId::from_bytes(row.get(0)?);
+    let mut batch = BatchRecord::new(id, from_millis(row.get(6)?));
+    batch.total = seq(row, 1)?;
+    batch.succeeded = seq(row, 2)?;
+    batch.failed = seq(row, 3)?;
+    batch.cancelled = seq(row, 4)?;
+    batch.closed = row.get(5)?;
+    batch.ended_at = row.get::<_, Option<i64>>(7)?.map(from_millis);
+    Ok(batch)
 }
 
 /// What a job that cannot be read says of itself.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, Store, StoreInfo, VersionStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::config::{Builder, Config, Location, require_scheme};
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
+use crate::links;
 use crate::migrate::{MIGRATIONS, Migration};
 use crate::queue::Urgency;
 use crate::readers::Readers;
@@ -113,12 +114,11 @@ impl SqliteStore {
     fn enqueue_on(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Inner<Vec<Enqueued>> {
         tx.execute_batch("SAVEPOINT ratchet_enqueue")?;
         let enqueued = self.0.config.clock.now(tx).and_then(|now| {
-            let mut work = Work {
-                conn: tx,
-                routes: &mut Routes::default(),
-                now,
-            };
-            enqueue::enqueue(&mut work, jobs)
+            let mut routes = Routes::default();
+            let mut work = Work::new(tx, &mut routes, now);
+            let enqueued = enqueue::enqueue(&mut work, jobs)?;
+            links::follow(&work)?;
+            Ok(enqueued)
         });
         let end = match &enqueued {
             Ok(_) => "RELEASE ratchet_enqueue",
@@ -292,6 +292,14 @@ impl Store for SqliteStore {
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
         Some(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{InvalidInput, StoreError, StoreErrorKind};
+use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::model::{After, Enqueued, NewJob, Parent};
 
@@ -11,13 +11,13 @@ use crate::model::{After, Enqueued, NewJob, Parent};
 /// the job that stands for it.
 ///
 /// # Errors
-/// [`StoreErrorKind::Invalid`] if jobs would wait for each other in a circle, as duplicates can make
+/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, as duplicates can make
 /// them do.
 pub fn resolve(
     jobs: &[NewJob],
     answers: &[Enqueued],
     new: &[usize],
-) -> Result<Vec<Vec<After>>, StoreError> {
+) -> Result<Vec<Vec<After>>, InvalidInput> {
     let others: BTreeMap<JobId, JobId> = jobs
         .iter()
         .zip(answers)
@@ -37,9 +37,7 @@ pub fn resolve(
         for (place, after) in new.iter().zip(&resolved) {
             graph.add(&jobs[*place], after);
         }
-        graph.refuse_cycles().map_err(|problem| {
-            StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
-        })?;
+        graph.refuse_cycles()?;
     }
     Ok(resolved)
 }
@@ -186,7 +184,7 @@ mod tests {
         assert_eq!(resolved[1][0].parent(), Parent::Job(jobs[0].id()));
         let to_b = answers(Enqueued::Duplicate(jobs[2].id()));
         let error = resolve(&jobs, &to_b, &[0, 2]).unwrap_err();
-        assert_eq!(error.invalid_input().unwrap().field(), "parent");
+        assert_eq!(error.field(), "parent");
     }
 
     #[test]

@@ -15,9 +15,9 @@ impl Tables {
     pub(super) fn enqueue(&mut self, jobs: &[NewJob], now: i64) -> Result<Vec<Enqueued>> {
         self.require_permits(jobs)?;
         let (answers, new) = self.resolve_keys(jobs);
-        let after = links::resolve(jobs, &answers, &new)?;
-        self.check_parents(jobs, &new, &after)
-            .map_err(|problem| StoreError::from(problem).during("enqueue"))?;
+        let refused = |problem| StoreError::from(problem).during("enqueue");
+        let after = links::resolve(jobs, &answers, &new).map_err(refused)?;
+        self.check_parents(jobs, &new, &after).map_err(refused)?;
         for (place, after) in new.iter().zip(&after) {
             self.store(&jobs[*place], after.clone(), now);
         }

@@ -23,3 +23,4 @@ mod retention;
 mod robust;
 mod suspects;
 mod versions;
+mod workflows;

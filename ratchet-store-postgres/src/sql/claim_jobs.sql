@@ -58,7 +58,7 @@ claimed AS (
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
-              job.crash_count
+              job.crash_count, job.flags
 )
 SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
@@ -67,7 +67,7 @@ SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $8 THEN data.payload END,
        CASE WHEN $8 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane, data.payload_version
+       data.lane, data.payload_version, claimed.flags
 FROM clock
 CROSS JOIN latest
 LEFT JOIN claimed ON true

@@ -9,7 +9,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
            (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
             WHERE tagged.job = job.id)
        END,
-       data.payload_version
+       data.payload_version, job.flags
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 LEFT JOIN ratchet_job_notes AS notes ON notes.job = job.id
