@@ -93,6 +93,7 @@ impl Step {
     /// Runs it once that step has succeeded; if that step ends otherwise, this one is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
         reason = "what it changes is the workflow"
     )]
     pub fn after(self, step: &Self) -> Self {
@@ -111,6 +112,7 @@ impl Step {
     /// Runs it if that step is a dead letter; if that step ends otherwise, this one is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
         reason = "what it changes is the workflow"
     )]
     pub fn after_failure(self, step: &Self) -> Self {
@@ -120,6 +122,7 @@ impl Step {
     /// Runs it once that step has ended, however.
     #[expect(
         clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
         reason = "what it changes is the workflow"
     )]
     pub fn after_end(self, step: &Self) -> Self {
@@ -129,6 +132,7 @@ impl Step {
     /// Runs it once that step has ended in this way; if it ends otherwise, this one is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
         reason = "what it changes is the workflow"
     )]
     pub fn when(self, step: &Self, condition: Condition) -> Self {
@@ -138,6 +142,7 @@ impl Step {
     /// Runs it once a batch has got so far.
     #[expect(
         clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
         reason = "what it changes is the workflow"
     )]
     pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {

@@ -173,11 +173,11 @@ impl Cascade {
     /// Answers [`Ask::Children`].
     pub fn children(&mut self, children: Vec<WaitingJob>) {
         for child in children {
-            self.child(child);
+            self.child(&child);
         }
     }
 
-    fn child(&mut self, child: WaitingJob) {
+    fn child(&mut self, child: &WaitingJob) {
         let (mut open, mut unmet) = (false, false);
         for link in &child.open {
             let state = self.decide(link);

@@ -180,7 +180,7 @@ impl SpecDocument {
                 slot: origin.slot.map(from_millis),
             }),
         };
-        let after = self.after.into_iter().map(after);
+        let after = self.after.iter().map(after);
         spec.after = after.collect::<Result<_, _>>()?;
         spec.batch = (self.batch.map(|batch| batch.parse()).transpose())
             .map_err(|_| InvalidInput::new("batch", "is not an id"))?;
@@ -204,7 +204,7 @@ fn link(after: &After) -> LinkDocument {
     }
 }
 
-fn after(link: LinkDocument) -> Result<After, InvalidInput> {
+fn after(link: &LinkDocument) -> Result<After, InvalidInput> {
     let id: Uuid =
         (link.parent.parse()).map_err(|_| InvalidInput::new("parent", "is not an id"))?;
     let parent = Parent::from_stored(link.kind.into(), id.into_bytes())?;
