@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Enqueued, NewJob, RunAt, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
+use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::query::Query;
 use sqlx::{Executor, Row};
@@ -171,18 +171,20 @@ impl PostgresStore {
     pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
         let mut ids = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let route = &job.spec().route;
-            let id = match self.routes().known_id(route) {
-                Some(id) => id,
-                None => {
-                    self.routes()
-                        .id_of(self.liveness(), self.sql(), route)
-                        .await?
-                }
-            };
-            ids.push(id);
+            ids.push(self.route_id(&job.spec().route).await?);
         }
         Ok(ids)
+    }
+
+    /// The number of a route, which is stored if it is new and allowed.
+    pub(crate) async fn route_id(&self, route: &Route) -> Result<i32> {
+        match self.routes().known_id(route) {
+            Some(id) => Ok(id),
+            None => {
+                let routes = self.routes();
+                routes.id_of(self.liveness(), self.sql(), route).await
+            }
+        }
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> Query<'static, Postgres, PgArguments> {

@@ -85,6 +85,8 @@ impl RecurringStore for PostgresStore {
 
 impl PostgresStore {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
+        // What its jobs need is looked for now, not when they are made.
+        self.route_id(&put.definition.job().route).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let outcome = self.put_inside(&mut lease, put).await;

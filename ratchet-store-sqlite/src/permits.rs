@@ -64,20 +64,23 @@ pub(crate) fn budget<'a>(
 }
 
 /// Refuses jobs that need a permit of a resource that was never set.
-pub(crate) fn require(work: &mut Work<'_>, jobs: &[NewJob]) -> Inner<()> {
-    for job in jobs {
-        let route = &job.spec().route;
-        let Some(resource) = &route.permit else {
-            continue;
-        };
-        // A route that is stored was checked then, and no resource is ever deleted.
-        if work.routes.is_known(route) {
-            continue;
-        }
-        let mut find = work.conn.prepare_cached(statements::FIND_PERMIT)?;
-        if !find.exists([resource.as_str()])? {
-            return Err(Failure::refused(InvalidInput::unknown_permit(resource)));
-        }
+pub(crate) fn require(work: &Work<'_>, jobs: &[NewJob]) -> Inner<()> {
+    jobs.iter()
+        .try_for_each(|job| require_one(work, &job.spec().route))
+}
+
+/// Refuses a route that needs a permit of a resource that was never set.
+pub(crate) fn require_one(work: &Work<'_>, route: &Route) -> Inner<()> {
+    let Some(resource) = &route.permit else {
+        return Ok(());
+    };
+    // A route that is stored was checked then, and no resource is ever deleted.
+    if work.routes.is_known(route) {
+        return Ok(());
     }
-    Ok(())
+    let mut find = work.conn.prepare_cached(statements::FIND_PERMIT)?;
+    if find.exists([resource.as_str()])? {
+        return Ok(());
+    }
+    Err(Failure::refused(InvalidInput::unknown_permit(resource)))
 }

@@ -13,6 +13,7 @@ use rusqlite::{Row, params};
 use crate::enqueue;
 use crate::error::Result as Inner;
 use crate::locks::is_tenure;
+use crate::permits;
 use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
@@ -106,6 +107,7 @@ fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Inner<RecurringRecord>>> {
 }
 
 fn put_one(work: &Work<'_>, put: &PutRecurring) -> Inner<PutOutcome> {
+    permits::require_one(work, &put.definition.job().route)?;
     let now = from_millis(work.now);
     let (record, outcome) = match find(work, put.definition.name())? {
         None => (RecurringRecord::created(put, now), PutOutcome::Created),

@@ -274,6 +274,21 @@ cases! {
         assert_eq!(b.everything().await.len(), 3);
     }
 
+    #[proves("recurring.permit", "permit.unknown")]
+    #[needs(Permits, Recurring)]
+    async fn a_recurring_definition_cannot_need_a_permit_that_nobody_set(cx: &Cx) {
+        let node = cx.node().await;
+        let recurring = node.store.recurring().expect("the suite was told of it");
+        let definition = || {
+            let job = job().permit("api");
+            put(Recurring::every(Duration::from_secs(60)).job(job).named("d"))
+        };
+        assert_refused(recurring.put(&definition()).await, "permit");
+        assert_eq!(recurring.find(&name("d")).await.unwrap(), None);
+        set(&node, "api", 1).await;
+        assert_eq!(recurring.put(&definition()).await.unwrap(), PutOutcome::Created);
+    }
+
     #[proves("permit.change", "permit.list")]
     #[needs(Permits)]
     async fn a_resource_can_get_more_permits_and_fewer(cx: &Cx) {

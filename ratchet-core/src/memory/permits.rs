@@ -5,6 +5,7 @@ use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::model::{NewJob, PermitInfo};
 use crate::name::Name;
+use crate::route::Route;
 use crate::store::{Changed, PermitStore};
 
 #[async_trait]
@@ -30,14 +31,17 @@ impl PermitStore for MemoryStore {
 impl Tables {
     /// Refuses a batch with a job that needs a permit of an unknown resource.
     pub(super) fn require_permits(&self, jobs: &[NewJob]) -> Result<()> {
-        let mut resources = jobs
-            .iter()
-            .filter_map(|job| job.spec().route.permit.as_ref());
-        match resources.find(|resource| !self.permits.contains_key(*resource)) {
-            None => Ok(()),
-            Some(resource) => {
-                Err(StoreError::from(InvalidInput::unknown_permit(resource)).during("enqueue"))
+        let mut routes = jobs.iter().map(|job| &job.spec().route);
+        routes.try_for_each(|route| self.require_permit(route, "enqueue"))
+    }
+
+    /// Refuses a route that needs a permit of an unknown resource.
+    pub(super) fn require_permit(&self, route: &Route, operation: &'static str) -> Result<()> {
+        match &route.permit {
+            Some(resource) if !self.permits.contains_key(resource) => {
+                Err(StoreError::from(InvalidInput::unknown_permit(resource)).during(operation))
             }
+            _ => Ok(()),
         }
     }
 

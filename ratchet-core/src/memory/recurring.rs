@@ -19,6 +19,7 @@ use crate::time::{self, from_millis};
 impl RecurringStore for MemoryStore {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
         self.call("put", |tables, now| {
+            tables.require_permit(&put.definition.job().route, "put")?;
             let name = put.definition.name();
             let now = from_millis(now);
             let (record, outcome) = match tables.recurring.get(name) {
