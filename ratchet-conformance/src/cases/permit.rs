@@ -284,9 +284,9 @@ cases! {
             put(Recurring::every(Duration::from_secs(60)).job(job).named("d"))
         };
         assert_refused(recurring.put(&definition()).await, "permit");
-        assert_eq!(recurring.find(&name("d")).await.unwrap(), None);
+        assert_eq!(ok(recurring.find(&name("d")).await), None);
         set(&node, "api", 1).await;
-        assert_eq!(recurring.put(&definition()).await.unwrap(), PutOutcome::Created);
+        assert_eq!(ok(recurring.put(&definition()).await), PutOutcome::Created);
     }
 
     #[proves("permit.change", "permit.list")]
