@@ -47,6 +47,8 @@ pub(super) struct Run {
     pub(super) beating: tokio::sync::Mutex<()>,
     /// The instances of daemons that run.
     pub(super) daemons: TaskTracker,
+    /// What is better ended than dropped before the node leaves.
+    pub(super) under_way: TaskTracker,
     /// No more claiming.
     pub(super) draining: CancellationToken,
     /// No more leading.
@@ -91,6 +93,7 @@ impl Run {
             beat_now: Notify::new(),
             beating: tokio::sync::Mutex::new(()),
             daemons: TaskTracker::new(),
+            under_way: TaskTracker::new(),
             draining: CancellationToken::new(),
             stepping_down: CancellationToken::new(),
             abort: CancellationToken::new(),

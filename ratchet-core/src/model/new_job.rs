@@ -11,8 +11,8 @@ use crate::id::{BatchId, JobId};
 use crate::json::Json;
 use crate::limits::{self, MAX_DELAY, MAX_PARENTS, MAX_PAYLOAD_BYTES, MAX_TAGS};
 use crate::links;
-use crate::model::RecurringOrigin;
 use crate::model::{After, BatchCondition, Condition, SignalWait};
+use crate::model::{Definition, RecurringOrigin};
 use crate::model::{FIRST_VERSION, check_payload_version};
 use crate::name::Name;
 use crate::priority::Priority;
@@ -241,10 +241,20 @@ impl NewJob {
         self
     }
 
-    /// Lets at most one unfinished job have this key; a second enqueue returns the first's id.
+    /// Lets at most one unfinished job have this key; a second enqueue returns the first's id. Keys
+    /// that begin with `recurring/` belong to recurring definitions and are refused.
     #[must_use]
     pub fn unique_key(mut self, key: &str) -> Self {
-        self.spec.unique_key = keep(&mut self.problem, Name::new("unique_key", key));
+        let checked = if key.starts_with(Definition::KEY_PREFIX) {
+            let problem = format!(
+                "begins with `{}`, which is reserved",
+                Definition::KEY_PREFIX
+            );
+            Err(InvalidInput::new("unique_key", problem))
+        } else {
+            Name::new("unique_key", key)
+        };
+        self.spec.unique_key = keep(&mut self.problem, checked);
         self
     }
 
@@ -544,6 +554,7 @@ mod tests {
         assert_eq!(field(&job().timeout(Duration::ZERO)), "timeout");
         assert_eq!(field(&job().stall_timeout(Duration::ZERO)), "stall_timeout");
         assert_eq!(field(&job().unique_key(&"k".repeat(129))), "unique_key");
+        assert_eq!(field(&job().unique_key("recurring/d")), "unique_key");
         assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
         assert_eq!(field(&job().lane("")), "lane");
         assert_eq!(field(&job().tag("a\tb")), "tag");

@@ -57,7 +57,8 @@ pub enum Overlap {
     #[default]
     Allow,
     /// A slot is skipped while a job of an earlier one has not ended, be it running, waiting, or set
-    /// aside.
+    /// aside. Only jobs that were made under this policy count, also those of an earlier definition
+    /// of the same name: they have the unique key `recurring/<name>`.
     Skip,
 }
 

@@ -103,8 +103,8 @@ pub trait RecurringStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[recurring.delete]** It is gone, and an open claim of it is stale, also once there is
-    ///   another definition of this name, which knows nothing of this one. `Unchanged` if there is
-    ///   none.
+    ///   another definition of this name, which knows nothing of this one; what is left is the unique
+    ///   key of an unfinished job that was made under `Overlap::Skip`. `Unchanged` if there is none.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,11 +1,12 @@
 //! Recurring definitions: nodes declare them, fire their slots in time, and once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use ratchet_core::memory::{Fault, ManualClock};
-use ratchet_core::model::{JobFilter, JobOrder, PageRequest};
+use ratchet_core::model::{JobFilter, JobOrder, PageRequest, PutRecurring};
 use ratchet_core::store::{JobStore, NodeStore, RecurringStore};
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
@@ -307,11 +308,72 @@ async fn a_node_that_dies_between_claim_and_firing_delays_the_slot_by_its_lease(
     first.kill().await;
     assert_eq!(jobs(&world.store).await, []);
     let second = Started::new(builder(&world).build().unwrap());
-    sleep(20 * SECOND).await;
+    sleep(SECOND).await;
     assert_eq!(jobs(&world.store).await, []);
-    sleep(10 * SECOND).await;
+    sleep(2 * SECOND).await;
     assert_eq!(slots(&jobs(&world.store).await).len(), 1);
     second.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_firing_that_is_under_way_is_ended_before_the_node_leaves() {
+    let world = World::new();
+    let slow = world
+        .store
+        .clone()
+        .with_faults(|operation| match operation {
+            "fire" => Fault::Delay(2 * SECOND),
+            _ => Fault::None,
+        });
+    let minutely = Recurring::every(MINUTE).job(job(&world)).named("n");
+    let node = world.builder_on(slow).recurring(minutely);
+    let node = Started::new(node.build().unwrap());
+    sleep(MINUTE + SECOND).await;
+    assert_eq!(jobs(&world.store).await, []);
+    node.stop().await.unwrap();
+    assert_eq!(slots(&jobs(&world.store).await).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_cannot_be_fired_keeps_no_other_from_its_slot() {
+    let world = World::new();
+    let fired = AtomicUsize::new(0);
+    // The call for both, four times, and then the one for the first of them.
+    let shaky = world
+        .store
+        .clone()
+        .with_faults(move |operation| match operation {
+            "fire" if fired.fetch_add(1, Ordering::SeqCst) < 5 => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        });
+    let minutely = |named: &str| Recurring::every(MINUTE).job(job(&world)).named(named);
+    let put = PutRecurring::new(minutely("a").check().unwrap());
+    world.store.put(&put).await.unwrap();
+    let put = PutRecurring::new(minutely("b").check().unwrap());
+    world.store.put(&put).await.unwrap();
+    let node = Started::new(world.builder_on(shaky).build().unwrap());
+    sleep(MINUTE + 2 * SECOND).await;
+    let all = jobs(&world.store).await;
+    let origins = all.iter().filter_map(|job| job.spec.recurring.as_ref());
+    let names: Vec<&str> = origins.map(|origin| origin.name.as_str()).collect();
+    assert_eq!(names, ["b"]);
+    sleep(3 * SECOND).await;
+    assert_eq!(jobs(&world.store).await.len(), 2);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declared_definition_waits_for_the_permit_that_it_needs() {
+    let world = World::new();
+    let minutely = Recurring::every(MINUTE).job(job(&world).permit("api"));
+    let node = builder(&world).recurring(minutely.named("n"));
+    let node = Started::new(node.build().unwrap());
+    sleep(SECOND).await;
+    assert_eq!(definitions(&world.store).await, [""; 0]);
+    node.node.client().set_permits("api", 1).await.unwrap();
+    sleep(101 * MINUTE).await;
+    assert_eq!(definitions(&world.store).await, ["n"]);
+    node.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
