@@ -292,6 +292,26 @@ async fn failures_of_the_store_double_no_slot_and_lose_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_firing_that_fails_once_is_tried_again_long_before_its_lease_ends() {
+    let world = World::new();
+    let failed = Arc::new(Mutex::new(false));
+    let shaky = world.store.clone().with_faults(move |operation| {
+        let mut failed = failed.lock().unwrap();
+        if operation == "fire" && !*failed {
+            *failed = true;
+            return Fault::ErrorBeforeCommit;
+        }
+        Fault::None
+    });
+    let minutely = Recurring::every(MINUTE).job(job(&world)).named("n");
+    let node = world.builder_on(shaky).recurring(minutely);
+    let node = Started::new(node.build().unwrap());
+    sleep(MINUTE + 2 * SECOND).await;
+    assert_eq!(slots(&jobs(&world.store).await).len(), 1);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_dies_between_claim_and_firing_delays_the_slot_by_its_lease() {
     let world = World::new();
     let stuck = world
