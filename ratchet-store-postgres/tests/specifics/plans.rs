@@ -22,7 +22,7 @@ const SCRIPTS: [&str; 3] = [
     "await_nodes.sql",
 ];
 
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 12] = [
     "jobs",
     "job_data",
     "job_notes",
@@ -31,6 +31,10 @@ const TABLES: [&str; 8] = [
     "idempotency_keys",
     "lanes",
     "lane_jobs",
+    "links",
+    "batches",
+    "batch_jobs",
+    "signals",
 ];
 
 fn text(file: &str) -> String {
