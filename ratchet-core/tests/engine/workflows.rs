@@ -14,7 +14,7 @@ use ratchet_core::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{Started, World};
+use crate::kit::{Scripted, Scripts, Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -337,7 +337,10 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     let queues = client.queues().await.unwrap();
     assert_eq!(queues[0].counts.values().sum::<u64>(), 1);
     // A node runs on it all the same.
-    let node = Started::new(Ratchet::builder(Arc::new(Plain(store))).build().unwrap());
+    let node = Ratchet::builder(Arc::new(Plain(store)))
+        .register::<Scripted>()
+        .state(Scripts::default());
+    let node = Started::new(node.build().unwrap());
     sleep(120 * SECOND).await;
     node.stop().await.unwrap();
 }

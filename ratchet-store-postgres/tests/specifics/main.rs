@@ -7,6 +7,7 @@ mod connections;
 mod interleavings;
 mod kit;
 mod lanes;
+mod links;
 mod network;
 mod permits;
 mod plans;
@@ -60,6 +61,11 @@ tests! {
     kit: stored_jobs_are_run_for_a_test;
     lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
+    links: an_end_waits_for_the_enqueue_of_a_child_and_sees_it
+        an_enqueue_waits_for_the_end_of_a_parent_and_sees_it
+        the_second_of_two_parents_sees_what_the_first_decided
+        the_last_two_of_a_batch_are_counted_one_after_the_other
+        a_claim_taken_back_meanwhile_leaves_no_child_waiting a_rollback_leaves_no_links;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
         an_action_whose_commit_is_not_heard_of_is_not_done_again
         calls_on_silent_connections_end_at_the_deadline

@@ -25,7 +25,7 @@ const SCRIPTS: [&str; 3] = [
     "await_nodes.sql",
 ];
 
-const TABLES: [&str; 10] = [
+const TABLES: &[&str] = &[
     "jobs",
     "job_data",
     "job_notes",
@@ -36,6 +36,10 @@ const TABLES: [&str; 10] = [
     "lane_jobs",
     "job_tags",
     "archive",
+    "links",
+    "batches",
+    "batch_jobs",
+    "signals",
 ];
 
 fn text(file: &str) -> String {
