@@ -96,9 +96,18 @@ async fn kill_at_any_time(cluster: &mut Cluster, ttl: Duration) -> Seen {
 }
 
 async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {
-    let leader = cluster.leader().await;
-    let since = now();
-    cluster.processes[leader].signal("-STOP");
+    let (leader, since) = loop {
+        let leader = cluster.leader().await;
+        let since = now();
+        cluster.processes[leader].signal("-STOP");
+        if cluster.can_be_written().await {
+            break (leader, since);
+        }
+        // Within a write, it keeps the file of SQLite locked: then nobody can take over, nor write at
+        // all. Another moment will do.
+        cluster.processes[leader].signal("-CONT");
+        sleep(Duration::from_millis(20)).await;
+    };
     let seen = watch(cluster, since).await;
     sleep(ttl).await;
     cluster.processes[leader].signal("-CONT");

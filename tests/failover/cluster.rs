@@ -160,6 +160,12 @@ impl Cluster {
         found.await.expect("somebody leads")
     }
 
+    /// Whether anybody can write to the database.
+    pub(crate) async fn can_be_written(&self) -> bool {
+        let written = timeout(Duration::from_millis(500), self.client.bump("probe"));
+        matches!(written.await, Ok(Ok(_)))
+    }
+
     /// Waits until a process leads in a later term than any before `since`, and says how long after
     /// that it did.
     pub(crate) async fn promoted(&self, since: i64) -> Duration {
