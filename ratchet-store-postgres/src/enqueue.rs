@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::connection::Run;
 use crate::coordinator;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::row::{
     self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
@@ -31,8 +31,9 @@ impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
     /// Jobs with lanes, links, batches or signals need a transaction.
     ///
-    /// Jobs without either, without tags and without a recurring definition, are taken for new. If some are not, which happens when a call is repeated
-    /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
+    /// Jobs without either, without tags and without a recurring definition, are taken for new. If
+    /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
+    /// as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
         let mut lease = self.lease().await?;
@@ -83,8 +84,21 @@ impl PostgresStore {
                     *flags |= HAS_CHILDREN;
                 }
             }
-            on.rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+            let rows = on
+                .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
                 .await?;
+            let mut stored = 0;
+            for row in &rows {
+                stored = row::count(row.try_get::<i64, _>(0)?, "count")?;
+            }
+            if stored < new.len() && jobs.iter().any(in_transaction) {
+                // Somebody stored one of them in this moment. As a parent it would not know of its
+                // children: the whole is done again, and finds it.
+                return Err(Failure::new(
+                    StoreErrorKind::Contention,
+                    "a job of the call was stored meanwhile",
+                ));
+            }
         }
         self.leave_lanes(on, places, &[]).await?;
         self.link(on, linked).await?;
@@ -147,7 +161,7 @@ impl PostgresStore {
             .zip(answers)
             .filter(|(_, answer)| matches!(answer, Enqueued::Created(_)))
             .filter(|(job, _)| matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO)))
-            .filter(|(job, _)| !job.spec().waits())
+            .filter(|(job, _)| job.spec().signal.is_none())
             .map(|(job, _)| &job.spec().route.queue)
             .collect();
         if queues.is_empty() {

@@ -361,13 +361,13 @@ impl PostgresStore {
     /// Completes jobs that are shown with what is kept of them here.
     pub(crate) async fn show_links(
         &self,
+        on: &mut impl Run,
         linked: &[Uuid],
         jobs: &mut HashMap<JobId, JobRecord>,
     ) -> Result<()> {
         let sql = self.sql();
-        let mut lease = self.lease().await?;
         let mut problems = Vec::new();
-        for row in lease.rows(sql.links_of.query().bind(linked)).await? {
+        for row in on.rows(sql.links_of.query().bind(linked)).await? {
             let link = StoredLink::read(&row)?;
             match (jobs.get_mut(&link.child), link.after) {
                 (Some(job), Ok(after)) => job.spec.after.push(after),
@@ -375,12 +375,12 @@ impl PostgresStore {
                 (None, _) => {}
             }
         }
-        for row in lease.rows(sql.batches_of.query().bind(linked)).await? {
+        for row in on.rows(sql.batches_of.query().bind(linked)).await? {
             if let Some(job) = jobs.get_mut(&row::job_id(&row, 0)?) {
                 job.spec.batch = Some(row.try_get::<Uuid, _>(1)?.into());
             }
         }
-        for row in lease.rows(sql.signals_of.query().bind(linked)).await? {
+        for row in on.rows(sql.signals_of.query().bind(linked)).await? {
             let signal = StoredSignal::read(&row)?;
             if let Some(job) = jobs.get_mut(&signal.job) {
                 job.signal = Some(signal.record);

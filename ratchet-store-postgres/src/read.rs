@@ -50,7 +50,7 @@ impl PostgresStore {
             }
         }
         if !linked.is_empty() {
-            self.show_links(&linked, &mut jobs).await?;
+            self.show_links(on, &linked, &mut jobs).await?;
         }
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }

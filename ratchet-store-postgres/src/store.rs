@@ -108,8 +108,11 @@ impl PostgresStore {
     /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
     ///
     /// So are the stored jobs and the batches that new jobs wait for, and the batches that they join:
-    /// their ends, and those of other children of these batches, wait for the transaction, and with
-    /// them what is settled in the same call.
+    /// their ends, their reports (progress, checkpoints, signs of life), and the ends of other children
+    /// of these batches wait for the transaction, and with them what the same node settles and reports
+    /// meanwhile. So keep the transaction far shorter than the deadlines of the store and the stall
+    /// timeouts of jobs; and a body that adds jobs which wait for itself must not report anything
+    /// before it commits: it would wait for itself.
     ///
     /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
     /// due at once are woken up, unless wakeups are off ([`Builder::wakeups`]): PostgreSQL keeps one

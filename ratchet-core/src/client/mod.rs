@@ -81,7 +81,8 @@ impl Wakes {
     /// Whether nodes are woken up for this job.
     fn wakes(self, job: &NewJob) -> bool {
         let due = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
-        due && !job.spec().waits()
+        // What waits for others only may find that they have ended.
+        due && job.spec().signal.is_none()
             && match self {
                 Self::Due => true,
                 Self::Critical => job.spec().priority == Priority::Critical,

@@ -119,7 +119,7 @@ pub(super) async fn admit(
         }
         Ok(Ok(Ok(RateAnswer::Wait(wait)))) => {
             pool.throttles.works(kind);
-            wait.max(Duration::from_millis(1))
+            wait.clamp(Duration::from_millis(1), LONGEST)
         }
         failed => {
             let why = match failed {

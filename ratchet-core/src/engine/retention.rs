@@ -5,7 +5,9 @@ use crate::state::JobState;
 
 /// What becomes of jobs once they have ended.
 ///
-/// Ages count from the end of the job, by the database's clock.
+/// Ages count from the end of the job, by the database's clock. They know nothing of workflows: a job
+/// that reads the results of its parents needs them to be there still, so where a step may wait for
+/// longer than a day, keep successes for longer than it may wait.
 ///
 /// ```
 /// use std::time::Duration;

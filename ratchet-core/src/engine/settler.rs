@@ -24,6 +24,9 @@ use crate::time;
 const LINGER: Duration = Duration::from_millis(2);
 /// How many settlements are enough to go.
 const ENOUGH: usize = 256;
+/// How often a batch may take longer than the store's deadline before its settlements are sent one by
+/// one: one of them may be too much for it, such as the end of a job that very many wait for.
+const TIMEOUTS: u32 = 1;
 
 /// Settlements that are to be sent.
 #[derive(Default)]
@@ -204,6 +207,7 @@ impl Settler {
     pub(super) async fn tick(&mut self, run: &Run) {
         let batch = run.settlements.take();
         let mut backoff = Backoff::default();
+        let mut timeouts = 0;
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
@@ -213,11 +217,13 @@ impl Settler {
                     }
                     break;
                 }
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_transient() && timeouts < TIMEOUTS => {
+                    timeouts += u32::from(error.kind() == StoreErrorKind::Timeout);
                     tracing::warn!(%error, jobs = batch.len(), "settling failed, trying again");
                     tokio::time::sleep(backoff.next(run.shared.random())).await;
                 }
                 Err(error) => {
+                    // Or one of them takes longer than the store has time for.
                     tracing::error!(%error, "the store refused settlements");
                     self.one_by_one(run, batch).await;
                     break;
@@ -231,16 +237,27 @@ impl Settler {
         }
     }
 
-    /// Settles each by itself, so that one that the store refuses harms only its own job. One that
-    /// is invalid is failed with the reason; the others are tried again later. If the store fails
-    /// meanwhile, the rest goes back to where it came from.
+    /// Settles each by itself, so that one that the store refuses, or has no time for, harms only its
+    /// own job. One that is invalid is failed with the reason; the others are tried again later. If
+    /// the store fails meanwhile, the rest goes back to where it came from.
     async fn one_by_one(&mut self, run: &Run, batch: Batch) {
         let mut batch = batch.into_iter();
+        let mut timeouts_in_a_row = 0;
         while let Some(ending) = batch.next() {
             let mut one = Batch::default();
             one.push(ending);
             match send(run, &one.settlements).await {
-                Ok(answers) => wind_up(run, &one, &answers),
+                Ok(answers) => {
+                    timeouts_in_a_row = 0;
+                    wind_up(run, &one, &answers);
+                }
+                Err(error)
+                    if error.kind() == StoreErrorKind::Timeout && timeouts_in_a_row < TIMEOUTS =>
+                {
+                    timeouts_in_a_row += 1;
+                    tracing::warn!(%error, "an end takes too long, trying it later");
+                    one.into_iter().for_each(|ending| self.refused.push(ending));
+                }
                 Err(error) if error.is_transient() => {
                     tracing::warn!(%error, "settling failed, trying again");
                     run.settlements.put_back(one.into_iter().chain(batch));

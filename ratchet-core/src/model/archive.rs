@@ -28,10 +28,13 @@ impl ArchivedJob {
     /// The document in which stores keep a finished job and its history.
     ///
     /// A JSON object. `v` is the version of the form, 1. Of the job there are `id`, `queue`, `kind`,
-    /// `capability`, `payload`, `priority`, `retry`, `timeout`, `stall_timeout`, `unique_key`,
+    /// `capability`, `permit`, `payload`, `payload_version`, `priority`, `retry`, `timeout`, `stall_timeout`, `unique_key`,
     /// `idempotency_key`, `lane`, `traceparent`, `tracestate`, `tags`, `state`, `run_at`,
     /// `created_at`, `finished_at`, `attempts`, `crash_count`, `claim_seq`, `progress`, `checkpoint`,
-    /// `result` and `last_error`; and `history`, a list of objects with `seq`, `node`, `claimed_at`,
+    /// `result`, `last_error`, `recurring` (the definition, `name` and `slot`), `after` (links, each
+    /// with the `kind` of the parent, 0 a job and 1 a batch, its id as `parent`, and `condition`),
+    /// `batch`, `signal` (`key` and `timeout`), `signal_deadline` and `delivered` (`at` and
+    /// `payload`); and `history`, a list of objects with `seq`, `node`, `claimed_at`,
     /// `ended_at`, `ran_for_us`, `outcome` and `error`. Times are milliseconds since 1970, durations
     /// milliseconds, states, priorities and outcomes their numbers. Payload, checkpoint and result are
     /// the *texts* of their JSON, since that of a damaged job may be none. What is absent or at its

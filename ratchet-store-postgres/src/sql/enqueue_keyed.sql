@@ -1,4 +1,5 @@
--- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and takes the keys. A key that
+-- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and
+-- takes the keys; says how many it stored. A key that
 -- was taken meanwhile fails the whole statement, so that nothing is stored. A time of NULL is now plus
 -- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
 -- [lane.head] [recurring.origin] [tag.set] [claim.version]
@@ -37,8 +38,11 @@ stored AS (
     FROM new CROSS JOIN clock
     ON CONFLICT (id) DO NOTHING
     RETURNING id
+),
+tagged AS (
+    INSERT INTO {schema}.job_tags (job, tag)
+    SELECT given.job, given.tag
+    FROM unnest($20::uuid[], $21::text[]) AS given (job, tag)
+    JOIN stored ON stored.id = given.job
 )
-INSERT INTO {schema}.job_tags (job, tag)
-SELECT given.job, given.tag
-FROM unnest($20::uuid[], $21::text[]) AS given (job, tag)
-JOIN stored ON stored.id = given.job
+SELECT count(*) FROM stored
