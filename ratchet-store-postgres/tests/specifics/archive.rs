@@ -7,8 +7,8 @@ use ratchet_core::model::{
     ArchiveFilter, ArchivePurge, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Settlement,
 };
-use ratchet_core::store::{ArchiveStore, JobStore};
-use ratchet_core::{JobAction, JobId, JobState};
+use ratchet_core::store::{ArchiveStore, JobStore, WorkflowStore};
+use ratchet_core::{BatchId, Condition, JobAction, JobId, JobState};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::Row;
 
@@ -88,6 +88,26 @@ pub(crate) async fn a_pool_of_one_is_enough_to_archive(schema: Arc<Schema>) {
     let ids = cancelled(&schema, &store, 3).await;
     assert_eq!(archive(&store, 10).await, Guarded::Done(3));
     assert!(!exists(&store, ids[0]).await);
+}
+
+pub(crate) async fn a_pool_of_one_is_enough_for_linked_jobs(schema: Arc<Schema>) {
+    let store = schema.builder().max_connections(1).connect().await.unwrap();
+    let batch = BatchId::new();
+    store.create_batch(batch).await.unwrap();
+    let parent = enqueue(&store, job()).await;
+    let waiting = job().after(parent, Condition::Succeeded).in_batch(batch);
+    let child = enqueue(&store, waiting.wait_for("s", Duration::from_secs(60))).await;
+    let read = store.get(&[child]).await.unwrap().remove(0).unwrap();
+    assert_eq!((read.spec.after.len(), read.spec.batch), (1, Some(batch)));
+    assert!(read.signal.is_some());
+    let cancel = JobSelector::Ids(vec![child]);
+    store.act(&cancel, JobAction::Cancel).await.unwrap();
+    let age = "UPDATE {schema}.jobs SET finished_at = 1 WHERE state = 6";
+    schema.execute(age).await.unwrap();
+    assert_eq!(archive(&store, 10).await, Guarded::Done(1));
+    for table in ["links", "batch_jobs", "signals"] {
+        assert_eq!(count(&schema, table).await, 0, "{table}");
+    }
 }
 
 async fn count(schema: &Schema, table: &str) -> i64 {

@@ -47,6 +47,7 @@ macro_rules! tests {
 tests! {
     archive: a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other
         a_document_that_cannot_be_read_harms_only_itself a_pool_of_one_is_enough_to_archive
+        a_pool_of_one_is_enough_for_linked_jobs
         a_job_that_goes_leaves_nothing_but_the_idempotency_key;
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
