@@ -18,6 +18,8 @@ use crate::name::Name;
 use crate::rate::Rate;
 use crate::time;
 
+/// The longest wait that is believed: whoever says more is asked again then.
+const FARTHEST: Duration = Duration::from_secs(86_400);
 /// The longest a job of a limited key is put off at a time.
 const LONGEST: Duration = Duration::from_secs(600);
 /// From how many keys on those are forgotten that nothing is put off for any more.
@@ -119,7 +121,7 @@ pub(super) async fn admit(
         }
         Ok(Ok(Ok(RateAnswer::Wait(wait)))) => {
             pool.throttles.works(kind);
-            wait.clamp(Duration::from_millis(1), LONGEST)
+            wait.clamp(Duration::from_millis(1), FARTHEST)
         }
         failed => {
             let why = match failed {
