@@ -49,7 +49,7 @@ fn text(file: &str) -> String {
 }
 
 fn parameters(sql: &str) -> usize {
-    (1..20)
+    (1..40)
         .take_while(|number| sql.contains(&format!("${number}")))
         .count()
 }
