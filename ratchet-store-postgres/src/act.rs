@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{
-    Acted, ActionOutcome, Guarded, JobFilter, JobOrder, JobSelector, PageRequest, PurgeRequest,
-};
+use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
 use ratchet_core::state::Response;
-use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use sqlx::Row;
 use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::{Failure, Result};
-use crate::read::states_of;
 use crate::row::{self, HAS_LANE, WAITS};
 use crate::store::PostgresStore;
 
@@ -67,7 +63,11 @@ impl PostgresStore {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-        let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+        let states: Vec<_> = filter
+            .wanted_states()
+            .into_iter()
+            .filter(responds)
+            .collect();
         let mut page = page.order(JobOrder::OldestFirst);
         loop {
             let ids = self
@@ -168,7 +168,6 @@ impl PostgresStore {
         let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
         self.write_changes(lease, changes, action).await?;
         self.leave_lanes(lease, places, &of_lanes).await?;
-        self.close_signals(lease, &ended).await?;
         self.follow_ends(lease, &ended).await?;
         Ok(acted)
     }
@@ -302,39 +301,6 @@ impl PostgresStore {
             _ => return Ok(()),
         };
         lease.execute(give).await.map(drop)
-    }
-
-    /// Deletes old finished jobs.
-    pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let purged = async {
-            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            self.purge_inside(&mut lease, request)
-                .await
-                .map(Guarded::Done)
-        }
-        .await;
-        lease.end(purged).await
-    }
-
-    async fn purge_inside(&self, lease: &mut Lease<'_>, request: &PurgeRequest) -> Result<u64> {
-        let purge = self
-            .sql()
-            .purge_jobs
-            .query()
-            .bind(i16::from(request.state.code()))
-            // Longer ago than the clock can say is never.
-            .bind(duration_millis(request.older_than).min(i64::MAX / 2))
-            .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
-        let rows = lease.rows(purge).await?;
-        let mut gone = 0;
-        for row in rows {
-            gone = row::seq(&row, 0)?;
-        }
-        Ok(gone)
     }
 }
 

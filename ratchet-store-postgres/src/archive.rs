@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::{Loss, Result as Inner};
+use crate::purge::OldJobs;
 use crate::read::codes;
 use crate::row;
 use crate::store::PostgresStore;
@@ -95,28 +96,11 @@ impl PostgresStore {
     /// Moves old finished jobs, which are locked, into the archive. Those that cannot be read stay,
     /// and others are looked for behind them.
     async fn archive_inside(&self, lease: &mut Lease<'_>, request: &PurgeRequest) -> Inner<u64> {
-        let (mut done, mut behind) = (0, (i64::MIN, Uuid::nil()));
-        while done < request.limit {
-            let wanted = request.limit - done;
-            let due = self.sql().archive_due.query();
-            let due = due
-                .bind(i16::from(request.state.code()))
-                // Longer ago than the clock can say is never.
-                .bind(duration_millis(request.older_than).min(i64::MAX / 2))
-                .bind(behind.0)
-                .bind(behind.1)
-                .bind(i64::try_from(wanted).unwrap_or(i64::MAX));
-            let mut old = Vec::new();
-            for row in lease.rows(due).await? {
-                let (id, finished_at) = (row::job_id(&row, 0)?, row.try_get::<i64, _>(1)?);
-                behind = (finished_at, id.as_uuid());
-                old.push((id, finished_at));
-            }
-            if !old.is_empty() {
-                done += self.put_away(lease, &old).await?;
-            }
-            if old.len() < wanted {
-                break;
+        let (mut old, mut done) = (OldJobs::new(request), 0);
+        while done < request.limit && !old.is_over() {
+            let jobs = self.lock_old(lease, &mut old, request.limit - done).await?;
+            if !jobs.is_empty() {
+                done += self.put_away(lease, &jobs).await?;
             }
         }
         Ok(done as u64)

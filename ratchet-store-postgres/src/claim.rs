@@ -133,7 +133,9 @@ impl PostgresStore {
         let mut seen = 0;
         // Until when to look for more, once there is something.
         let mut end = None;
-        for _ in 0..ROUNDS {
+        let mut rounds = 0;
+        while rounds < ROUNDS {
+            rounds += 1;
             let wanted = request.limit - claimed.len();
             let look = Look {
                 request,
@@ -179,6 +181,8 @@ impl PostgresStore {
                 break;
             }
             if look_again {
+                // Each of these uses a resource up, so they come to an end by themselves.
+                rounds -= 1;
                 continue;
             }
             let all = round.candidates < look.look_at();

@@ -13,6 +13,8 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     pub(crate) loss: Loss,
+    /// Whether it was given up because somebody held a lock for too long.
+    pub(crate) held: bool,
     text: String,
     /// What of the input was refused.
     refused: Option<InvalidInput>,
@@ -37,6 +39,7 @@ impl Failure {
         Self {
             kind,
             loss: Loss::No,
+            held: false,
             text: text.into(),
             refused: None,
         }
@@ -131,6 +134,7 @@ impl Failure {
                 (true, true) => Loss::Told,
                 (true, false) => Loss::Silent,
             },
+            held: code == "55P03",
             text: format!("{message} (SQLSTATE {code})"),
             refused: None,
         }

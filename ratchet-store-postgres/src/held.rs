@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
-        Err(failure) if failure.kind == StoreErrorKind::Contention => Ok(None),
+        Err(failure) if failure.held => Ok(None),
         Err(failure) => Err(failure),
     }
 }

@@ -48,6 +48,7 @@ mod migrate;
 mod nodes;
 mod permits;
 mod pooler;
+mod purge;
 mod queues;
 mod rates;
 mod read;

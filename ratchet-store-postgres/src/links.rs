@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::connection::Run;
 use crate::error::{Failure, Result};
-use crate::row::{self, HAS_CHILDREN, IN_BATCH, WAITS};
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::store::PostgresStore;
 
 /// What the new jobs of an enqueue wait for, and which batches they are in.
@@ -232,18 +232,8 @@ impl PostgresStore {
         let ids: Vec<Uuid> = ids.collect();
         let kinds = parents.iter().map(|parent| i16::from(parent.code()));
         let kinds: Vec<i16> = kinds.collect();
-        let mut children: Vec<Uuid> = Vec::new();
-        for row in on
-            .rows(sql.open_children.query().bind(ids).bind(kinds))
-            .await?
-        {
-            children.push(row.try_get(0)?);
-        }
-        if children.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut waiting = BTreeMap::new();
-        let lock = sql.read_state.query().bind(&children);
+        let lock = sql.lock_children.query().bind(ids).bind(kinds);
         for row in on.rows(lock).await? {
             let (job, flags) = (row::job_id(&row, 0)?, row.try_get::<i16, _>(2)?);
             let child = WaitingJob {
@@ -256,12 +246,16 @@ impl PostgresStore {
             };
             waiting.insert(job, child);
         }
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
         // As they are now that nobody else changes them.
-        for row in on.rows(sql.links_of.query().bind(&children)).await? {
+        let children: Vec<Uuid> = waiting.keys().map(JobId::as_uuid).collect();
+        let undecided = sql.undecided_links.query().bind(children);
+        for row in on.rows(undecided).await? {
             let link = StoredLink::read(&row)?;
-            if link.state == LinkState::Open
-                && let Some(child) = waiting.get_mut(&link.child)
-            {
+            if let Some(child) = waiting.get_mut(&link.child) {
+                child.awaits_signal = row.try_get(6)?;
                 child.open.push(OpenLink {
                     place: link.place,
                     parent: link.parent,
@@ -269,12 +263,8 @@ impl PostgresStore {
                 });
             }
         }
-        for row in on.rows(sql.signals_of.query().bind(&children)).await? {
-            let signal = StoredSignal::read(&row)?;
-            if let Some(child) = waiting.get_mut(&signal.job) {
-                child.awaits_signal = signal.is_open();
-            }
-        }
+        // Somebody else has decided what the others waited for.
+        waiting.retain(|_, child| !child.open.is_empty());
         Ok(waiting.into_values().collect())
     }
 
@@ -328,9 +318,8 @@ impl PostgresStore {
         if !changes.cancelled.is_empty() {
             let jobs = uuids(&changes.cancelled);
             let states = vec![i16::from(JobState::Cancelled.code()); jobs.len()];
-            on.rows(sql.change_state.query().bind(&jobs).bind(states))
+            on.rows(sql.change_state.query().bind(jobs).bind(states))
                 .await?;
-            on.rows(sql.close_signals.query().bind(jobs)).await?;
         }
         if !changes.released.is_empty() {
             let release = sql.release_jobs.query();
@@ -339,21 +328,6 @@ impl PostgresStore {
         if !changes.ended.is_empty() {
             let ids: Vec<Uuid> = changes.ended.iter().map(BatchId::as_uuid).collect();
             on.rows(sql.end_batches.query().bind(ids)).await?;
-        }
-        Ok(())
-    }
-
-    /// Notes that jobs have ended, which are given with their flags, and wait for signals no more.
-    pub(crate) async fn close_signals(
-        &self,
-        on: &mut impl Run,
-        ended: &[(Uuid, i16)],
-    ) -> Result<()> {
-        let waited = ended.iter().filter(|(_, flags)| flags & WAITS != 0);
-        let waited: Vec<Uuid> = waited.map(|(id, _)| *id).collect();
-        if !waited.is_empty() {
-            on.rows(self.sql().close_signals.query().bind(waited))
-                .await?;
         }
         Ok(())
     }

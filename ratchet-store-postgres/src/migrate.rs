@@ -95,6 +95,11 @@ const STEPS: &[Step] = &[
         name: "workflows",
         sql: include_str!("../migrations/0007_workflows.sql"),
     },
+    Step {
+        version: 8,
+        name: "indexes",
+        sql: include_str!("../migrations/0008_indexes.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {
@@ -441,7 +446,7 @@ mod tests {
         ] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 35);
+        assert_eq!(names.len(), 38);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ratchet_core::model::{
-    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
+    Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use sqlx::Row;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::connection::{Lease, Run};
 use crate::error::Result;
 use crate::row::{self, IN_BATCH, WAITS};
+use crate::statements::Statement;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
@@ -61,7 +62,7 @@ impl PostgresStore {
         filter: &JobFilter,
         page: &PageRequest,
     ) -> Result<JobPage> {
-        let states = states_of(filter);
+        let states = filter.wanted_states();
         // One more than the page has, to know whether there is another page.
         let ids = self
             .selected_ids(filter, &states, page, page.limit + 1)
@@ -82,29 +83,35 @@ impl PostgresStore {
         page: &PageRequest,
         limit: usize,
     ) -> Result<Vec<JobId>> {
-        let routes = self.routes_of(filter).await?;
-        let rare = states
-            .iter()
-            .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
-        let sql = self.sql();
-        let list = match (page.order, filter.tag.is_some(), rare) {
-            (JobOrder::OldestFirst, _, _) if filter.batch.is_some() => &sql.list_batch_oldest,
-            (JobOrder::NewestFirst, _, _) if filter.batch.is_some() => &sql.list_batch_newest,
-            (JobOrder::OldestFirst, true, _) => &sql.list_tagged_oldest,
-            (JobOrder::NewestFirst, true, _) => &sql.list_tagged_newest,
-            (JobOrder::OldestFirst, false, false) => &sql.list_oldest,
-            (JobOrder::OldestFirst, false, true) => &sql.list_ended_oldest,
-            (JobOrder::NewestFirst, false, false) => &sql.list_newest,
-            (JobOrder::NewestFirst, false, true) => &sql.list_ended_newest,
+        let (sql, routes) = (self.sql(), self.routes_of(filter).await?);
+        let [oldest, newest] = match Among::of(filter, states) {
+            Among::Batch => [&sql.list_batch_oldest, &sql.list_batch_newest],
+            Among::Tagged => [&sql.list_tagged_oldest, &sql.list_tagged_newest],
+            Among::Ended => [&sql.list_ended_oldest, &sql.list_ended_newest],
+            Among::Unfinished => [&sql.list_unfinished_oldest, &sql.list_unfinished_newest],
+            _ => [&sql.list_oldest, &sql.list_newest],
         };
-        let mut list = list
-            .query()
-            .bind(codes(states))
-            .bind(routes)
-            .bind(page.after.map(|id| id.as_uuid()))
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        list = narrowed(list, filter);
-        let rows = self.lease().await?.rows(list).await?;
+        let in_order = |oldest, newest| match page.order {
+            JobOrder::OldestFirst => oldest,
+            JobOrder::NewestFirst => newest,
+        };
+        let list = |statement: &Statement| {
+            let list = statement.query().bind(codes(states)).bind(routes.clone());
+            list.bind(page.after.map(|id| id.as_uuid()))
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        };
+        let mut lease = self.lease().await?;
+        if Among::of(filter, states) == Among::Unfinished {
+            let front = in_order(&sql.list_front_oldest, &sql.list_front_newest);
+            let rows = lease
+                .rows(list(front).bind(i64::try_from(Among::front(limit)).unwrap_or(i64::MAX)))
+                .await?;
+            if rows.len() == limit {
+                return rows.iter().map(|row| row::job_id(row, 0)).collect();
+            }
+        }
+        let list = narrowed(list(in_order(oldest, newest)), filter);
+        let rows = lease.rows(list).await?;
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }
 
@@ -116,7 +123,7 @@ impl PostgresStore {
             (None, Some(_)) => &sql.count_tagged,
             (None, None) => &sql.count_matching,
         };
-        let count = statement.query().bind(codes(&states_of(filter)));
+        let count = statement.query().bind(codes(&filter.wanted_states()));
         let count = narrowed(count.bind(self.routes_of(filter).await?), filter);
         let mut counts = StateCounts::new();
         for row in self.lease().await?.rows(count).await? {
@@ -182,15 +189,6 @@ impl PostgresStore {
             }
         }
         Ok(attempts)
-    }
-}
-
-/// The states a filter lets through.
-pub(crate) fn states_of(filter: &JobFilter) -> Vec<JobState> {
-    if filter.states.is_empty() {
-        JobState::ALL.to_vec()
-    } else {
-        filter.states.clone()
     }
 }
 

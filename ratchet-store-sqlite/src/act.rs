@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::lanes;
 use crate::links;
 use crate::locks::is_tenure;
-use crate::read::{selected_ids, states_of};
+use crate::read::selected_ids;
 use crate::request::Work;
 use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::settle::give_up;
@@ -33,7 +33,11 @@ pub(crate) fn act(
             limit,
         } => {
             let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-            let states: Vec<JobState> = states_of(filter).into_iter().filter(responds).collect();
+            let states: Vec<JobState> = filter
+                .wanted_states()
+                .into_iter()
+                .filter(responds)
+                .collect();
             let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
             let page = page.after(*after);
             selected_ids(work, filter, &states, &page, *limit)?

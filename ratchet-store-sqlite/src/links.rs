@@ -21,14 +21,14 @@ use crate::statements;
 /// What others may wait for, and has come.
 #[derive(Debug, Default)]
 pub(crate) struct Come {
-    ended: Vec<JobId>,
+    ended: BTreeSet<JobId>,
     batches: BTreeSet<BatchId>,
 }
 
 impl Come {
     /// Notes that a job has ended for which others may wait, or that has children or a batch.
     pub(crate) fn ended(&mut self, job: JobId) {
-        self.ended.push(job);
+        self.ended.insert(job);
     }
 
     /// Notes that a batch was closed, or that somebody waits for it.

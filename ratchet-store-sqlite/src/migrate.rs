@@ -60,6 +60,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "workflows",
         sql: include_str!("../migrations/0006_workflows.sql"),
     },
+    Migration {
+        version: 7,
+        name: "indexes",
+        sql: include_str!("../migrations/0007_indexes.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
@@ -206,6 +211,7 @@ mod tests {
         "82a396a076133ff31d1024672aca858814931a90d1580daa4b9e01b06460c486",
         "52545daffbe8c5d206b754a8d637d95524110ba8fd61b21a986cea818fd99266",
         "710e12522d5614b132889b4ac58f013162b923e6cb8c9d70f17a5944c4265073",
+        "a9112f4262622c542b7d48316cf74f202e738123cd095c00a0edb95a14bce31f",
     ];
 
     #[test]

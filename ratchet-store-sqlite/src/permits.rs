@@ -1,5 +1,7 @@
 //! [`PermitStore`] on SQLite, and what claims and enqueues need of permits.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use ratchet_core::model::{NewJob, PermitInfo};
 use ratchet_core::permit::Budget;
@@ -31,10 +33,10 @@ impl PermitStore for SqliteStore {
     }
 }
 
-/// One resource, or all of them, with their holders.
-fn read(conn: &Connection, resource: Option<&Name>) -> Inner<Vec<PermitInfo>> {
+/// These resources, given as a JSON array, or all of them, with their holders.
+fn read(conn: &Connection, resources: Option<String>) -> Inner<Vec<PermitInfo>> {
     let mut statement = conn.prepare_cached(statements::HELD_PERMITS)?;
-    let mut rows = statement.query([resource.map(Name::as_str)])?;
+    let mut rows = statement.query([resources])?;
     let mut permits = Vec::new();
     while let Some(row) = rows.next()? {
         let name = row::name(row, 0, "resource")?;
@@ -53,13 +55,14 @@ pub(crate) fn budget<'a>(
     conn: &Connection,
     routes: impl Iterator<Item = &'a Route>,
 ) -> Inner<Budget> {
-    let mut resources: Vec<&Name> = routes.filter_map(|route| route.permit.as_ref()).collect();
-    resources.sort_unstable();
-    resources.dedup();
-    let mut permits = Vec::with_capacity(resources.len());
-    for resource in resources {
-        permits.extend(read(conn, Some(resource))?);
+    let resources = routes.filter_map(|route| route.permit.as_ref());
+    let resources: BTreeSet<&str> = resources.map(Name::as_str).collect();
+    if resources.is_empty() {
+        return Ok(Budget::default());
     }
+    let resources = serde_json::to_string(&resources)
+        .map_err(|error| InvalidInput::new("permit", error.to_string()))?;
+    let permits = read(conn, Some(resources))?;
     Ok(Budget::new(permits))
 }
 

@@ -1,7 +1,7 @@
 //! Looking at jobs.
 
 use ratchet_core::model::{
-    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
+    Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use rusqlite::{OptionalExtension, params};
@@ -40,22 +40,13 @@ pub(crate) fn get(work: &mut Work<'_>, ids: &[JobId]) -> Result<Vec<Option<JobRe
 
 /// One page of the jobs that match.
 pub(crate) fn list(work: &mut Work<'_>, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-    let states = states_of(filter);
+    let states = filter.wanted_states();
     // One more than the page has, to know whether there is another page.
     let ids = selected_ids(work, filter, &states, page, page.limit + 1)?;
     let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
     let shown = &ids[..ids.len().min(page.limit)];
     let jobs = get(work, shown)?.into_iter().flatten().collect();
     Ok(JobPage { jobs, next })
-}
-
-/// The states a filter lets through.
-pub(crate) fn states_of(filter: &JobFilter) -> Vec<JobState> {
-    if filter.states.is_empty() {
-        JobState::ALL.to_vec()
-    } else {
-        filter.states.clone()
-    }
 }
 
 /// The first `limit` ids of the page, of jobs in these states that match the rest of the filter.
@@ -69,34 +60,49 @@ pub(crate) fn selected_ids(
     let Some(narrowed) = Narrowed::by(work, filter, states)? else {
         return Ok(Vec::new());
     };
-    let rare = states
-        .iter()
-        .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
-    let sql = match (page.order, filter.tag.is_some(), rare) {
-        (JobOrder::OldestFirst, _, _) if filter.batch.is_some() => statements::LIST_BATCH_OLDEST,
-        (JobOrder::NewestFirst, _, _) if filter.batch.is_some() => statements::LIST_BATCH_NEWEST,
-        (JobOrder::OldestFirst, true, _) => statements::LIST_TAGGED_OLDEST,
-        (JobOrder::NewestFirst, true, _) => statements::LIST_TAGGED_NEWEST,
-        (JobOrder::OldestFirst, false, false) => statements::LIST_OLDEST,
-        (JobOrder::OldestFirst, false, true) => statements::LIST_ENDED_OLDEST,
-        (JobOrder::NewestFirst, false, false) => statements::LIST_NEWEST,
-        (JobOrder::NewestFirst, false, true) => statements::LIST_ENDED_NEWEST,
+    let among = Among::of(filter, states);
+    let [oldest, newest] = match among {
+        Among::Batch => [statements::LIST_BATCH_OLDEST, statements::LIST_BATCH_NEWEST],
+        Among::Tagged => [
+            statements::LIST_TAGGED_OLDEST,
+            statements::LIST_TAGGED_NEWEST,
+        ],
+        Among::Ended => [statements::LIST_ENDED_OLDEST, statements::LIST_ENDED_NEWEST],
+        Among::Unfinished => [
+            statements::LIST_UNFINISHED_OLDEST,
+            statements::LIST_UNFINISHED_NEWEST,
+        ],
+        _ => [statements::LIST_OLDEST, statements::LIST_NEWEST],
     };
-    let (after, limit) = (beginning(page), i64::try_from(limit).unwrap_or(i64::MAX));
+    let in_order = |oldest, newest| match page.order {
+        JobOrder::OldestFirst => oldest,
+        JobOrder::NewestFirst => newest,
+    };
+    let (after, rows) = (beginning(page), i64::try_from(limit).unwrap_or(i64::MAX));
     let Narrowed { mask, routes } = narrowed;
-    let mut statement = work.conn.prepare_cached(sql)?;
     let id = |row: &rusqlite::Row<'_>| row::job_id(row, 0);
+    if among == Among::Unfinished {
+        let sql = in_order(statements::LIST_FRONT_OLDEST, statements::LIST_FRONT_NEWEST);
+        let mut front = work.conn.prepare_cached(sql)?;
+        let look_at = i64::try_from(Among::front(limit)).unwrap_or(i64::MAX);
+        let found = front.query_map(params![mask, routes, after, rows, look_at], id)?;
+        let found = found.collect::<rusqlite::Result<Vec<JobId>>>()?;
+        if found.len() == limit {
+            return Ok(found);
+        }
+    }
+    let mut statement = work.conn.prepare_cached(in_order(oldest, newest))?;
     let tag = filter.tag.as_ref().map(Name::as_str);
     let ids: rusqlite::Result<_> = match (&filter.batch, tag) {
         (None, None) => statement
-            .query_map(params![mask, routes, after, limit], id)?
+            .query_map(params![mask, routes, after, rows], id)?
             .collect(),
         (None, Some(tag)) => statement
-            .query_map(params![mask, routes, after, limit, tag], id)?
+            .query_map(params![mask, routes, after, rows, tag], id)?
             .collect(),
         (Some(batch), tag) => statement
             .query_map(
-                params![mask, routes, after, limit, batch.as_bytes(), tag],
+                params![mask, routes, after, rows, batch.as_bytes(), tag],
                 id,
             )?
             .collect(),
@@ -107,7 +113,7 @@ pub(crate) fn selected_ids(
 /// How many jobs of each state match.
 pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCounts> {
     let mut counts = StateCounts::new();
-    let Some(narrowed) = Narrowed::by(work, filter, &states_of(filter))? else {
+    let Some(narrowed) = Narrowed::by(work, filter, &filter.wanted_states())? else {
         return Ok(counts);
     };
     let Narrowed { mask, routes } = narrowed;

@@ -125,9 +125,13 @@ impl Cascade {
         Self::default()
     }
 
-    /// Notes a job that has ended, now or before its children were stored.
+    /// Notes a job that has ended, now or before its children were stored. One that is known already
+    /// is not noted again: it may be the parent of many.
     pub fn ended(&mut self, job: EndedJob) {
         debug_assert!(job.state.is_terminal(), "{job:?}");
+        if self.ends.contains_key(&job.job) {
+            return;
+        }
         if job.has_children {
             self.parents.push(Parent::Job(job.job));
         }
@@ -273,6 +277,20 @@ mod tests {
             parent: Parent::Job(parent),
             after: Some(After::Job { parent, condition }),
         }
+    }
+
+    #[test]
+    fn a_parent_that_is_named_again_is_looked_at_once() {
+        let parent = JobId::new();
+        let mut cascade = Cascade::new();
+        for _ in 0..3 {
+            cascade.ended(ended(parent, JobState::Succeeded));
+        }
+        let children = Ask::Children(vec![Parent::Job(parent)]);
+        assert_eq!(cascade.next(), Some(children));
+        cascade.children(Vec::new());
+        cascade.ended(ended(parent, JobState::Succeeded));
+        assert_eq!(cascade.next(), None);
     }
 
     #[test]

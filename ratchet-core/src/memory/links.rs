@@ -18,7 +18,7 @@ pub(super) struct Links {
     /// The children of batches that were counted.
     counted: BTreeSet<JobId>,
     /// Jobs that ended in this call, or whose end has to be looked at again.
-    ended: Vec<JobId>,
+    ended: BTreeSet<JobId>,
     /// Batches that are to be looked at.
     changed: BTreeSet<BatchId>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Links {
 impl Links {
     /// Notes that a job has ended.
     pub(super) fn ended(&mut self, job: JobId) {
-        self.ended.push(job);
+        self.ended.insert(job);
     }
 
     /// Notes that a batch was closed, or that somebody waits for it.

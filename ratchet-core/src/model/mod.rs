@@ -1,5 +1,6 @@
 //! What is stored, asked and answered: the types the store traits speak.
 
+mod among;
 mod archive;
 mod batch;
 mod claim;
@@ -21,6 +22,7 @@ mod signal;
 mod spec_document;
 
 pub use crate::due::RunAt;
+pub use among::Among;
 pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};

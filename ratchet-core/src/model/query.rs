@@ -68,6 +68,16 @@ impl JobFilter {
         self
     }
 
+    /// The states that it lets through.
+    #[must_use]
+    pub fn wanted_states(&self) -> Vec<JobState> {
+        if self.states.is_empty() {
+            JobState::ALL.to_vec()
+        } else {
+            self.states.clone()
+        }
+    }
+
     /// Whether the job matches.
     #[must_use]
     pub fn matches(&self, job: &JobRecord) -> bool {

@@ -1,5 +1,6 @@
--- Moves waiting jobs from one state to another; those that end lose their unique keys.
--- [act.respond] [cancel.waiting] [pause.job] Primary keys.
+-- Moves waiting jobs from one state to another; those that end lose their unique keys, and their
+-- signals come too late (flags: 1 it has a key, 8 it waits for others or for a signal).
+-- [act.respond] [cancel.waiting] [pause.job] [signal.late] Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 moved AS (
     UPDATE {schema}.jobs AS job
@@ -8,6 +9,11 @@ moved AS (
     CROSS JOIN clock
     WHERE job.id = change.job
     RETURNING job.id, job.state, job.flags
+),
+missed AS (
+    UPDATE {schema}.signals AS signal SET state = 2
+    FROM moved
+    WHERE moved.flags & 8 = 8 AND moved.state >= 4 AND signal.job = moved.id AND signal.state = 0
 )
 DELETE FROM {schema}.unique_keys AS held
 USING moved

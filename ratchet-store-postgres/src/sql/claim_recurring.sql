@@ -1,7 +1,7 @@
 -- Claims the definitions whose slots have come and that nobody has claimed, and says the time and when
 -- the next of the others is to be claimed: at least one row. What others have locked is left to them.
 -- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that nobody has claimed the first rows, and all that somebody has.
+-- that nobody has claimed the first rows; index recurring_claimed: all that somebody has.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT recurring.name FROM {schema}.recurring AS recurring

@@ -1,5 +1,5 @@
 -- Deletes finished jobs with all they left, but not their idempotency keys.
--- [delete.job] [archive.move] [archive.keys] [link.kept] Primary keys; job_tags_of_job.
+-- [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys; job_tags_of_job.
 WITH gone AS (
     DELETE FROM {schema}.jobs WHERE id = ANY($1::uuid[]) AND state + 0 >= 4 RETURNING id, flags
 ),

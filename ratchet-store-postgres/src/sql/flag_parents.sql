@@ -3,8 +3,11 @@
 -- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs; locked in
 -- order of id, as every call does.
 WITH parent AS MATERIALIZED (
-    SELECT id FROM {schema}.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+    SELECT id, state, flags FROM {schema}.jobs
+    WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+),
+flagged AS (
+    UPDATE {schema}.jobs AS job SET flags = job.flags | 16
+    WHERE job.id = ANY(ARRAY(SELECT id FROM parent WHERE flags & 16 = 0))
 )
-UPDATE {schema}.jobs AS job SET flags = job.flags | 16
-WHERE job.id = ANY(ARRAY(SELECT id FROM parent))
-RETURNING job.id, job.state
+SELECT id, state FROM parent

@@ -2,7 +2,7 @@
 -- [permit.order] Locks nothing: who takes a permit looks again when it has the lock, and who leaves a
 -- route out does so for what was the case during its call.
 -- One seek of jobs_claim per route and priority; then, for the resources of those with due jobs only,
--- the routes, which are few, and jobs_running: as many entries as are held.
+-- the routes, which are few, once, and jobs_running: as many entries as are held.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT route.id, route.permit
@@ -22,19 +22,19 @@ due AS MATERIALIZED (
           ) AS head
       )
 ),
-wanted AS MATERIALIZED (
-    SELECT permit.resource, permit.max_held FROM {schema}.permits AS permit
-    WHERE permit.resource IN (SELECT due.permit FROM due)
+held AS MATERIALIZED (
+    SELECT route.permit AS resource, sum((
+        SELECT count(*) FROM {schema}.jobs AS job
+        WHERE job.state = 3 AND job.route = route.id
+    ))::bigint AS held
+    FROM {schema}.routes AS route
+    WHERE route.permit = ANY(ARRAY(SELECT due.permit FROM due))
+    GROUP BY route.permit
 ),
 free AS MATERIALIZED (
-    SELECT wanted.resource FROM wanted
-    WHERE wanted.max_held > (
-        SELECT coalesce(sum((
-            SELECT count(*) FROM {schema}.jobs AS job
-            WHERE job.state = 3 AND job.route = other.id
-        )), 0)::bigint
-        FROM {schema}.routes AS other
-        WHERE other.permit = wanted.resource
-    )
+    SELECT permit.resource FROM {schema}.permits AS permit
+    LEFT JOIN held ON held.resource = permit.resource
+    WHERE permit.resource = ANY(ARRAY(SELECT due.permit FROM due))
+      AND permit.max_held > coalesce(held.held, 0)
 )
 SELECT due.id FROM due JOIN free ON free.resource = due.permit

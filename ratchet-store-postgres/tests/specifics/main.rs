@@ -86,7 +86,8 @@ tests! {
         claims_that_need_no_permit_wait_for_none;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates
         what_is_asked_by_tag_reads_only_jobs_that_have_it
-        permits_are_counted_without_reading_the_waiting;
+        permits_are_counted_without_reading_the_waiting
+        unfinished_jobs_are_found_without_reading_those_that_have_ended;
     races: a_job_that_can_be_neither_read_nor_failed_keeps_no_other
         an_action_spares_jobs_that_no_longer_match
         an_action_whose_jobs_are_all_gone_looks_behind_them

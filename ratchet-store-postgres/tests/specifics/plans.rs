@@ -8,13 +8,15 @@ use crate::server::Schema;
 use crate::{enqueue, job, open};
 
 /// Statements that may read a whole table of jobs, because people ask for them and loops do not.
-const SCANS: [&str; 8] = [
+const SCANS: [&str; 10] = [
     "count_jobs.sql",
     "count_matching.sql",
     "list_oldest.sql",
     "list_newest.sql",
     "list_ended_oldest.sql",
     "list_ended_newest.sql",
+    "list_unfinished_oldest.sql",
+    "list_unfinished_newest.sql",
     "list_archived_oldest.sql",
     "list_archived_newest.sql",
 ];
@@ -275,6 +277,42 @@ fn rows_read(plan: &str) -> impl Iterator<Item = (f64, &str)> {
         })
         .collect::<Vec<_>>()
         .into_iter()
+}
+
+pub(crate) async fn unfinished_jobs_are_found_without_reading_those_that_have_ended(
+    schema: Arc<Schema>,
+) {
+    drop(open(&schema).await);
+    let generic = "SET plan_cache_mode = force_generic_plan";
+    schema.execute(generic).await.unwrap();
+    let lists = [
+        text(include_str!("../../src/sql/list_unfinished_oldest.sql")),
+        text(include_str!("../../src/sql/list_unfinished_newest.sql")),
+    ];
+    for (number, sql) in lists.iter().enumerate() {
+        let prepare = format!("PREPARE list_{number} AS {sql}");
+        schema.execute(&prepare).await.unwrap();
+    }
+    // Behind and among 100,000 that have succeeded, 40 that have not.
+    fill(&schema, 100_000).await;
+    let end = "UPDATE {schema}.jobs SET state = 4, finished_at = 1 WHERE run_at % 2500 > 0;
+               UPDATE {schema}.jobs SET state = run_at / 2500 % 4 WHERE state = 0;
+               VACUUM ANALYZE {schema}.jobs";
+    for statement in end.split(';') {
+        schema.execute(statement).await.unwrap();
+    }
+    for number in 0..lists.len() {
+        let explain = format!(
+            "EXPLAIN (ANALYZE, TIMING off, SUMMARY off)
+             EXECUTE list_{number}('{{0,1,2,3}}', NULL, NULL, 100)"
+        );
+        let plan = plan(&schema, &explain).await;
+        assert_eq!(scanned(&plan), None, "{plan}");
+        assert!(plan.contains("rows=40 "), "{plan}");
+        for (rows, line) in rows_read(&plan) {
+            assert!(rows <= 40.0, "{rows} rows: {line}\n{plan}");
+        }
+    }
 }
 
 pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<Schema>) {

@@ -1,9 +1,10 @@
 -- The longest finished jobs of a state behind one that was looked at ($3, $4) that no unfinished child
--- may read, which stay as they are until the transaction ends. (flags: 16 it has children)
+-- may read, which stay as they are until the transaction ends. (flags: 16 it has children) Whoever may
+-- have got a child meanwhile is looked at again (awaited_parents). [purge.old] [purge.awaited]
 -- [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order,
 -- links_parent and primary keys: OFFSET 0 keeps the planner from hashing a whole table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
-SELECT job.id, job.finished_at
+SELECT job.id, job.finished_at, job.flags
 FROM {schema}.jobs AS job
 WHERE job.state = $1 AND job.state >= 4
   AND job.finished_at < (SELECT now FROM clock) - $2::bigint
