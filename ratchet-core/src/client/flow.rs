@@ -161,7 +161,8 @@ impl Client {
     ///
     /// # Errors
     /// As for [`enqueue_all`](Self::enqueue_all): a workflow whose steps wait for each other in a
-    /// circle, or for a step of another one that is not submitted, is `Invalid` and names `parent`.
+    /// circle, more than [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) one after the other, or for a
+    /// step of another one that is not submitted, is `Invalid` and names `parent`.
     ///
     /// # Cancel safety
     /// Dropped, the jobs may or may not have been enqueued.

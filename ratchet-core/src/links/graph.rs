@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::InvalidInput;
 use crate::id::JobId;
+use crate::limits::MAX_GENERATIONS;
 use crate::model::{After, Enqueued, NewJob, Parent};
 
 /// What each of the new jobs of an enqueue waits for: `new` are their places among the jobs, and
@@ -11,8 +12,8 @@ use crate::model::{After, Enqueued, NewJob, Parent};
 /// the job that stands for it.
 ///
 /// # Errors
-/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, as duplicates can make
-/// them do.
+/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many one after
+/// the other, as duplicates can make them do.
 pub fn resolve(
     jobs: &[NewJob],
     answers: &[Enqueued],
@@ -43,7 +44,7 @@ pub fn resolve(
 }
 
 /// Refuses jobs that wait for each other, or for themselves, directly or over the batches that they
-/// are in: none of them could ever run.
+/// are in, since none of them could ever run; and more than [`MAX_GENERATIONS`] one after the other.
 pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.iter().all(|job| job.spec().after.is_empty()) {
         return Ok(());
@@ -82,24 +83,33 @@ impl Graph {
         let free =
             |(one, parents): (&Parent, &BTreeSet<Parent>)| parents.is_empty().then_some(*one);
         let mut free: Vec<Parent> = self.0.iter().filter_map(free).collect();
-        while let Some(one) = free.pop() {
-            self.0.remove(&one);
-            for child in waiting.remove(&one).unwrap_or_default() {
-                if let Some(parents) = self.0.get_mut(&child) {
-                    parents.remove(&one);
-                    if parents.is_empty() {
-                        free.push(child);
+        let mut generations = 0;
+        while !free.is_empty() {
+            generations += 1;
+            for one in std::mem::take(&mut free) {
+                self.0.remove(&one);
+                for child in waiting.remove(&one).unwrap_or_default() {
+                    if let Some(parents) = self.0.get_mut(&child) {
+                        parents.remove(&one);
+                        if parents.is_empty() {
+                            free.push(child);
+                        }
                     }
                 }
             }
         }
-        match self.on_a_cycle() {
-            None => Ok(()),
-            Some(one) => Err(InvalidInput::new(
-                "parent",
-                format!("of {one} waits for it in turn"),
-            )),
+        if let Some(one) = self.on_a_cycle() {
+            let problem = format!("of {one} waits for it in turn");
+            return Err(InvalidInput::new("parent", problem));
         }
+        if generations > MAX_GENERATIONS {
+            let problem = format!(
+                "has one in turn, and so on: {generations} one after the other, \
+                 {MAX_GENERATIONS} are allowed"
+            );
+            return Err(InvalidInput::new("parent", problem));
+        }
+        Ok(())
     }
 
     /// One that waits for itself; everybody who is left waits for somebody who is left.
@@ -131,6 +141,22 @@ mod tests {
                 true
             }
         }
+    }
+
+    #[test]
+    fn a_thousand_may_wait_one_after_the_other_and_no_more() {
+        let mut chain = vec![job()];
+        while chain.len() < MAX_GENERATIONS {
+            let parent = chain[chain.len() - 1].id();
+            chain.push(job().after(parent, Condition::Ended));
+        }
+        let first = chain[0].id();
+        let beside = job().after(first, Condition::Ended);
+        chain.push(beside);
+        assert!(!refused(&chain));
+        let last = chain[MAX_GENERATIONS - 1].id();
+        chain.push(job().after(last, Condition::Ended));
+        assert!(refused(&chain));
     }
 
     #[test]
@@ -188,15 +214,15 @@ mod tests {
     }
 
     #[test]
-    fn long_chains_are_no_matter() {
+    fn a_long_circle_is_called_one() {
         let mut jobs = vec![job()];
         for place in 0..crate::limits::MAX_BATCH - 1 {
             let parent = jobs[place].id();
             jobs.push(job().after(parent, Condition::Succeeded));
         }
-        assert!(!refused(&jobs));
         let last = jobs[jobs.len() - 1].id();
         jobs[0] = jobs[0].clone().after(last, Condition::Ended);
-        assert!(refused(&jobs));
+        let error = NewJob::validate_all(&jobs).unwrap_err().to_string();
+        assert!(error.contains("waits for it in turn"), "{error}");
     }
 }
