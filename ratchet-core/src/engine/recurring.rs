@@ -257,7 +257,7 @@ async fn declare(run: &Run) -> Vec<&Definition> {
         let mut backoff = Backoff::default();
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
-            if lacks_a_permit(&error) {
+            if run.shared.calls.store().permits().is_some() && lacks_a_permit(&error) {
                 tracing::warn!(%error, definition = %name, "a definition waits for its permit");
                 waiting.push(definition);
                 break;

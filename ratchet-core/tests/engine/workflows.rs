@@ -320,6 +320,7 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
         (job().after_batch(batch, BatchCondition::Ended), "parent"),
         (job().in_batch(batch), "batch"),
         (job().wait_for("s", SECOND), "signal"),
+        (job().permit("api"), "permit"),
     ] {
         let error = client.enqueue_all(&[job(), refused]).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Invalid);
