@@ -21,6 +21,7 @@ mod recurring;
 mod reports;
 mod retention;
 mod robust;
+mod signals;
 mod suspects;
 mod versions;
 mod workflows;
