@@ -187,6 +187,10 @@ pub(super) async fn run(run: Arc<Run>) {
             biased;
             () = gather(&run) => {}
             () = settler.retry_is_due() => {}
+            () = run.courtesy.owed() => {
+                run.courtesy.told(time::monotonic());
+                run.shared.client.wake_others(TELL).await;
+            }
         }
         settler.tick(&run).await;
     }
@@ -334,9 +338,11 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
 /// now is woken. The others come first where permits were freed, since this node asks as soon as it
 /// has room.
 async fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
-    if batch.makes_room == MakesRoom::ForAnybody && !run.pace.is_alone() {
+    if batch.makes_room == MakesRoom::ForAnybody
+        && !run.pace.is_alone()
+        && run.courtesy.freed(time::monotonic())
+    {
         run.shared.client.wake_others(TELL).await;
-        run.courtesy.freed(time::monotonic());
     }
     let_go(run, batch, answers);
     if batch.makes_room != MakesRoom::No {
