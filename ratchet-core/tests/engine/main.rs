@@ -12,6 +12,7 @@ mod layers;
 mod leadership;
 mod lifecycle;
 mod limits;
+mod newer_definitions;
 mod outcomes;
 mod permits;
 mod polling;
