@@ -2,11 +2,13 @@
 //! and an alarm as soon as too many were refused.
 //!
 //! ```sh
-//! cargo run --release --example batch_import -- people.csv
+//! cargo run --release --example batch_import -- people.csv import.db
 //! ```
 //!
 //! Without a file it makes one of 5,000 rows, some of which are bad. A row needs a `name` and an
-//! `email`.
+//! `email`. If it is killed and started again with the same file and database, it goes on with the batch
+//! whose id it kept beside the database, and stores no row twice; without a database of its own it
+//! begins anew.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::path::{Path, PathBuf};
@@ -86,11 +88,14 @@ impl Job for Alarm {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let file = match std::env::args_os().nth(1) {
-        Some(file) => PathBuf::from(file),
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let file = match arguments.next() {
+        Some(file) => file,
         None => sample(folder.path())?,
     };
-    let url = format!("sqlite://{}", folder.path().join("import.db").display());
+    let database = arguments.next();
+    let database = database.unwrap_or_else(|| folder.path().join("import.db"));
+    let url = format!("sqlite://{}", database.display());
     let node = Ratchet::builder(ratchet::connect(&url).await?)
         .register::<Import>()
         .register::<Report>()
@@ -98,21 +103,27 @@ async fn main() -> anyhow::Result<()> {
         .build()?;
     let client = node.client().clone();
 
-    let batch = client.create_batch().await?;
+    // The id is kept before anything has it, and until everything is done.
+    let kept = database.with_extension("batch");
+    let batch = kept_id(&kept)?;
+    client.open_batch(batch).await?;
     let report = Report {
         batch: batch.to_string(),
     };
+    let once = |what: &str| format!("{batch} {what}");
     let report = report.into_job().after_batch(batch, BatchCondition::Ended);
+    let report = report.idempotency_key(&once("report"));
     let too_many = BatchCondition::FailuresReach(TOO_MANY);
     let alarm = Alarm.into_job().after_batch(batch, too_many);
-    let report_id = report.id();
-    client.enqueue_all(&[report, alarm]).await?;
+    let alarm = alarm.idempotency_key(&once("alarm"));
+    let callbacks = client.enqueue_all(&[report, alarm]).await?;
+    let report_id = callbacks.first().context("no answer")?.id();
 
     // The node works on the first rows while the last are still being read.
     let import = async {
-        let rows = stream(&client, batch, &file).await;
+        let rows = stream(&client, batch, &file).await?;
         client.close_batch(batch).await?;
-        println!("  all {} rows of {} are stored", rows?, file.display());
+        println!("  all {rows} rows of {} are stored", file.display());
         watch(&client, batch).await?;
         until_ended(&client, report_id).await
     };
@@ -125,6 +136,7 @@ async fn main() -> anyhow::Result<()> {
     ran?;
     imported?;
 
+    std::fs::remove_file(&kept)?;
     let report = client.job(report_id).await?.context("the report is gone")?;
     println!(
         "  {}",
@@ -141,6 +153,21 @@ async fn main() -> anyhow::Result<()> {
         println!("  {} jobs waited for the batch", waited.len());
     }
     Ok(())
+}
+
+/// The id of the batch that is under way, or a new one.
+fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
+    if let Ok(text) = std::fs::read_to_string(file) {
+        return text
+            .parse()
+            .with_context(|| format!("{} holds no id", file.display()));
+    }
+    let batch = BatchId::new();
+    // Renamed, it is there whole or not at all.
+    let new = file.with_extension("batch-new");
+    std::fs::write(&new, batch.to_string())?;
+    std::fs::rename(&new, file)?;
+    Ok(batch)
 }
 
 /// Enqueues a job for every row of the file, in chunks, and says how many there were.

@@ -152,7 +152,9 @@ pub enum JobAction {
     /// instead, and that is what the answer says. So does one whose signal never came, which waits
     /// for it again for as long as at first.
     Requeue,
-    /// Set a pending job aside. If it is the head of a lane, the lane waits for it.
+    /// Set a pending job aside. If it is the head of a lane, the lane waits for it, and so do the jobs
+    /// that were linked to it. A job that is `Blocked` itself refuses: it can be paused once what it
+    /// waits for has come.
     Pause,
     /// Make a paused job pending again; it keeps its `run_at`.
     Resume,
@@ -163,6 +165,10 @@ pub enum JobAction {
     /// when it waits again.
     SetPriority(Priority),
     /// Forget an ended job, with its history and its tags. Its idempotency key stays used.
+    ///
+    /// Unlike the passes of [`Retention`](crate::Retention) this does not wait for its children. What
+    /// its end decided for them stays decided, but those that have not run yet find no result of it,
+    /// [`ParentJob::record`](crate::handler::ParentJob::record) is none; and nothing new can be linked to it.
     Delete,
 }
 

@@ -89,7 +89,7 @@ impl PostgresStore {
             found.insert(id);
         }
         match stored.into_iter().find(|parent| !found.contains(parent)) {
-            Some(parent) => Err(Failure::refused(links::missing(Parent::Job(parent)))),
+            Some(parent) => Err(Failure::refused(links::missing_parent(parent, answers))),
             None => Ok(linked),
         }
     }

@@ -165,15 +165,18 @@ impl PostgresStore {
         let first = rows.first().ok_or_else(no_row)?;
         let (now, next): (i64, Option<i64>) = (first.try_get(11)?, first.try_get(12)?);
         let mut definitions = Vec::with_capacity(rows.len());
+        let mut claimed = 0;
         for row in &rows {
             // One that cannot be read is claimed too: it must not stand in the way of the others
             // all the time.
             if row.try_get::<Option<&str>, _>(0)?.is_some() {
+                claimed += 1;
                 definitions.extend(readable(row));
             }
         }
         Ok(DueRecurring {
             now: from_millis(now),
+            unreadable: claimed - definitions.len(),
             definitions,
             next_in: next.map(|next| millis_between(now, next)),
         })

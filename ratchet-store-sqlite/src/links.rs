@@ -50,7 +50,7 @@ pub(crate) fn link(
     new: &[usize],
 ) -> Result<()> {
     let resolved = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
-    check_parents(work.conn, resolved.iter().flatten())?;
+    check_parents(work.conn, answers, resolved.iter().flatten())?;
     for (place, after) in new.iter().zip(&resolved) {
         let job = &jobs[*place];
         add_links(work, job.id(), after)?;
@@ -76,6 +76,7 @@ pub(crate) fn link(
 /// Refuses parents that are not stored; the jobs of this enqueue are.
 fn check_parents<'a>(
     conn: &Connection,
+    answers: &[Enqueued],
     after: impl Iterator<Item = &'a After> + Clone,
 ) -> Result<()> {
     let parents = after.map(After::parent);
@@ -86,7 +87,7 @@ fn check_parents<'a>(
             && seen.insert(parent)
             && !exists.query_row([job.as_bytes()], |row| row.get::<_, bool>(0))?
         {
-            return Err(Failure::refused(links::missing(parent)));
+            return Err(Failure::refused(links::missing_parent(job, answers)));
         }
     }
     for parent in parents {

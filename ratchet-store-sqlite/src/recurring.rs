@@ -192,18 +192,20 @@ fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring
 fn answer(
     work: &Work<'_>,
     definitions: Vec<RecurringRecord>,
-    taken: &[String],
+    names: &[String],
 ) -> Inner<DueRecurring> {
-    let taken = serde_json::to_string(taken)
+    let taken = serde_json::to_string(names)
         .map_err(|error| InvalidInput::new("name", error.to_string()))?;
     let next: Option<i64> = work
         .conn
         .prepare_cached(statements::NEXT_RECURRING)?
         .query_row([taken], |row| row.get(0))?;
+    let unreadable = names.len() - definitions.len();
     Ok(DueRecurring {
         now: from_millis(work.now),
         definitions,
         next_in: next.map(|next| millis_between(work.now, next)),
+        unreadable,
     })
 }
 

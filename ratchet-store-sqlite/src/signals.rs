@@ -104,25 +104,35 @@ fn overdue(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
 }
 
 fn expire(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
-    let mut failed = overdue(work, limit)?;
-    failed.sort_unstable();
-    for id in &failed {
-        let error = match links::signal_of(work.conn, *id)?.map(|signal| signal.wait) {
+    let mut overdue = overdue(work, limit)?;
+    overdue.sort_unstable();
+    let mut failed = Vec::with_capacity(overdue.len());
+    for id in overdue {
+        let error = match links::signal_of(work.conn, id)?.map(|signal| signal.wait) {
             Some(Ok(wait)) => wait.missed(),
             Some(Err(problem)) => row::unreadable(&problem),
             None => continue,
         };
-        let (data, flags) = work
+        let found = work
             .conn
             .prepare_cached(statements::READ_STATE)?
-            .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))?;
+            .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((data, flags)) = found else {
+            // A wait whose job is not there keeps the others from nothing, and is not found again.
+            work.conn
+                .prepare_cached(statements::PURGE_SIGNAL)?
+                .execute([id.as_bytes()])?;
+            continue;
+        };
         work.conn
             .prepare_cached(statements::FAIL_WAITING)?
             .execute(params![id.as_bytes(), work.now])?;
         work.conn
             .prepare_cached(statements::KEEP_ERROR)?
             .execute(params![id.as_bytes(), error])?;
-        give_up(work, *id, data, flags)?;
+        give_up(work, id, data, flags)?;
+        failed.push(id);
     }
     Ok(failed)
 }

@@ -346,6 +346,24 @@ cases! {
         assert_eq!(node.links(waits.id()).await, [Met, Met]);
     }
 
+    #[proves("link.duplicate", "link.missing", "purge.keys")]
+    #[needs(Workflows)]
+    async fn a_child_of_a_duplicate_whose_job_was_purged_is_refused_and_told_so(cx: &Cx) {
+        let node = cx.node().await;
+        let earlier = node.add(job().idempotency_key("i")).await;
+        node.end(earlier, succeeded()).await;
+        node.act(earlier, JobAction::Delete).await;
+        let step = job().idempotency_key("i");
+        let waits = follower(step.id());
+        let refused = node.jobs().enqueue(&[step.clone(), waits]).await;
+        let text = refused.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert!(text.contains(&earlier.to_string()) && text.contains("is gone"), "{text}");
+        assert_refused(refused, "parent");
+        assert_eq!(node.everything().await.len(), 0);
+        // By itself the step is what it was: a duplicate.
+        assert_eq!(node.offer(&step).await, Enqueued::Duplicate(earlier));
+    }
+
     #[proves("link.once", "requeue.fresh")]
     #[needs(Workflows)]
     async fn a_requeued_parent_decides_nothing_again(cx: &Cx) {

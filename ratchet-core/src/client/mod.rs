@@ -181,7 +181,8 @@ impl Client {
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let store = self.store();
         let (workflows, signals) = (store.workflows(), store.signals());
-        NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some())?;
+        let permits = store.permits().is_some();
+        NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some(), permits)?;
         let mut backoff = Backoff::default();
         let mut tries = 1;
         let answers = loop {
@@ -220,8 +221,23 @@ impl Client {
             bells.ring(wakeup.queue.as_ref());
             wakeup = wakeup.from_node(*node);
         }
+        self.notify(wakeup, Self::NOTIFY).await;
+    }
+
+    /// Hints to other nodes, and not to the one this client belongs to, that there may be work of any
+    /// kind.
+    pub(crate) async fn wake_others(&self, patience: Duration) {
+        let wakeup = Wakeup::any();
+        let wakeup = match &self.0.node {
+            Some((node, _)) => wakeup.from_node(*node),
+            None => wakeup,
+        };
+        self.notify(wakeup, patience).await;
+    }
+
+    async fn notify(&self, wakeup: Wakeup, patience: Duration) {
         let notify = self.0.coordinator.notify(wakeup);
-        if tokio::time::timeout(Self::NOTIFY, notify).await.is_err() {
+        if tokio::time::timeout(patience, notify).await.is_err() {
             tracing::debug!("a wakeup was given up: the coordinator hangs");
         }
     }
@@ -231,13 +247,14 @@ impl Client {
     /// # Errors
     /// A failure of the store.
     pub async fn job(&self, id: JobId) -> Result<Option<JobRecord>> {
-        let ids = [id];
-        let mut jobs = self
-            .0
-            .calls
-            .call("get", |store| store.jobs().get(&ids))
-            .await?;
+        let mut jobs = self.jobs(&[id]).await?;
         Ok(jobs.pop().flatten())
+    }
+
+    /// Reads jobs, one answer per id.
+    pub(crate) async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let calls = &self.0.calls;
+        calls.call("get", |store| store.jobs().get(ids)).await
     }
 
     /// Reads one page of the jobs that match the filter.

@@ -1,6 +1,6 @@
 use super::Client;
 use crate::cluster::Wakeup;
-use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::model::{Enqueued, PutOutcome, PutRecurring, Recurring, RecurringPage, RecurringRecord};
 use crate::name::Name;
 use crate::store::{Changed, RecurringStore, Store};
@@ -52,6 +52,10 @@ impl RecurringClient {
 
     pub(crate) async fn put_checked(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let calls = &self.0.0.calls;
+        if calls.store().permits().is_none() && put.definition.job().route.permit.is_some() {
+            let problem = InvalidInput::new("permit", "is more than this store can do");
+            return Err(StoreError::from(problem).during("put"));
+        }
         let outcome = calls
             .call("put", |store| async {
                 recurring(store, "put")?.put(put).await

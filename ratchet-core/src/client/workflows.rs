@@ -8,7 +8,7 @@ use crate::json::Json;
 use crate::model::{BatchClosed, BatchRecord, Delivered, JobFilter, Link, Signal, SignalTarget};
 use crate::name::Name;
 use crate::state::JobAction;
-use crate::store::{SignalStore, Store, WorkflowStore};
+use crate::store::{Changed, SignalStore, Store, WorkflowStore};
 
 /// The store's power over links and batches.
 fn workflows(store: &dyn Store) -> Result<&dyn WorkflowStore> {
@@ -49,9 +49,45 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store: then there
-    /// may be a batch that nobody knows of.
+    /// may be a batch that nobody knows of. [`open_batch`](Self::open_batch) is for who wants to go on
+    /// with it.
     pub async fn create_batch(&self) -> Result<BatchId> {
         let batch = BatchId::new();
+        self.open_batch(batch).await.map(|_| batch)
+    }
+
+    /// Creates the batch of this id, or takes it up as it stands: an application that chose the id and
+    /// kept it, in a file or a table of its own, goes on with its batch after a crash. Jobs with
+    /// [idempotency keys](crate::NewJob::idempotency_key) can be enqueued into it again; those that are
+    /// there are not stored twice, also once it is closed.
+    ///
+    /// `Changed` if this call created it. A batch that was [purged](crate::Retention) with its jobs is
+    /// created anew.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// use ratchet_core::{BatchId, MemoryStore, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// let batch = BatchId::new(); // kept before it is used
+    /// for _start in 0..2 {
+    ///     client.open_batch(batch).await?;
+    ///     for row in 0..3 {
+    ///         let once = format!("{batch} {row}");
+    ///         let job = NewJob::new("import", &row).in_batch(batch).idempotency_key(&once);
+    ///         client.enqueue(job).await?;
+    ///     }
+    ///     client.close_batch(batch).await?;
+    /// }
+    /// assert_eq!(client.batch(batch).await?.map(|batch| batch.total), Some(3));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store; the call can
+    /// be repeated.
+    pub async fn open_batch(&self, batch: BatchId) -> Result<Changed> {
         let mut backoff = Backoff::default();
         let mut tries = 1;
         loop {
@@ -64,7 +100,7 @@ impl Client {
                     tries += 1;
                     tokio::time::sleep(backoff.next(0.5)).await;
                 }
-                created => return created.map(|_| batch),
+                created => return created,
             }
         }
     }

@@ -51,7 +51,7 @@ pub(super) async fn admit(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     } else {
         let delay = suspects::PUT_OFF;
         let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
-        run.settle(pool, put_off);
+        run.settle(pool, &ready.claim, put_off);
     }
 }
 
@@ -67,7 +67,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         run.shared.newer.tell(&claim, known);
         let delay = newer::put_off(&claim, run.shared.random());
         let put_off = Settlement::new(claim.token, Outcome::Snoozed { delay });
-        return run.settle(pool, put_off);
+        return run.settle(pool, &claim, put_off);
     }
     let input = match ready.input {
         Some(input) => input,
@@ -78,14 +78,19 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     };
     if run.shared.limits.contains_key(&claim.route.kind) {
         if let Err(settlement) = limits::admit(run, pool, &claim, &input).await {
-            return run.settle(pool, settlement);
+            // A key function that panics may be the job's last attempt.
+            return match settlement.effect(false).state.is_terminal() {
+                true => run.settle_ended(pool, &claim, settlement),
+                false => run.settle(pool, &claim, settlement),
+            };
         }
         // What may have happened while the limiter was asked.
         if ready.node != run.node() {
             return run.let_go(pool, 1);
         }
         if run.draining.is_cancelled() || run.stands_by() {
-            return run.settle(pool, Settlement::new(claim.token, Outcome::Released));
+            let released = Settlement::new(claim.token, Outcome::Released);
+            return run.settle(pool, &claim, released);
         }
     }
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
@@ -222,7 +227,7 @@ async fn announce(run: &Run, pool: &Bulkhead, claim: &Arc<Claim>) -> bool {
             run.settle_ended(pool, claim, end(Outcome::Cancelled).without_attempt());
         }
         Some(Reported::Stale) => run.let_go(pool, 1),
-        None => run.settle(pool, end(Outcome::Released)),
+        None => run.settle(pool, claim, end(Outcome::Released)),
     }
     false
 }
@@ -237,7 +242,8 @@ async fn read_inputs(run: &Run, pool: &Bulkhead, claim: &Claim) -> Option<JobInp
         calls.call("load_inputs", |store| store.jobs().load_inputs(&tokens))
     };
     let Some(inputs) = patiently(run, read).await else {
-        run.settle(pool, Settlement::new(claim.token, Outcome::Released));
+        let released = Settlement::new(claim.token, Outcome::Released);
+        run.settle(pool, claim, released);
         return None;
     };
     let mut inputs = inputs.into_iter();

@@ -16,6 +16,7 @@
 mod builder;
 mod bulkhead;
 mod config;
+mod courtesy;
 mod daemon;
 mod drain;
 mod edge;

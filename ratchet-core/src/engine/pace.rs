@@ -53,6 +53,11 @@ impl Pace {
         self.state().interval = self.shortest;
     }
 
+    /// Whether the last heartbeat found no other node.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state().others.is_some_and(|others| others.live == 0)
+    }
+
     /// Takes note of what a heartbeat brought, and whether anything depends on the next.
     pub(super) fn learn(&self, others: Others, at_rest: bool) {
         let mut state = self.state();

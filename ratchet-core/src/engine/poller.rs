@@ -48,6 +48,14 @@ pub(super) async fn run(run: Arc<Run>, pool: usize) {
                 _ = watch.elected() => {}
             }
         }
+        if let Some(until) = run.courtesy.until(time::monotonic()) {
+            tokio::select! {
+                biased;
+                () = run.draining.cancelled() => return,
+                () = tokio::time::sleep_until(until) => {}
+            }
+            continue;
+        }
         let Some(limit) = poller.room(&run, pool) else {
             // At times also without news: how fast jobs end changes what counts as room.
             tokio::select! {

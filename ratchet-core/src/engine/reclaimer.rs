@@ -15,7 +15,7 @@ use super::heartbeat;
 use super::leader::MAINTENANCE;
 use super::run::Run;
 use crate::cluster::Leadership;
-use crate::error::Result;
+use crate::error::{Result, StoreErrorKind};
 use crate::handler::CancelReason;
 use crate::id::JobId;
 use crate::model::{Claim, Fenced, NodeSweep, Outcome, Reclaimed, Settlement};
@@ -25,6 +25,8 @@ use crate::model::{Claim, Fenced, NodeSweep, Outcome, Reclaimed, Settlement};
 const WITHOUT_LEADING: u32 = 10;
 /// The most jobs one pass fails because their signals did not come.
 const PASS: usize = 500;
+/// By what that is divided when the store runs out of time.
+const FEWER: usize = 8;
 /// How long after its last heartbeat an ended node is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
@@ -71,7 +73,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
         for lost in &reclaimed {
             run.running.cancel(lost.token, CancelReason::ClaimLost);
         }
-        fail_exhausted(run, &reclaimed).await?;
+        let failed = fail_exhausted(run, &reclaimed).await;
         if !reclaimed.is_empty() {
             tracing::warn!(
                 jobs = reclaimed.len(),
@@ -79,25 +81,35 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
             );
             run.shared.bells.ring(None);
         }
-        if reclaimed.len() < request.limit {
-            return expire_signals(run).await;
+        // Those that could not be failed are found again; until then they keep nothing else waiting.
+        if failed.is_err() || reclaimed.len() < request.limit {
+            return failed.and(expire_signals(run).await);
         }
     }
 }
 
-/// Fails the jobs whose signal did not come in time.
+/// Fails the jobs whose signal did not come in time; fewer at once where the store has no time for
+/// more, as many jobs may wait for one of them.
 async fn expire_signals(run: &Run) -> Result<()> {
     if run.shared.calls.store().signals().is_none() {
         return Ok(());
     }
+    let mut limit = PASS;
     loop {
         let expire = run.shared.calls.call("expire", |store| async move {
             match store.signals() {
-                Some(signals) => signals.expire(PASS).await,
+                Some(signals) => signals.expire(limit).await,
                 None => Ok(Vec::new()),
             }
         });
-        let expired = expire.await?;
+        let expired = match expire.await {
+            Err(error) if error.kind() == StoreErrorKind::Timeout && limit > 1 => {
+                tracing::warn!(%error, limit, "failing fewer jobs at once");
+                limit = (limit / FEWER).max(1);
+                continue;
+            }
+            expired => expired?,
+        };
         if !expired.is_empty() {
             tracing::warn!(
                 jobs = expired.len(),
@@ -105,7 +117,7 @@ async fn expire_signals(run: &Run) -> Result<()> {
             );
             run.shared.bells.ring(None);
         }
-        if expired.len() < PASS {
+        if expired.len() < limit {
             return Ok(());
         }
     }

@@ -35,6 +35,10 @@ const JOBS: usize = 500;
 const LEASE: Duration = Duration::from_secs(3);
 /// The least time between two looks that others ask for.
 const APART: Duration = Duration::from_millis(100);
+/// How much later than the others a node looks that met a definition it cannot read, perhaps one of the
+/// next release, and for how long: each time it claims it, it keeps it from them for a lease.
+const BEHIND: Duration = Duration::from_millis(500);
+const BEHIND_FOR: Duration = Duration::from_secs(60);
 /// By how much at most nodes that wait for one slot come one after the other.
 const JITTER: Duration = Duration::from_millis(20);
 /// How often a firing is tried before it is left to the end of its lease.
@@ -60,6 +64,7 @@ pub(super) async fn run(run: Arc<Run>) {
         refused = declare(&run) => waiting = refused,
     }
     let mut backoff = Backoff::default();
+    let mut met: Option<Instant> = None;
     while !run.draining.is_cancelled() {
         wakeups.clear();
         let looked = time::monotonic();
@@ -68,21 +73,36 @@ pub(super) async fn run(run: Arc<Run>) {
         let ticked = tick(&run).await;
         drop(under_way);
         let wait = match ticked {
-            Ok(next) => {
+            Ok(looked) => {
                 backoff.reset();
-                pause(&run, next)
+                if looked.unreadable {
+                    met = Some(time::monotonic());
+                }
+                pause(&run, looked.next)
             }
             Err(error) => {
                 tracing::warn!(%error, "firing recurring definitions failed, trying again");
                 backoff.next(run.shared.random())
             }
         };
-        idle(&run, wait, &mut wakeups, looked + APART).await;
+        let behind = met.filter(|met| met.elapsed() < BEHIND_FOR);
+        let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
+        let heed_from = looked + APART + behind;
+        idle(&run, wait + behind, &mut wakeups, heed_from).await;
     }
 }
 
-/// Fires what is due, and says in how long the next slot comes.
-pub(super) async fn tick(run: &Run) -> Result<Option<Duration>> {
+/// What a look brought.
+struct Looked {
+    /// In how long the next slot comes.
+    next: Option<Duration>,
+    /// Whether there was a definition that this node cannot read.
+    unreadable: bool,
+}
+
+/// Fires what is due.
+async fn tick(run: &Run) -> Result<Looked> {
+    let mut unreadable = false;
     loop {
         let request = RecurringClaimRequest::new(run.node(), BATCH).lease(LEASE);
         // What comes now takes part of the time until the next slot.
@@ -92,10 +112,12 @@ pub(super) async fn tick(run: &Run) -> Result<Option<Duration>> {
             definitions.claim_due_recurring(&request).await
         });
         let due = claim.await?;
+        unreadable |= due.unreadable > 0;
         let next = fire_all(run, &due).await?;
-        if due.definitions.len() < request.limit {
+        if due.definitions.len() + due.unreadable < request.limit {
             let next = due.next_in.into_iter().chain(next).min();
-            return Ok(next.map(|next| next.saturating_sub(asked.elapsed())));
+            let next = next.map(|next| next.saturating_sub(asked.elapsed()));
+            return Ok(Looked { next, unreadable });
         }
     }
 }
@@ -257,7 +279,7 @@ async fn declare(run: &Run) -> Vec<&Definition> {
         let mut backoff = Backoff::default();
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
-            if lacks_a_permit(&error) {
+            if run.shared.calls.store().permits().is_some() && lacks_a_permit(&error) {
                 tracing::warn!(%error, definition = %name, "a definition waits for its permit");
                 waiting.push(definition);
                 break;

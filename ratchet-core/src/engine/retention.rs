@@ -8,6 +8,11 @@ use crate::state::JobState;
 /// Ages count from the end of the job, by the database's clock. A job stays until all jobs that were
 /// linked to it have ended too, however old it is: they may read its result.
 ///
+/// An ended [batch](crate::Client::create_batch), which is a row with counts, is deleted when it is
+/// older than the longest of the ages set here for jobs, so not before those of its jobs that go.
+/// Jobs that stay for ever stay without it. If all jobs stay for ever, so do batches. Nothing of a batch
+/// is archived but its id with each job.
+///
 /// ```
 /// use std::time::Duration;
 /// use ratchet_core::{Retain, Retention};
@@ -89,14 +94,13 @@ impl Retention {
         ]
     }
 
-    /// When ended batches are deleted: not before their children. None: never.
+    /// When ended batches are deleted: not before those of their children that are. None: never.
     pub(super) fn batches(&self) -> Option<Duration> {
         let age = |(_, retain)| match retain {
             Retain::Forever => None,
             Retain::Delete(age) | Retain::Archive(age) => Some(age),
         };
-        let ages: Option<Vec<Duration>> = self.states().into_iter().map(age).collect();
-        ages?.into_iter().max()
+        self.states().into_iter().filter_map(age).max()
     }
 
     /// When archived jobs are deleted.
@@ -171,6 +175,18 @@ mod tests {
             .failed(Retain::Archive(4_000 * DAY))
             .archive(Some(5_000 * DAY));
         assert_eq!(too_long.problems().len(), 2);
+    }
+
+    #[test]
+    fn batches_go_after_the_last_jobs_that_go_and_stay_if_all_stay() {
+        let days = |count| count * DAY;
+        let kept = Retention::all(Retain::Forever);
+        assert_eq!(kept.batches(), None);
+        let some = kept.succeeded(Retain::Delete(days(3)));
+        assert_eq!(some.batches(), Some(days(3)));
+        let most = some.cancelled(Retain::Archive(days(7)));
+        assert_eq!(most.batches(), Some(days(7)));
+        assert_eq!(Retention::default().batches(), Some(days(90)));
     }
 
     #[test]

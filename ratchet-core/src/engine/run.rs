@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
+use super::courtesy::Courtesy;
 use super::limits::PutOff;
 use super::load::Gauge;
 use super::pace::Pace;
@@ -33,6 +34,8 @@ pub(super) struct Run {
     pub(super) running: RunningSet,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
+    /// When the pollers leave freed permits to others.
+    pub(super) courtesy: Courtesy,
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
     /// Since when this node's heartbeats have come through without a gap.
@@ -86,6 +89,7 @@ impl Run {
             put_off: PutOff::default(),
             running: RunningSet::default(),
             settlements: SettleBuffer::default(),
+            courtesy: Courtesy::default(),
             settled: Notify::new(),
             heard_since: Mutex::new(None),
             pace,
@@ -199,7 +203,8 @@ impl Run {
     /// Hands claims of a pool back whose bodies have not begun.
     pub(super) fn hand_back(&self, pool: &Bulkhead, claims: Vec<Ready>) {
         for ready in claims {
-            self.settle(pool, Settlement::new(ready.claim.token, Outcome::Released));
+            let released = Settlement::new(ready.claim.token, Outcome::Released);
+            self.settle(pool, &ready.claim, released);
         }
     }
 
@@ -211,18 +216,15 @@ impl Run {
     }
 
     /// Ends a claim of a pool, soon; it is settled together with others while more are about to
-    /// end.
-    pub(super) fn settle(&self, pool: &Bulkhead, settlement: Settlement) {
-        self.add(Ending::new(settlement, pool), pool);
+    /// end. If others may go on with it, in its lane, waiting for it or for its permit, their next
+    /// poll is not waited for.
+    pub(super) fn settle(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
+        self.add(Ending::new(settlement, claim, pool), pool);
     }
 
-    /// Ends a claim whose body ran, or whose job ends with it: the hooks hear of it. If others may go
-    /// on with it, in its lane, waiting for it or for its permit, the next poll is not waited for.
+    /// The same for a claim whose body ran, or whose job ends with it: the hooks hear of it.
     pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
-        let mut ending = Ending::new(settlement, pool);
-        let waited_for = claim.lane.is_some() || claim.awaited;
-        let ends = waited_for && ending.settlement.effect(false).state.is_terminal();
-        ending.makes_room = ends || claim.route.permit.is_some();
+        let mut ending = Ending::new(settlement, claim, pool);
         ending.told = (!self.shared.hooks.is_empty()).then(|| Arc::clone(claim));
         self.add(ending, pool);
     }

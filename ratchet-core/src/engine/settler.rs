@@ -24,6 +24,8 @@ use crate::time;
 const LINGER: Duration = Duration::from_millis(2);
 /// How many settlements are enough to go.
 const ENOUGH: usize = 256;
+/// How long settlements wait until the transport has taken the hint that permits are free.
+const TELL: Duration = Duration::from_millis(20);
 /// How often a batch may take longer than the store's deadline before its settlements are sent one by
 /// one: one of them may be too much for it, such as the end of a job that very many wait for.
 const TIMEOUTS: u32 = 1;
@@ -40,23 +42,41 @@ pub(super) struct Ending {
     pub(super) settlement: Settlement,
     /// The place of the pool whose claim it ends.
     pool: usize,
-    /// Whether it lets others go, by its lane, by links or by a permit: another job may be claimed
-    /// once it is written.
-    pub(super) makes_room: bool,
+    /// Whom it lets go.
+    makes_room: MakesRoom,
     /// The claim, if the hooks are to hear of its end.
     pub(super) told: Option<Arc<Claim>>,
 }
 
 impl Ending {
-    /// The end of a claim of this pool that nobody needs to hear of.
-    pub(super) fn new(settlement: Settlement, pool: &Bulkhead) -> Self {
+    /// The end of a claim of this pool that no hook needs to hear of.
+    pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &Bulkhead) -> Self {
+        let waited_for = claim.lane.is_some() || claim.awaited;
+        let makes_room = if claim.route.permit.is_some() {
+            MakesRoom::ForAnybody
+        } else if waited_for && settlement.effect(false).state.is_terminal() {
+            MakesRoom::Here
+        } else {
+            MakesRoom::No
+        };
         Self {
             settlement,
             pool: pool.index,
-            makes_room: false,
+            makes_room,
             told: None,
         }
     }
+}
+
+/// Whether other jobs may be claimed once a claim has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum MakesRoom {
+    #[default]
+    No,
+    /// Those that waited for the end of this one, in its lane or by links: this node asks for them.
+    Here,
+    /// It held a permit, which jobs may wait for that only other nodes run: those hear of it too.
+    ForAnybody,
 }
 
 /// Settlements, and beside each what belongs to it: the store is given the settlements as they lie.
@@ -65,8 +85,8 @@ struct Batch {
     settlements: Vec<Settlement>,
     /// Place of the pool, and claim for the hooks.
     of: Vec<(usize, Option<Arc<Claim>>)>,
-    /// Whether another job may be claimed once they are settled.
-    makes_room: bool,
+    /// Whether other jobs may be claimed once they are settled.
+    makes_room: MakesRoom,
 }
 
 impl Batch {
@@ -81,13 +101,16 @@ impl Batch {
     fn push(&mut self, ending: Ending) {
         self.settlements.push(ending.settlement);
         self.of.push((ending.pool, ending.told));
-        self.makes_room |= ending.makes_room;
+        self.makes_room = self.makes_room.max(ending.makes_room);
     }
 
     /// Takes the first `count`.
     fn take(&mut self, count: usize) -> Self {
         let rest = Self {
-            makes_room: self.makes_room && count < self.len(),
+            makes_room: match count < self.len() {
+                true => self.makes_room,
+                false => MakesRoom::No,
+            },
             settlements: self.settlements.split_off(count),
             of: self.of.split_off(count),
         };
@@ -125,7 +148,7 @@ impl SettleBuffer {
         let mut pending = self.pending();
         first.settlements.append(&mut pending.settlements);
         first.of.append(&mut pending.of);
-        first.makes_room |= pending.makes_room;
+        first.makes_room = first.makes_room.max(pending.makes_room);
         *pending = first;
         drop(pending);
         self.changed.notify_one();
@@ -164,6 +187,10 @@ pub(super) async fn run(run: Arc<Run>) {
             biased;
             () = gather(&run) => {}
             () = settler.retry_is_due() => {}
+            () = run.courtesy.owed() => {
+                run.courtesy.told(time::monotonic());
+                run.shared.client.wake_others(TELL).await;
+            }
         }
         settler.tick(&run).await;
     }
@@ -211,10 +238,7 @@ impl Settler {
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
-                    wind_up(run, &batch, &answers);
-                    if batch.makes_room {
-                        run.shared.bells.ring(None);
-                    }
+                    wind_up(run, &batch, &answers).await;
                     break;
                 }
                 Err(error) if error.is_transient() && timeouts < TIMEOUTS => {
@@ -249,7 +273,7 @@ impl Settler {
             match send(run, &one.settlements).await {
                 Ok(answers) => {
                     timeouts_in_a_row = 0;
-                    wind_up(run, &one, &answers);
+                    wind_up(run, &one, &answers).await;
                 }
                 Err(error)
                     if error.kind() == StoreErrorKind::Timeout && timeouts_in_a_row < TIMEOUTS =>
@@ -310,9 +334,24 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     }
 }
 
-/// What follows when a batch was written: the hooks hear of it, and its claims are counted, pool by
-/// pool, and let go.
-fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
+/// What follows when a batch was written: its claims are let go, and whoever may have a job to claim
+/// now is woken. The others come first where permits were freed, since this node asks as soon as it
+/// has room.
+async fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
+    if batch.makes_room == MakesRoom::ForAnybody
+        && !run.pace.is_alone()
+        && run.courtesy.freed(time::monotonic())
+    {
+        run.shared.client.wake_others(TELL).await;
+    }
+    let_go(run, batch, answers);
+    if batch.makes_room != MakesRoom::No {
+        run.shared.bells.ring(None);
+    }
+}
+
+/// The hooks hear of the ends, and the claims are counted, pool by pool, and let go.
+fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
     let hooks = &run.shared.hooks;
     let mut tallies = vec![Tally::default(); run.pools.len()];
     for (pool, _) in &batch.of {

@@ -15,6 +15,7 @@ use crate::id::ClaimToken;
 use crate::model::{ClaimRequest, JobRecord, NodeStatus};
 use crate::name::Name;
 use crate::route::{Route, Selection};
+use crate::time;
 
 /// The most jobs that are claimed at once to find a certain one among them.
 const MAX_CLAIM: usize = 256;
@@ -57,7 +58,8 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// Claims the next job that is due, of this queue if one is given.
+    /// Claims the next job that is due, of this queue if one is given, and of no kind that a rate limit
+    /// holds up.
     pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<Step>> {
         for pool in &self.run.pools {
             let share = pool.share(&self.run.shared);
@@ -68,9 +70,17 @@ impl<'a> Steps<'a> {
                 }
                 request = request.queues(Selection::Only(vec![queue.clone()]));
             }
-            let next = self.claim(pool, request.limit(1)).await?.pop();
-            if next.is_some() {
-                return Ok(next);
+            let throttled = pool.throttles.due(time::monotonic());
+            let open = pool.throttles.open_ones(&share.kinds);
+            for kinds in [open, throttled.into_iter().map(|(kind, _)| kind).collect()] {
+                if kinds.is_empty() {
+                    continue;
+                }
+                let request = request.clone().kinds(Selection::Only(kinds)).limit(1);
+                let next = self.claim(pool, request).await?.pop();
+                if next.is_some() {
+                    return Ok(next);
+                }
             }
         }
         Ok(None)

@@ -46,6 +46,64 @@ pub struct JobResponse {
 }
 
 impl JobResponse {
+    /// The success of a job with this result, as a layer says it that answers in place of the body.
+    ///
+    /// ```
+    /// # use std::future::{Ready, ready};
+    /// # use std::sync::Arc;
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # use std::task::{Context, Poll};
+    /// # use ratchet_core::{JobRequest, JobResponse, JobService, MemoryStore, Ratchet, ServiceError};
+    /// use futures_util::future::Either;
+    /// use tower::{Layer, Service};
+    ///
+    /// /// Lets jobs succeed without having run while it is thrown.
+    /// #[derive(Clone)]
+    /// struct KillSwitch(Arc<AtomicBool>);
+    ///
+    /// impl Layer<JobService> for KillSwitch {
+    ///     type Service = Switched;
+    ///     fn layer(&self, inner: JobService) -> Switched {
+    ///         Switched { inner, switch: self.clone() }
+    ///     }
+    /// }
+    ///
+    /// #[derive(Clone)]
+    /// struct Switched {
+    ///     inner: JobService,
+    ///     switch: KillSwitch,
+    /// }
+    ///
+    /// impl Service<JobRequest> for Switched {
+    ///     type Response = JobResponse;
+    ///     type Error = ServiceError;
+    ///     type Future = Either<
+    ///         Ready<Result<JobResponse, ServiceError>>,
+    ///         <JobService as Service<JobRequest>>::Future,
+    ///     >;
+    ///
+    ///     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+    ///         self.inner.poll_ready(cx)
+    ///     }
+    ///
+    ///     fn call(&mut self, request: JobRequest) -> Self::Future {
+    ///         if self.switch.0.load(Ordering::Relaxed) {
+    ///             return Either::Left(ready(Ok(JobResponse::new(None))));
+    ///         }
+    ///         Either::Right(self.inner.call(request))
+    ///     }
+    /// }
+    ///
+    /// let thrown = Arc::new(AtomicBool::new(false));
+    /// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).layer(KillSwitch(thrown.clone()));
+    /// thrown.store(true, Ordering::Relaxed);
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub const fn new(result: Option<Json>) -> Self {
+        Self { result }
+    }
+
     /// What is to be kept as the job's result.
     #[must_use]
     pub const fn result(&self) -> Option<&Json> {

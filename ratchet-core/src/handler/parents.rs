@@ -57,12 +57,15 @@ impl JobContext {
                 Parent::Job(id) => Some((id, link)),
                 Parent::Batch(_) => None,
             });
-        let mut parents = Vec::new();
-        for (id, link) in jobs {
-            let record = client.job(id).await?;
-            parents.push(ParentJob { id, link, record });
+        let (ids, links): (Vec<JobId>, Vec<Link>) = jobs.unzip();
+        if ids.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(parents)
+        let records = client.jobs(&ids).await?;
+        let parents = ids.into_iter().zip(links).zip(records);
+        Ok(parents
+            .map(|((id, link), record)| ParentJob { id, link, record })
+            .collect())
     }
 
     /// What the signal says that the job waited for; none if it waited for no signal.

@@ -12,8 +12,8 @@ pub(crate) use graph::refuse_cycles;
 pub use graph::resolve;
 
 use crate::error::InvalidInput;
-use crate::id::BatchId;
-use crate::model::Parent;
+use crate::id::{BatchId, JobId};
+use crate::model::{Enqueued, Parent};
 use crate::state::JobState;
 
 /// What is wrong with an enqueue that waits for somebody who does not exist, or joins a batch that
@@ -27,6 +27,19 @@ pub fn missing(parent: Parent) -> InvalidInput {
         ),
         Parent::Batch(batch) => InvalidInput::new("batch", format!("{batch} is not stored")),
     }
+}
+
+/// What is wrong with an enqueue that was answered so, one of whose parents is not stored.
+#[must_use]
+pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
+    if !answers.contains(&Enqueued::Duplicate(parent)) {
+        return missing(Parent::Job(parent));
+    }
+    let problem = format!(
+        "{parent} is gone: an earlier job that has the idempotency key of one in this enqueue, stands \
+         for it and was purged"
+    );
+    InvalidInput::new("parent", problem)
 }
 
 /// What is wrong with an enqueue into a closed batch.

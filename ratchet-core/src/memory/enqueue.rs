@@ -17,7 +17,8 @@ impl Tables {
         let (answers, new) = self.resolve_keys(jobs);
         let refused = |problem| StoreError::from(problem).during("enqueue");
         let after = links::resolve(jobs, &answers, &new).map_err(refused)?;
-        self.check_parents(jobs, &new, &after).map_err(refused)?;
+        self.check_parents(jobs, &new, &answers, &after)
+            .map_err(refused)?;
         for (place, after) in new.iter().zip(&after) {
             self.store(&jobs[*place], after.clone(), now);
         }
@@ -63,6 +64,7 @@ impl Tables {
         &self,
         jobs: &[NewJob],
         new: &[usize],
+        answers: &[Enqueued],
         after: &[Vec<After>],
     ) -> Result<(), InvalidInput> {
         let ids: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
@@ -72,7 +74,7 @@ impl Tables {
                 && !ids.contains(&job)
                 && self.job(job).is_none()
             {
-                return Err(links::missing(parent));
+                return Err(links::missing_parent(job, answers));
             }
         }
         for parent in parents() {

@@ -141,6 +141,7 @@ impl Tables {
             now,
             definitions,
             next_in,
+            unreadable: 0,
         }
     }
 

@@ -433,7 +433,7 @@ impl NewJob {
         let spec = &self.spec;
         if spec.after.len() > MAX_PARENTS {
             let problem = format!("are {}, {MAX_PARENTS} are allowed", spec.after.len());
-            return Err(InvalidInput::new("parents", problem));
+            return Err(InvalidInput::new("parent", problem));
         }
         if spec.lane.is_some() && spec.waits() {
             let problem = "is an order already: a job in it waits for no other and for no signal";
@@ -443,12 +443,18 @@ impl NewJob {
     }
 
     /// Refuses jobs that need more than plain jobs do, for stores that have no
-    /// [`WorkflowStore`](crate::store::WorkflowStore) or no
-    /// [`SignalStore`](crate::store::SignalStore). Such a store calls it in its enqueue.
+    /// [`WorkflowStore`](crate::store::WorkflowStore), no
+    /// [`SignalStore`](crate::store::SignalStore) or no
+    /// [`PermitStore`](crate::store::PermitStore). Such a store calls it in its enqueue.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`], naming what is not to be had.
-    pub fn refuse_beyond(jobs: &[Self], workflows: bool, signals: bool) -> Result<(), StoreError> {
+    pub fn refuse_beyond(
+        jobs: &[Self],
+        workflows: bool,
+        signals: bool,
+        permits: bool,
+    ) -> Result<(), StoreError> {
         let beyond = |job: &Self| {
             let spec = &job.spec;
             if !workflows && !spec.after.is_empty() {
@@ -457,6 +463,8 @@ impl NewJob {
                 Some("batch")
             } else if !signals && spec.signal.is_some() {
                 Some("signal")
+            } else if !permits && spec.route.permit.is_some() {
+                Some("permit")
             } else {
                 None
             }
@@ -589,16 +597,20 @@ mod tests {
             job = job.after(JobId::new(), Condition::Ended);
         }
         assert!(job.validate().is_ok());
-        assert_eq!(field(&job.after(JobId::new(), Condition::Ended)), "parents");
+        assert_eq!(field(&job.after(JobId::new(), Condition::Ended)), "parent");
     }
 
     #[test]
     fn stores_refuse_what_they_cannot_do() {
         let job = || NewJob::new("kind", &1);
         let refused = |job: NewJob, workflows, signals| {
-            let refused = NewJob::refuse_beyond(&[job], workflows, signals).err()?;
+            let refused = NewJob::refuse_beyond(&[job], workflows, signals, true).err()?;
             Some(refused.invalid_input().unwrap().field())
         };
+        let holder = [job().permit("api")];
+        let error = NewJob::refuse_beyond(&holder, true, true, false).unwrap_err();
+        assert_eq!(error.invalid_input().unwrap().field(), "permit");
+        assert!(NewJob::refuse_beyond(&holder, false, false, true).is_ok());
         let waiting = || job().wait_for("s", Duration::from_secs(1));
         let child = || job().after(JobId::new(), Condition::Ended);
         let member = || job().in_batch(BatchId::new());

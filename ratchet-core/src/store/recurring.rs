@@ -60,8 +60,10 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// - **[recurring.claim]** Each is stored and returned as [`RecurringRecord::claimed`] until now
     ///   + lease. Concurrent claims return each to one claimer only.
     /// - **[recurring.clock]** The answer says the database's time at which they were due.
+    /// - **[recurring.unreadable]** One that cannot be read is claimed, so that it does not stand in the
+    ///   way of the others, and only counted in the answer.
     /// - **[recurring.hint]** The answer says the least [`RecurringRecord::wakes_in`] of all
-    ///   definitions that it does not return.
+    ///   definitions that it has not claimed.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then claims may have been made, which end with their

@@ -33,7 +33,8 @@ use crate::store::Changed;
 /// - **[link.cycle]** So is an enqueue whose jobs would wait for themselves, also where duplicates
 ///   make them do so ([`links::resolve`](crate::links::resolve)).
 /// - **[link.duplicate]** A job whose parent in the same call is a `Duplicate` is linked to the job
-///   that stands for it. One that is not stored itself, or is stored already, gets no links.
+///   that stands for it; if that was purged, it is missing as any other. One that is not stored
+///   itself, or is stored already, gets no links.
 /// - **[link.once]** A decided link stays as it was decided: a dead letter that is requeued and ends
 ///   again decides nothing again.
 /// - **[link.requeue]** A requeued job waits, `Blocked`, while it has open links or its signal has

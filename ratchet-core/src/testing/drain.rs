@@ -24,8 +24,13 @@ const PAGE: usize = 500;
 /// Claims, layers, timeouts, retries and settlements are those of the node, on whichever store it
 /// has; hooks have heard of everything when this returns. The node must not be running, and for this
 /// time it is a member of the cluster. It runs what it may claim: jobs of other kinds, of paused
-/// queues or for other capabilities stay where they are. Its daemons do not run, and it does not wait
-/// to lead where it is an [active-passive](crate::NodeBuilder::active_passive) one.
+/// queues or for other capabilities stay where they are, and so do those that a
+/// [rate limit](crate::NodeBuilder::rate_limit) holds up; the next drain tries those again.
+///
+/// What a running node does beside that does not happen: recurring definitions are not fired, signals
+/// that do not come do not fail their jobs, nothing is reclaimed and nothing old is deleted. Daemons do
+/// not run, and the node does not wait to lead where it is an
+/// [active-passive](crate::NodeBuilder::active_passive) one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -218,7 +223,9 @@ impl Drained {
 /// settlement; see [`drain`].
 ///
 /// The job must be due. Jobs of the same queue, kind and capability that come before it in the claim
-/// order are claimed too and handed back, which their history shows.
+/// order are claimed too and handed back, which their history shows. If it needs a
+/// [permit](crate::NewJob::permit), they take the permits that are free before it does: then it can be
+/// run once fewer of them are left.
 ///
 /// # Errors
 /// [`TestingError::NotFound`], [`TestingError::NotRunnable`], or a failure of the store.

@@ -37,6 +37,7 @@ const UNFINISHED: [JobState; 4] = [
 /// | `lane = "customer-42"` | is in this lane |
 /// | `capability = "gpu"` | requires this capability |
 /// | `unique_key = "cat.png"` | has this unique key |
+/// | `tag = "tenant:7"` | has this tag |
 /// | `priority = Priority::High` | has this stored priority |
 /// | `delayed = true` | is due later than it was enqueued; `false`: at once |
 /// | `state = JobState::Succeeded` | is in this state; otherwise it has not ended |
@@ -208,6 +209,10 @@ impl<'a> Wanted<'a> {
         self.when(move |job| is(job.spec.unique_key.as_ref(), key))
     }
 
+    pub fn tag(self, tag: &'a str) -> Self {
+        self.when(move |job| job.spec.tags.iter().any(|name| name == tag))
+    }
+
     pub fn priority(self, priority: Priority) -> Self {
         self.when(move |job| job.spec.priority == priority)
     }
@@ -313,6 +318,9 @@ fn described(job: &JobRecord) -> String {
         if let Some(name) = name {
             let _ = write!(line, ", {what} {name}");
         }
+    }
+    for tag in &spec.tags {
+        let _ = write!(line, ", tag {tag}");
     }
     if spec.priority != Priority::default() {
         let _ = write!(line, ", priority {:?}", spec.priority);

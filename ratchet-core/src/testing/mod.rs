@@ -119,13 +119,14 @@ pub enum TestingError {
     /// There is no such job.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// The node cannot claim the job: it is not pending, not due, in a paused queue, or of a queue,
-    /// kind or capability that the node does not take.
+    /// The node cannot claim the job: it is not pending, not due, in a paused queue, of a queue, kind
+    /// or capability that the node does not take, or needs a permit that running jobs, or jobs before
+    /// it in the claim order, leave it none of.
     #[error(
         "the job {} cannot be claimed by this node: it is {}, due at {}, a {} in queue {}, with the \
-         required capability {:?}",
+         required capability {:?} and the permit {:?}",
         job.id, job.state, job.run_at, job.spec.route.kind, job.spec.route.queue,
-        job.spec.route.capability
+        job.spec.route.capability, job.spec.route.permit
     )]
     NotRunnable {
         /// The job.

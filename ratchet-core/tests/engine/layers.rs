@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ratchet_core::{
-    Job, JobContext, JobError, JobRequest, JobResponse, JobResult, JobService, JobState, NewJob,
-    RetryPolicy, ServiceError, Verdict,
+    Job, JobContext, JobError, JobRequest, JobResponse, JobResult, JobService, JobState, Json,
+    NewJob, RetryPolicy, ServiceError, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -466,4 +466,23 @@ async fn a_service_that_is_not_sync_is_fine_and_is_cloned_for_each_job() {
     }
     node.stop().await.unwrap();
     assert_eq!(clones.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_may_answer_for_the_body() {
+    let world = World::new();
+    let answers = tower::layer::layer_fn(|_body: JobService| {
+        tower::service_fn(|request: JobRequest| async move {
+            let result = Json::encode("result", &request.context().attempt())?;
+            Ok::<_, BoxError>(JobResponse::new(Some(result)))
+        })
+    });
+    let node = Started::new(world.builder().layer(answers).build().unwrap());
+    let id = world
+        .enqueue(world.job("never", |_| async { Err::<(), _>("ran".into()) }))
+        .await;
+    let job = world.ended(id).await;
+    assert_eq!(job.state, JobState::Succeeded);
+    assert_eq!(job.result.unwrap().as_str(), "1");
+    node.stop().await.unwrap();
 }

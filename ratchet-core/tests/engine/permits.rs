@@ -4,7 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ratchet_core::{JobError, JobState, RetryPolicy};
+use ratchet_core::cluster::InProcessCoordinator;
+use ratchet_core::memory::Fault;
+use ratchet_core::model::AttemptOutcome;
+use ratchet_core::{
+    Job, JobContext, JobError, JobResult, JobState, MemoryStore, Ratchet, RetryPolicy,
+    StoreErrorKind,
+};
+use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use crate::kit::{Started, World};
@@ -115,4 +122,109 @@ async fn more_permits_are_used_at_once() {
     client.set_permits("api", 1).await.unwrap();
     let ended = timeout(Duration::from_secs(1), world.ended(id));
     ended.await.unwrap();
+}
+
+/// A job of another program, which needs the same permit.
+#[derive(Serialize, Deserialize)]
+struct Other;
+
+impl Job for Other {
+    const KIND: &'static str = "other";
+    type Output = ();
+
+    async fn run(self, _: JobContext) -> JobResult<()> {
+        sleep(20 * MILLI).await;
+        Ok(())
+    }
+}
+
+/// Two programs have one permit between them, and one of them always has a job for it.
+async fn the_other_gets_its_turn(concurrency: usize) {
+    let world = World::new();
+    let poll = Duration::from_secs(3_600);
+    let coordinator = InProcessCoordinator::new();
+    let builder = world.builder().concurrency(concurrency);
+    let builder = builder.coordinator(coordinator.clone());
+    let busy = Started::new(builder.poll_interval(poll, poll).build().unwrap());
+    busy.node.client().set_permits("api", 1).await.unwrap();
+    let body = world.job("busy", |_| async {
+        sleep(20 * MILLI).await;
+        Ok(())
+    });
+    let other = Ratchet::builder(Arc::new(world.store.clone())).register::<Other>();
+    let other = other.coordinator(coordinator);
+    let other = Started::new(other.poll_interval(poll, poll).build().unwrap());
+    // Until each has seen the other.
+    sleep(Duration::from_secs(6)).await;
+    for _ in 0..1_000 {
+        world.enqueue(body.another().permit("api")).await;
+    }
+    let last_of_busy = body.another().permit("api");
+    let last_of_busy = busy.node.enqueue(last_of_busy).await.unwrap().id();
+    let mut last = None;
+    for _ in 0..5 {
+        let job = Other.into_job().permit("api");
+        last = Some(other.node.enqueue(job).await.unwrap().id());
+    }
+    // One each time the busy one rests, and no poll.
+    let ended = timeout(Duration::from_secs(2), world.ended(last.unwrap()));
+    assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
+    assert_eq!(world.read(last_of_busy).await.state, JobState::Pending);
+    let finished = busy.node.stats().finished;
+    assert!(finished >= 1, "{finished} of the busy one");
+    other.stop().await.unwrap();
+    busy.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_two_programs_share_starves_neither() {
+    the_other_gets_its_turn(8).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_where_a_node_has_one_slot_and_asks_as_soon_as_it_is_free() {
+    the_other_gets_its_turn(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_is_handed_back_unused_is_not_waited_for() {
+    let world = World::new();
+    let poll = Duration::from_secs(3_600);
+    let node = Started::new(world.builder().poll_interval(poll, poll).build().unwrap());
+    let client = node.node.client();
+    client.set_permits("api", 1).await.unwrap();
+    // The first is for a node of the next release, and is put off.
+    let newer = world.job("newer", |_| async { Ok(()) }).payload_version(9);
+    let plain = world.job("plain", |_| async { Ok(()) });
+    let jobs = [newer.permit("api"), plain.permit("api")];
+    client.enqueue_all(&jobs).await.unwrap();
+    let ended = timeout(Duration::from_secs(60), world.ended(jobs[1].id()));
+    assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
+    let first = world.store_history(jobs[0].id()).await;
+    assert_eq!(first[0].outcome, AttemptOutcome::Snoozed);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_whose_end_was_settled_by_itself_is_not_waited_for() {
+    let world = World::new();
+    let poll = Duration::from_secs(3_600);
+    let calls = AtomicUsize::new(0);
+    let store = MemoryStore::clone(&world.store).with_faults(move |operation| {
+        let first = operation == "settle" && calls.fetch_add(1, Ordering::SeqCst) == 0;
+        match first {
+            true => Fault::Failure(StoreErrorKind::Other),
+            false => Fault::None,
+        }
+    });
+    let builder = world.builder_on(store).poll_interval(poll, poll);
+    let node = Started::new(builder.build().unwrap());
+    let client = node.node.client();
+    client.set_permits("api", 1).await.unwrap();
+    let job = || world.job("job", |_| async { Ok(()) }).permit("api");
+    let jobs = [job(), job()];
+    client.enqueue_all(&jobs).await.unwrap();
+    let ended = timeout(Duration::from_secs(60), world.ended(jobs[1].id()));
+    assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
+    node.stop().await.unwrap();
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ratchet_core::model::{BatchClosed, BatchRecord, Delivered, LinkState};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    Changed, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    WorkflowStore,
 };
 use ratchet_core::{
     BatchCondition, BatchId, Client, Condition, JobError, JobState, MemoryStore, NewJob, Ratchet,
@@ -277,6 +278,33 @@ async fn old_batches_are_deleted_with_the_retention() {
     node.stop().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_batch_whose_id_was_kept_is_taken_up_again() {
+    let world = World::new();
+    let client = client(&world);
+    let batch = BatchId::new();
+    assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Changed);
+    let row = |row: u32| {
+        let once = format!("{batch} {row}");
+        NewJob::new("import", &row)
+            .in_batch(batch)
+            .idempotency_key(&once)
+    };
+    client.enqueue_all(&[row(1), row(2)]).await.unwrap();
+    // After a crash, from the beginning.
+    assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Unchanged);
+    let rows = [row(1), row(2), row(3)];
+    client.enqueue_all(&rows).await.unwrap();
+    client.close_batch(batch).await.unwrap();
+    // After another: it is closed, and all rows are there.
+    assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Unchanged);
+    client.enqueue_all(&[row(1), row(3)]).await.unwrap();
+    let error = client.enqueue_all(&[row(3), row(4)]).await.unwrap_err();
+    assert_eq!(error.invalid_input().unwrap().field(), "batch");
+    let stands = client.batch(batch).await.unwrap().unwrap();
+    assert_eq!((stands.total, stands.closed), (3, true));
+}
+
 /// A store of jobs and nothing more.
 #[derive(Debug)]
 struct Plain(MemoryStore);
@@ -320,6 +348,7 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
         (job().after_batch(batch, BatchCondition::Ended), "parent"),
         (job().in_batch(batch), "batch"),
         (job().wait_for("s", SECOND), "signal"),
+        (job().permit("api"), "permit"),
     ] {
         let error = client.enqueue_all(&[job(), refused]).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Invalid);

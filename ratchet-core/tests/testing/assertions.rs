@@ -18,7 +18,9 @@ async fn filled() -> Client {
             .priority(Priority::High)
             .capability("gpu"),
         Mail("dog.png".to_owned()).into_job().lane("l"),
-        Tick.into_job().delay(Duration::from_secs(60)),
+        Tick.into_job()
+            .delay(Duration::from_secs(60))
+            .tag("tenant:7"),
         NewJob::new("scale", &json!({"path": "old.png"})).payload_version(1),
         NewJob::new("resize", &json!(["something", "else"])).payload_version(2),
     ];
@@ -51,6 +53,11 @@ async fn patterns_guards_and_conditions_select_jobs() {
     // Of an earlier name and form.
     let old = assert_enqueued!(client, Resize { path, width: 640 } if path == "old.png");
     assert_eq!(old[0].spec.route.kind, "scale");
+
+    assert_enqueued!(client, Tick, tag = "tenant:7");
+    assert_enqueued!(client, tag = "tenant:7", count = 1);
+    refute_enqueued!(client, tag = "tenant:8");
+    refute_enqueued!(client, Resize { width: 5, .. }, tag = "tenant:7");
 
     refute_enqueued!(client, Resize { width: 6, .. });
     refute_enqueued!(client, Resize { width: 5, .. }, queue = "default");
@@ -117,7 +124,7 @@ async fn a_failed_assertion_shows_what_is_enqueued() {
         assert!(lines.contains(&line), "{line}\nis not in\n{told}");
     }
     assert!(
-        lines[4].starts_with("  pending   tick null in queue default, due "),
+        lines[4].starts_with("  pending   tick null in queue default, tag tenant:7, due "),
         "{told}"
     );
 }

@@ -4,4 +4,5 @@
 mod app;
 mod assertions;
 mod bodies;
+mod limited;
 mod stored;

@@ -7,6 +7,7 @@ mod files;
 mod groups;
 mod leadership;
 mod schema;
+mod signals;
 mod transactions;
 
 use std::path::PathBuf;

@@ -77,7 +77,7 @@ impl Recurring {
     }
 
     /// Enqueues jobs like this one, due at their slots. It may have everything but keys, a lane, a
-    /// trace and a due time.
+    /// trace, a due time, parents, a batch and a signal to wait for.
     pub fn job(mut self, job: NewJob) -> Self {
         self.job = Some(job);
         self
@@ -307,6 +307,8 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::{BatchId, JobId};
+    use crate::model::Condition;
     use crate::trace::TraceContext;
 
     fn whole_one() -> Recurring {
@@ -362,6 +364,9 @@ mod tests {
             (job().trace(trace), "trace"),
             (job().delay(Duration::from_secs(1)), "run_at"),
             (job().run_at(time::from_millis(1)), "run_at"),
+            (job().after(JobId::new(), Condition::Ended), "parent"),
+            (job().in_batch(BatchId::new()), "batch"),
+            (job().wait_for("s", Duration::from_secs(1)), "signal"),
         ] {
             assert_eq!(field(whole_one().job(job)), refused);
         }

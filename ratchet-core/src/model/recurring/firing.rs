@@ -104,6 +104,8 @@ pub struct DueRecurring {
     /// In how long the first of all others is to be claimed; none: none of them is, unless somebody
     /// changes it.
     pub next_in: Option<Duration>,
+    /// How many were claimed beside these that this version cannot read: others may know them.
+    pub unreadable: usize,
 }
 
 /// What is to be done about the due slots of one definition: made by [`RecurringRecord::plan`].

@@ -1,6 +1,7 @@
 //! The text in which stores keep a definition.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Definition;
 use crate::error::InvalidInput;
@@ -40,13 +41,16 @@ impl Definition {
         Ok(json.as_str().to_owned())
     }
 
-    /// The definition that [`to_stored`](Self::to_stored) wrote.
+    /// The definition that [`to_stored`](Self::to_stored) wrote, here or in an earlier version.
+    ///
+    /// A field that this version does not know is refused wherever it is: a later version may have
+    /// added it, and jobs without what it says would be others than were asked for.
     ///
     /// # Errors
     /// If it wrote no such text.
     pub fn from_stored(name: Name, text: &str) -> Result<Self, InvalidInput> {
         let stored: Stored = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
-        Self {
+        let definition = Self {
             name,
             schedule: stored.schedule,
             misfire: stored.misfire,
@@ -55,7 +59,37 @@ impl Definition {
             ends_at: stored.ends_at.map(from_millis),
             job: stored.job.into_spec()?,
         }
-        .checked()
+        .checked()?;
+        let read = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+        let known = serde_json::from_str(&definition.to_stored()?);
+        let known = known.map_err(|error| unreadable(&error))?;
+        match unknown_field(&read, &known) {
+            None => Ok(definition),
+            Some(field) => {
+                let problem = format!("has the field `{field}`, which this version does not know");
+                Err(InvalidInput::new("definition", problem))
+            }
+        }
+    }
+}
+
+/// A field that is in the one document, at whatever depth, and not in what was understood of it.
+fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
+    match (read, known) {
+        (Value::Object(read), Value::Object(known)) => {
+            read.iter()
+                .find_map(|(field, value)| match known.get(field) {
+                    None => Some(field.as_str()),
+                    Some(known) => unknown_field(value, known),
+                })
+        }
+        (Value::Array(read), Value::Array(known)) => {
+            let pairs = read.iter().zip(known);
+            pairs
+                .into_iter()
+                .find_map(|(read, known)| unknown_field(read, known))
+        }
+        _ => None,
     }
 }
 
@@ -110,6 +144,29 @@ mod tests {
                 .ends_at(from_millis(2))
                 .named("größe"),
         );
+    }
+
+    #[test]
+    fn what_was_written_before_is_read_and_what_a_later_version_added_is_refused() {
+        let name = || Name::new("name", "n").unwrap();
+        let read = |text: &str| Definition::from_stored(name(), text);
+        // The fewest fields that any version wrote.
+        let old = r#"{"schedule":{"every":{"millis":60000}},"misfire":"fire_once","overlap":"allow",
+            "job":{"queue":"q","kind":"k","payload":"{\"any\":1}","retry":{"max_attempts":3,"backoff":{"fixed":{"delay":1000}},"jitter_percent":0}}}"#;
+        assert_eq!(read(old).unwrap().job().route.queue, "q");
+        for (place, later) in [
+            (r#""overlap":"#, "at the top"),
+            (r#""queue":"#, "of the job"),
+            (r#""millis":"#, "of the schedule"),
+            (r#""max_attempts":"#, "of the retries"),
+            (r#""delay":"#, "of the backoff"),
+        ] {
+            let text = old.replacen(place, &format!(r#""later":[1],{place}"#), 1);
+            assert_ne!(text, old, "{later}");
+            let error = read(&text).unwrap_err();
+            assert_eq!(error.field(), "definition", "{later}");
+            assert!(error.to_string().contains("`later`"), "{later}: {error}");
+        }
     }
 
     #[test]

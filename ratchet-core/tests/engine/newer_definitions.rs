@@ -1,0 +1,128 @@
+//! Recurring definitions that only some of the nodes can read, as during a deploy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    DueRecurring, Fired, Guarded, JobFilter, PageRequest, PutRecurring, RecurringClaimRequest,
+    RecurringFiring, RecurringPage, RecurringRecord, RetireRecurring,
+};
+use ratchet_core::store::{
+    Changed, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
+    VersionStore,
+};
+use ratchet_core::{MemoryStore, Name, PutOutcome, Ratchet, Recurring, Result};
+use tokio::time::sleep;
+
+use crate::kit::{Scripted, Scripts, Started, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The store as an old node has it, which can read no definition.
+#[derive(Debug)]
+struct Old {
+    store: MemoryStore,
+    /// How many it has kept from others.
+    met: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl RecurringStore for Old {
+    async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
+        self.store.put(put).await
+    }
+
+    async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
+        self.store.find(name).await
+    }
+
+    async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
+        self.store.definitions(after, limit).await
+    }
+
+    async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
+        let mut due = self.store.claim_due_recurring(request).await?;
+        due.unreadable = due.definitions.len();
+        due.definitions.clear();
+        self.met.fetch_add(due.unreadable, Ordering::SeqCst);
+        Ok(due)
+    }
+
+    async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
+        self.store.fire(firings).await
+    }
+
+    async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
+        self.store.set_paused(name, paused).await
+    }
+
+    async fn delete(&self, name: &Name) -> Result<Changed> {
+        self.store.delete(name).await
+    }
+
+    async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
+        self.store.retire(request).await
+    }
+}
+
+impl Store for Old {
+    fn info(&self) -> StoreInfo {
+        self.store.info()
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self.store.jobs()
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        Store::queues(&self.store)
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        Store::nodes(&self.store)
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self.store.locks()
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        Store::versions(&self.store)
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_read_a_definition_leaves_it_to_those_that_can() {
+    const SLOTS: usize = 60;
+    let world = World::new();
+    let met = Arc::new(AtomicUsize::new(0));
+    let old = Old {
+        store: world.store.clone(),
+        met: Arc::clone(&met),
+    };
+    let old = Ratchet::builder(Arc::new(old))
+        .register::<Scripted>()
+        .state(Scripts::default())
+        .seed(8);
+    let old = Started::new(old.build().unwrap());
+    let new = world.start();
+    let client = new.node.client().clone();
+    let job = ratchet_core::NewJob::new("for somebody else", &());
+    let often = Recurring::every(10 * SECOND).job(job).named("often");
+    client.recurring().put(often).await.unwrap();
+    sleep(SLOTS as u32 * 10 * SECOND + 5 * SECOND).await;
+    let page = PageRequest::first(1_000);
+    let jobs = client.list(&JobFilter::all(), &page).await.unwrap().jobs;
+    assert_eq!(jobs.len(), SLOTS, "every slot has its job");
+    // It may meet the definition again once a minute, where it would otherwise win every second race.
+    let met = met.load(Ordering::SeqCst);
+    assert!((1..=SLOTS / 6 + 1).contains(&met), "{met}");
+    old.stop().await.unwrap();
+    new.stop().await.unwrap();
+}
