@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ratchet_core::model::{BatchClosed, BatchRecord, Delivered, LinkState};
 use ratchet_core::store::{
-    Changed, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
-    WorkflowStore,
+    Changed, JobStore, LockStore, NodeStore, PermitStore, QueueStore, Store, StoreInfo,
+    VersionStore, WorkflowStore,
 };
 use ratchet_core::{
-    BatchCondition, BatchId, Client, Condition, JobError, JobState, MemoryStore, NewJob, Ratchet,
-    Retain, Retention, RetryPolicy, StoreErrorKind, Workflow,
+    BatchCondition, BatchId, Client, Condition, JobError, JobState, MemoryStore, Name, NewJob,
+    Ratchet, Retain, Retention, RetryPolicy, StoreErrorKind, Workflow,
 };
 use tokio::time::{sleep, timeout};
 
@@ -342,6 +342,9 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     let parent = client.enqueue(NewJob::new("kind", &1)).await.unwrap().id();
     let batch = BatchId::new();
     store.create_batch(batch).await.unwrap();
+    // Known behind it, so that it is the power that is missed and not the resource.
+    let api = Name::new("permit", "api").unwrap();
+    store.set_permits(&api, 1).await.unwrap();
     let job = || NewJob::new("kind", &2);
     for (refused, field) in [
         (job().after(parent, Condition::Ended), "parent"),
