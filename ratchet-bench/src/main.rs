@@ -3,6 +3,7 @@
 //! Prints one JSON line on stdout. Handlers do nothing, so what is seen is the cost of the queue.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
+mod contend;
 mod floor;
 mod job;
 mod measure;
@@ -32,6 +33,8 @@ enum Scenario {
     Latency(Options),
     /// Measure claims of 50 at a backlog, priorities mixed, aging on
     Claim(Options),
+    /// Claim 50 and settle them, again and again, by so many claimers (--nodes) at once
+    Contend(Options),
 }
 
 #[derive(Args, Clone)]
@@ -102,6 +105,7 @@ async fn main() -> Result<()> {
         Scenario::Drain(options) => ("drain", options),
         Scenario::Latency(options) => ("latency", options),
         Scenario::Claim(options) => ("claim", options),
+        Scenario::Contend(options) => ("contend", options),
     };
     for (flag, value) in [
         ("--jobs", options.jobs),

@@ -11,6 +11,7 @@ use ratchet::{Client, Job, NewJob, Node, NodeId, Priority, Ratchet, SharedStore}
 use tokio::task::JoinSet;
 
 use crate::Options;
+use crate::contend;
 use crate::job::{Ledger, Nothing};
 use crate::measure::{Clock, Latencies, Meter, progress, rate};
 use crate::result::Outcome;
@@ -35,6 +36,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
         "enqueue" => enqueue(store, options).await?,
         "drain" => drain(store, options).await?,
         "latency" => latency(store, options).await?,
+        "contend" => contend(store, options).await?,
         _ => claim(store, options).await?,
     };
     outcome.peer = "ratchet";
@@ -215,6 +217,16 @@ async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     meter.stop(&mut outcome, total).await?;
     nodes.stop(&mut outcome).await?;
     ledger.judge(&mut outcome, true);
+    Ok(outcome)
+}
+
+async fn contend(store: SharedStore, options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(Arc::clone(&store));
+    load(&client, options.jobs, |n, job| in_lane(n, job, options)).await?;
+    let stores = stores(store, options).await?;
+    let meter = Meter::start(&options.url).await?;
+    let mut outcome = contend::run(stores, options.jobs).await?;
+    meter.stop(&mut outcome, options.jobs).await?;
     Ok(outcome)
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Outcome {
     pub(crate) missing: usize,
     pub(crate) duplicates: usize,
     pub(crate) claims: u64,
+    /// Claims that came back empty though jobs were left; of a scenario that counts them.
+    pub(crate) empty_claims: Option<u64>,
     pub(crate) store_calls: u64,
     /// Of a server that counts them.
     pub(crate) wal_bytes_per_job: Option<f64>,

@@ -103,6 +103,11 @@ const COST: &[(&str, &str)] = &[
     ("wal_bytes_per_job", "WAL bytes/job"),
 ];
 const STATEMENTS: &[(&str, &str)] = &[("statements_per_job", "statements/job")];
+const CONTEND: &[(&str, &str)] = &[
+    ("jobs_per_s", "jobs/s"),
+    ("claims", "claims"),
+    ("empty_claims", "claims in vain"),
+];
 const CLAIM: &[(&str, &str)] = &[("p50_ms", "p50 ms"), ("p99_ms", "p99 ms")];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -207,6 +212,18 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
             format!("claim --backlog {backlog}"),
         )
     };
+    let contend = |claimers: usize| Scenario {
+        engine: true,
+        server: true,
+        ..scenario(
+            format!(
+                "{claimers} claimer{} of 50 at one queue",
+                if claimers == 1 { "" } else { "s" }
+            ),
+            CONTEND,
+            format!("contend --nodes {claimers} --jobs {jobs}"),
+        )
+    };
     let counted = |heading: &str, line: &str| Scenario {
         server: true,
         ..scenario(
@@ -236,6 +253,9 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
         },
         claim(1_000),
         claim(if args.quick { 100_000 } else { 1_000_000 }),
+        contend(1),
+        contend(4),
+        contend(16),
         counted("enqueue one by one, counted", "enqueue"),
         counted("enqueue in hundreds, counted", "enqueue --batch 100"),
         counted("drain, counted", "drain"),

@@ -17,8 +17,8 @@ const BATCH: usize = 100;
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
     ensure!(
-        scenario != "claim",
-        "the floor has no aging, so its claim cannot be compared"
+        !matches!(scenario, "claim" | "contend"),
+        "the floor has no aging, so its claims cannot be compared"
     );
     let mut outcome = match options.url.split_once("://") {
         Some(("sqlite", path)) => sqlite::run(scenario, options, path)?,

@@ -1,0 +1,81 @@
+//! Claimers that contend for the head of one queue, without an engine that would wait where a claim
+//! came back empty.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use ratchet::model::{ClaimRequest, Fenced, Outcome as Ending, Settlement};
+use ratchet::{JobId, NodeId, SharedStore};
+use tokio::task::JoinSet;
+
+use crate::result::Outcome;
+
+/// Jobs per claim.
+const CLAIM: usize = 50;
+
+/// What the claimers do together.
+#[derive(Default)]
+struct Tally {
+    jobs: usize,
+    claimed: AtomicUsize,
+    settled: AtomicUsize,
+    claims: AtomicU64,
+    empty: AtomicU64,
+    seen: Mutex<HashSet<JobId>>,
+}
+
+/// Claims and settles this many pending jobs, one claimer per store, until all are settled.
+pub(crate) async fn run(stores: Vec<SharedStore>, jobs: usize) -> Result<Outcome> {
+    let tally = Arc::new(Tally {
+        jobs,
+        ..Tally::default()
+    });
+    let mut claimers = JoinSet::new();
+    for store in stores {
+        claimers.spawn(claim(store, Arc::clone(&tally)));
+    }
+    while let Some(ended) = claimers.join_next().await {
+        ended??;
+    }
+    let settled = tally.settled.load(Ordering::Relaxed);
+    Ok(Outcome {
+        missing: jobs.saturating_sub(settled),
+        duplicates: tally.claimed.load(Ordering::Relaxed) - tally.seen().len(),
+        claims: tally.claims.load(Ordering::Relaxed),
+        empty_claims: Some(tally.empty.load(Ordering::Relaxed)),
+        ..Outcome::default()
+    })
+}
+
+async fn claim(store: SharedStore, tally: Arc<Tally>) -> Result<()> {
+    let request = ClaimRequest::new(NodeId::new(), CLAIM);
+    while tally.claimed.load(Ordering::Relaxed) < tally.jobs {
+        let claimed = store.jobs().claim_next_batch(&request).await?;
+        tally.claims.fetch_add(1, Ordering::Relaxed);
+        let before = tally.claimed.fetch_add(claimed.len(), Ordering::Relaxed);
+        if claimed.is_empty() {
+            // In vain only if there was something left.
+            let in_vain = before < tally.jobs;
+            tally.empty.fetch_add(in_vain.into(), Ordering::Relaxed);
+            continue;
+        }
+        let tokens = claimed.iter().map(|job| job.claim.token);
+        tally.seen().extend(tokens.clone().map(|token| token.job));
+        let end = |token| Settlement::new(token, Ending::Succeeded { result: None });
+        let ends: Vec<Settlement> = tokens.map(end).collect();
+        let answers = store.jobs().settle(&ends).await?;
+        let applied = answers.iter().filter(|answer| **answer == Fenced::Applied);
+        tally.settled.fetch_add(applied.count(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+impl Tally {
+    fn seen(&self) -> std::sync::MutexGuard<'_, HashSet<JobId>> {
+        self.seen
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
