@@ -1,0 +1,257 @@
+//! What operators ask.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use mongodb::bson::doc;
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest};
+use ratchet_core::state::Response;
+use ratchet_core::{JobAction, JobId, JobState};
+
+use crate::clock::Now;
+use crate::connection::{Statement, Tx};
+use crate::error::{Failure, Result};
+use crate::lanes;
+use crate::pipelines::{self, code};
+use crate::read::states_of;
+use crate::row;
+use crate::store::MongoStore;
+
+/// A job that is acted on.
+struct Target {
+    state: JobState,
+    /// The unique key that it gave up when it ended.
+    key: Option<String>,
+    /// Its lane.
+    lane: Option<String>,
+}
+
+impl MongoStore {
+    /// Does the action to each selected job.
+    ///
+    /// All in one transaction: if one of the jobs is changed by others meanwhile, the whole is done
+    /// again. Without transactions one job after the other, each in one write that applies only if
+    /// the job is still what it was; a failure then leaves those that were done before it.
+    pub(crate) async fn act_on_jobs(
+        &self,
+        jobs: &JobSelector,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let (ids, selected) = match jobs {
+            JobSelector::Ids(ids) => (ids.clone(), None),
+            JobSelector::Matching { filter, limit } => {
+                let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+                let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+                let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
+                let rows = self
+                    .selected(filter, &states, &page, *limit, doc! { "_id": 1 })
+                    .await?;
+                let ids = rows.iter().map(|row| row::job_id(row, "_id"));
+                let ids = ids.collect::<std::result::Result<_, _>>()?;
+                (ids, Some(states))
+            }
+            // A selector this version does not know selects nothing.
+            _ => (Vec::new(), Some(Vec::new())),
+        };
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut acted = Vec::with_capacity(ids.len());
+        let at_once = if self.has_transactions() {
+            ids.len()
+        } else {
+            1
+        };
+        for ids in ids.chunks(at_once) {
+            let mut tx = self.begin(self.main()).await?;
+            let done = self.act_inside(&mut tx, ids, selected.as_deref(), action);
+            let done = done.await;
+            acted.extend(tx.finish(done).await?);
+        }
+        if selected.is_some() {
+            // Somebody else changed them since they were selected: they do not match any more.
+            acted.retain(|one| {
+                !matches!(
+                    one.outcome,
+                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
+                )
+            });
+        }
+        Ok(acted)
+    }
+
+    /// Acts on these jobs; on those only that are still in the states they were selected by, if they
+    /// were. [act.select]
+    async fn act_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let now = self.now(self.main()).await?;
+        let mut targets = self.targets(tx, ids).await?;
+        if let Some(states) = selected {
+            targets.retain(|_, target| states.contains(&target.state));
+        }
+        let mut refused_keys = HashMap::new();
+        let mut places = lanes::Places::default();
+        if action == JobAction::Requeue {
+            refused_keys = self.keys_taken(tx, ids, &targets).await?;
+            let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
+            for (id, target) in &targets {
+                if target.state == JobState::Failed
+                    && !refused_keys.contains_key(id)
+                    && let Some(lane) = &target.lane
+                {
+                    *wanted.entry(lane.clone()).or_default() += 1;
+                }
+            }
+            places = self.enter_lanes(tx, wanted).await?;
+        }
+        let mut write = Writes {
+            now,
+            statements: Vec::new(),
+            left: BTreeSet::new(),
+        };
+        let mut acted = Vec::with_capacity(ids.len());
+        for id in ids {
+            let outcome = match targets.get_mut(id) {
+                None => ActionOutcome::NotFound,
+                Some(target) => match refused_keys.get(id) {
+                    Some(holder) if target.state == JobState::Failed => {
+                        ActionOutcome::KeyTaken(*holder)
+                    }
+                    _ => write.respond(*id, target, action, &mut places),
+                },
+            };
+            acted.push(Acted { job: *id, outcome });
+        }
+        let count = write.statements.len();
+        let side = self.main();
+        let matched = tx.bulk(&side.database, &side.jobs, write.statements).await?;
+        if usize::try_from(matched) != Ok(count) {
+            return Err(Failure::contention("a job was changed meanwhile"));
+        }
+        self.leave_lanes(tx, write.left.into_iter().collect()).await?;
+        Ok(acted)
+    }
+
+    async fn targets(&self, tx: &mut Tx<'_>, ids: &[JobId]) -> Result<HashMap<JobId, Target>> {
+        let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
+        let options = FindOptions::builder()
+            .projection(doc! { "state": 1, "route": 1, "unique_key": 1, "lane": 1 })
+            .build();
+        let mut targets = HashMap::with_capacity(ids.len());
+        for row in tx.find(&self.main().jobs, filter, options).await? {
+            let lane = match row::name(&row, "lane")? {
+                None => None,
+                Some(lane) => {
+                    let number = row::int(&row, "route")?;
+                    if number > i64::from(self.routes().seen()) {
+                        self.routes().refresh(self.main()).await?;
+                    }
+                    let route = self.routes().get(number);
+                    route.map(|route| lanes::key(&route.queue, &lane))
+                }
+            };
+            let target = Target {
+                state: JobState::from_code(row::int(&row, "state")?)?,
+                key: row::text(&row, "unique_key")?.map(str::to_owned),
+                lane,
+            };
+            targets.insert(row::job_id(&row, "_id")?, target);
+        }
+        Ok(targets)
+    }
+
+    /// Who has the unique keys of the dead letters that are to be requeued: another unfinished job,
+    /// or the first of them that wants it.
+    async fn keys_taken(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        targets: &HashMap<JobId, Target>,
+    ) -> Result<HashMap<JobId, JobId>> {
+        let mut wanted: Vec<(&str, JobId)> = Vec::new();
+        for id in ids {
+            if let Some(target) = targets.get(id)
+                && target.state == JobState::Failed
+                && let Some(key) = &target.key
+            {
+                wanted.push((key, *id));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let keys: Vec<&str> = wanted.iter().map(|(key, _)| *key).collect();
+        let held = doc! { "live_key": { "$in": keys } };
+        let only = FindOptions::builder()
+            .projection(doc! { "live_key": 1 })
+            .build();
+        let mut holders: HashMap<String, JobId> = HashMap::new();
+        for row in tx.find(&self.main().jobs, held, only).await? {
+            let key = row::text(&row, "live_key")?.unwrap_or_default().to_owned();
+            holders.insert(key, row::job_id(&row, "_id")?);
+        }
+        let mut refused = HashMap::new();
+        for (key, id) in wanted {
+            let holder = *holders.entry(key.to_owned()).or_insert(id);
+            if holder != id {
+                refused.insert(id, holder);
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// What a call writes.
+struct Writes {
+    now: Now,
+    statements: Vec<Statement>,
+    /// The lanes that jobs leave.
+    left: BTreeSet<String>,
+}
+
+impl Writes {
+    /// What becomes of one job; `target` then has its new state, since ids may be repeated.
+    fn respond(
+        &mut self,
+        id: JobId,
+        target: &mut Target,
+        action: JobAction,
+        places: &mut lanes::Places,
+    ) -> ActionOutcome {
+        let from = target.state;
+        let (pipeline, outcome) = match from.respond(action) {
+            Response::Refuse => return ActionOutcome::Refused(from),
+            Response::RequestCancel => (
+                vec![doc! { "$set": { "cancel_requested": true } }],
+                ActionOutcome::CancelRequested,
+            ),
+            Response::Become(to) if action == JobAction::Requeue => {
+                let lane = target.lane.as_deref();
+                let place = lane.map(|lane| (lane, places.take(lane)));
+                let to = place.as_ref().map_or(to, |(_, place)| place.state);
+                target.state = to;
+                let place = place.map(|(lane, place)| (lane, place.seq));
+                let pipeline = pipelines::requeued(to, place, self.now);
+                (pipeline, ActionOutcome::Became(to))
+            }
+            Response::Become(to) => {
+                if to.is_terminal() {
+                    self.left.extend(target.lane.clone());
+                }
+                target.state = to;
+                (pipelines::moved(to, self.now), ActionOutcome::Became(to))
+            }
+        };
+        self.statements.push(Statement {
+            filter: doc! { "_id": row::id(id), "state": code(from) },
+            pipeline,
+            bytes: 0,
+        });
+        outcome
+    }
+}

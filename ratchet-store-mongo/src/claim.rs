@@ -1,0 +1,455 @@
+//! Claiming: exact order at index speed.
+//!
+//! A round is four commands, however many jobs it takes: what must hold (`gate`), the candidates,
+//! one write that takes those that are still to be had, and a look at what it took, which also sees
+//! whether a queue was paused meanwhile. Where others took the first candidates, it is the write
+//! that is made again, for others of the same candidates.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{RawDocument, RawDocumentBuf};
+use mongodb::options::ReadConcern;
+use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::priority::ClaimRank;
+use ratchet_core::time::{self, from_millis, to_millis};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::pipelines;
+use crate::read::MOST_EMBEDDED;
+use crate::row;
+use crate::store::MongoStore;
+
+/// How much of each claimed job is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// All of it.
+    Whole,
+    /// Not the payload and the checkpoint.
+    WithoutInput,
+}
+
+/// How many candidates a claim looks at for each job it wants: one while nobody else claims, and
+/// more when others had what it chose. It always tries to take the first ones first.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    factor: AtomicUsize,
+    /// Claims since the last that had to look further.
+    calm: AtomicUsize,
+}
+
+impl Reach {
+    const MOST: usize = 32;
+    /// How many claims in a row must do without looking further before the reach shrinks.
+    const CALM: usize = 16;
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            factor: AtomicUsize::new(1),
+            calm: AtomicUsize::new(0),
+        }
+    }
+
+    fn get(&self) -> usize {
+        self.factor.load(Ordering::Relaxed)
+    }
+
+    /// Claims that had to look further than they began make later ones do so from the beginning, and
+    /// a row of those that had not, less far.
+    fn learn(&self, began: usize, needed: usize) {
+        if needed > began {
+            let needed = needed.min(Self::MOST);
+            self.factor.fetch_max(needed, Ordering::Relaxed);
+            self.calm.store(0, Ordering::Relaxed);
+            return;
+        }
+        let now = self.get();
+        if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
+            self.calm.store(0, Ordering::Relaxed);
+            // Unless somebody changes it at this moment.
+            let _ =
+                self.factor
+                    .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How often a claim that came back short looks for more.
+const ROUNDS: usize = 12;
+/// How often it tries to take some of the same candidates.
+const TRIES: usize = 5;
+
+/// How long a claim that has something may go on looking for more.
+const MORE: Duration = Duration::from_secs(1);
+
+/// What one round found.
+struct Round {
+    /// How many candidates there were.
+    candidates: usize,
+    /// How many the claim took, those included that it could not keep.
+    had: usize,
+    /// The database's time.
+    now: i64,
+    claimed: Vec<ClaimedJob>,
+    /// The jobs that cannot be read, and how they are to end.
+    unreadable: Vec<Settlement>,
+    /// The jobs whose history is long.
+    wordy: Vec<JobId>,
+}
+
+/// What a round is allowed to do.
+enum Gate {
+    /// Nothing: the node is not active.
+    Shut,
+    /// There are routes that the store did not know of.
+    Outdated,
+    /// It is this time, and these queues are paused.
+    Open { now: i64, paused: BTreeSet<String> },
+}
+
+impl MongoStore {
+    /// Claims due jobs, in claim order; the inputs are at their place if `depth` asks for them.
+    pub(crate) async fn claim_jobs(
+        &self,
+        request: &ClaimRequest,
+        depth: Depth,
+        until: Instant,
+    ) -> Result<Vec<ClaimedJob>> {
+        let mut claimed: Vec<ClaimedJob> = Vec::new();
+        let mut first = None;
+        let began = self.reach().get();
+        let mut reach = began;
+        let mut again = false;
+        // Until when to look for more, once there is something.
+        let mut end = None;
+        for _ in 0..ROUNDS {
+            let wanted = request.limit - claimed.len();
+            let look_at = wanted.saturating_mul(reach);
+            let round = match soon(end, self.round(request, depth, wanted, look_at)).await {
+                Some(Ok(Some(round))) => round,
+                Some(Err(failure)) if claimed.is_empty() => return Err(failure),
+                // Nothing can be claimed; or what was claimed is the caller's, whatever became of
+                // looking for more.
+                _ => break,
+            };
+            first.get_or_insert(round.now);
+            let had = round.had;
+            claimed.extend(round.claimed);
+            if end.is_none() && !claimed.is_empty() {
+                end = Some(until.min(time::monotonic() + MORE));
+            }
+            if !round.wordy.is_empty() {
+                let moved = soon(end, self.move_attempts(&round.wordy)).await;
+                if let Some(Err(error)) = moved {
+                    tracing::warn!(%error, "a long history could not be moved; it is tried again");
+                }
+            }
+            if !round.unreadable.is_empty() {
+                let settled = soon(end, self.settle_jobs(&round.unreadable)).await;
+                if !matches!(settled, Some(Ok(_))) {
+                    // They go back once they have not begun for too long, and are seen again.
+                    let error = settled.and_then(Result::err).map(|error| error.to_string());
+                    tracing::warn!(error, "jobs that cannot be read could not be failed");
+                    break;
+                }
+            }
+            if claimed.len() == request.limit || (had == round.candidates && had < look_at) {
+                break;
+            }
+            if had < wanted {
+                // Others had the rest of the candidates.
+                if round.candidates == look_at {
+                    // There may be more behind these.
+                    reach = (reach * 2).min(Reach::MOST);
+                } else if had == 0 || again {
+                    break;
+                } else {
+                    // There were no more, but some may have been let go.
+                    again = true;
+                }
+            }
+        }
+        self.reach().learn(began, reach);
+        if let Some(now) = first {
+            sort(&mut claimed, request, now);
+        }
+        Ok(claimed)
+    }
+
+    /// One round; none if the node may not claim.
+    async fn round(
+        &self,
+        request: &ClaimRequest,
+        depth: Depth,
+        wanted: usize,
+        look_at: usize,
+    ) -> Result<Option<Round>> {
+        let (now, paused) = loop {
+            match self.gate(request).await? {
+                Gate::Shut => return Ok(None),
+                Gate::Outdated => self.routes().refresh(self.main()).await?,
+                Gate::Open { now, paused } => break (now, paused),
+            }
+        };
+        let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
+        let routes = self.routes().matching(open);
+        let mut round = Round {
+            candidates: 0,
+            had: 0,
+            now,
+            claimed: Vec::new(),
+            unreadable: Vec::new(),
+            wordy: Vec::new(),
+        };
+        let candidates = self.candidates(request, &routes, now, look_at).await?;
+        round.candidates = candidates.len();
+        let call = ObjectId::new();
+        let tried = self
+            .take(request, candidates, wanted, call, now)
+            .await?;
+        if let Some(chosen) = tried {
+            self.look_at_taken(&mut round, &chosen, call, depth).await?;
+        }
+        Ok(Some(round))
+    }
+
+    async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
+        let side = self.main();
+        let names = [side.nodes.name(), side.queues.name(), side.routes.name()];
+        let stages = pipelines::gate(request.node, names, self.now(side).await?);
+        let rows = side
+            .plain()
+            .aggregate(&side.meta, stages, ReadConcern::majority())
+            .await?;
+        let (mut time, mut paused) = (None, BTreeSet::new());
+        for row in rows {
+            if row.get("idle").is_ok_and(|status| status.is_some()) {
+                return Ok(Gate::Shut);
+            }
+            if let Some(route) = row::optional_int(&row, "route")?
+                && route > i64::from(self.routes().seen())
+            {
+                return Ok(Gate::Outdated);
+            }
+            time = row::optional_int(&row, "now")?.or(time);
+            paused.extend(row::text(&row, "paused")?.map(str::to_owned));
+        }
+        let now = time.ok_or_else(|| InvalidInput::new("meta", "is missing"))?;
+        Ok(Gate::Open { now, paused })
+    }
+
+    /// The first due jobs in claim order. What others are taking at this moment may be among them:
+    /// the write decides.
+    async fn candidates(
+        &self,
+        request: &ClaimRequest,
+        routes: &[i32],
+        now: i64,
+        look_at: usize,
+    ) -> Result<Vec<JobId>> {
+        if routes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let side = self.main();
+        let limit = i64::try_from(look_at).unwrap_or(i64::MAX);
+        let stages = pipelines::candidates(side.jobs.name(), routes, now, limit);
+        let rows = side
+            .plain()
+            .aggregate(&side.jobs, stages, ReadConcern::local())
+            .await?;
+        let mut ranks = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let id = row::job_id(row, "_id")?;
+            // What is no number is in no range of the index.
+            let priority = Priority::from_level(row::int(row, "priority")?)?;
+            let run_at = row::int(row, "run_at")?;
+            ranks.push(ClaimRank::new(priority, run_at, id, request.aging, now));
+        }
+        ranks.sort_unstable();
+        ranks.truncate(look_at);
+        Ok(ranks.iter().map(ClaimRank::id).collect())
+    }
+
+    /// Takes up to `wanted` of the candidates: the first ones, and where others had those, some from
+    /// a random place on, so that the losers of one race do not meet in the next. Which were tried,
+    /// if any was taken.
+    async fn take(
+        &self,
+        request: &ClaimRequest,
+        mut candidates: Vec<JobId>,
+        wanted: usize,
+        call: ObjectId,
+        now: i64,
+    ) -> Result<Option<Vec<JobId>>> {
+        let side = self.main();
+        let mut tried = Vec::new();
+        let mut had = 0;
+        for try_number in 0..TRIES {
+            let missing = (wanted - had).min(candidates.len());
+            if missing == 0 {
+                break;
+            }
+            let from = match try_number {
+                0 => 0,
+                _ => fastrand::usize(..=candidates.len() - missing),
+            };
+            let chosen: Vec<JobId> = candidates.drain(from..from + missing).collect();
+            let take = pipelines::take(request.node, call, now);
+            let taken = side
+                .plain()
+                .update_many(&side.jobs, pipelines::takeable(&chosen, now), take)
+                .await;
+            match taken {
+                Ok(taken) => had += usize::try_from(taken).unwrap_or(missing),
+                // What was taken before is ours.
+                Err(_) if had > 0 => break,
+                Err(failure) => return Err(failure),
+            }
+            tried.extend(chosen);
+        }
+        Ok((had > 0).then_some(tried))
+    }
+
+    /// Reads what this call took, and hands back what is in queues that were paused since.
+    async fn look_at_taken(
+        &self,
+        round: &mut Round,
+        chosen: &[JobId],
+        call: ObjectId,
+        depth: Depth,
+    ) -> Result<()> {
+        let side = self.main();
+        let whole = depth == Depth::Whole;
+        let stages = pipelines::look_at_taken(chosen, call, side.queues.name(), whole);
+        let rows = side
+            .plain()
+            .aggregate(&side.jobs, stages, ReadConcern::majority())
+            .await?;
+        let mut paused = BTreeSet::new();
+        let mut jobs: Vec<&RawDocumentBuf> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::text(row, "paused") {
+                Ok(Some(queue)) => {
+                    paused.insert(queue);
+                }
+                _ => jobs.push(row),
+            }
+        }
+        round.had = jobs.len();
+        let mut undone = Vec::new();
+        for row in jobs {
+            let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
+            let route = self.routes().get(row::int(row, "route").unwrap_or_default());
+            if let Some(route) = &route
+                && paused.contains(route.queue.as_str())
+            {
+                undone.push(token);
+                continue;
+            }
+            if row::int(row, "kept").unwrap_or_default() > MOST_EMBEDDED {
+                round.wordy.push(token.job);
+            }
+            match decode(row, token, route) {
+                Ok(job) => round.claimed.push(job),
+                Err(problem) => {
+                    let error = row::unreadable(&problem);
+                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
+                    let failed = Settlement::new(token, Outcome::Failed { error });
+                    round.unreadable.push(failed.without_attempt());
+                }
+            }
+        }
+        if !undone.is_empty() {
+            self.untake(&undone, call).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes claims undone that nobody was told of.
+    async fn untake(&self, claims: &[ClaimToken], call: ObjectId) -> Result<()> {
+        let side = self.main();
+        let jobs: Vec<JobId> = claims.iter().map(|token| token.job).collect();
+        let (filter, update) = pipelines::untake(&jobs, call);
+        let undone = side.plain().update_many(&side.jobs, filter, update).await?;
+        if usize::try_from(undone) == Ok(claims.len()) {
+            return Ok(());
+        }
+        // Somebody wants the others cancelled: releasing them does that.
+        let released = |token: &ClaimToken| Settlement::new(*token, Outcome::Released);
+        let released: Vec<Settlement> = claims.iter().map(released).collect();
+        self.settle_jobs(&released).await?;
+        Ok(())
+    }
+}
+
+/// The claim of a document of `jobs`, or what of it cannot be read.
+fn decode(
+    row: &RawDocument,
+    token: ClaimToken,
+    route: Option<Route>,
+) -> std::result::Result<ClaimedJob, InvalidInput> {
+    let mut claim = Claim::new(
+        token,
+        route.ok_or_else(|| InvalidInput::new("route", "is missing"))?,
+        Priority::from_level(row::int(row, "priority")?)?,
+        from_millis(row::int(row, "run_at")?),
+        from_millis(row::int(row, "claimed_at")?),
+    );
+    claim.attempts = row::count(row, "attempts")?;
+    claim.crash_count = row::count(row, "crash_count")?;
+    claim.retry = RetryPolicy::from_stored(row::text(row, "retry")?)?;
+    claim.timeout = row::duration(row, "timeout")?;
+    claim.stall_timeout = row::duration(row, "stall_timeout")?;
+    claim.lane = row::name(row, "lane")?;
+    claim.trace = row::trace(row)?;
+    let input = JobInput {
+        payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("null")),
+        checkpoint: row::json(row, "checkpoint"),
+    };
+    Ok(ClaimedJob { claim, input })
+}
+
+/// Waits for work until this time, if there is one; none if it took longer. What was going on then is
+/// dropped: jobs that it claimed all the same go back as not begun.
+async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match end {
+        None => Some(work.await),
+        Some(end) if time::monotonic() >= end => None,
+        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
+    }
+}
+
+/// Puts jobs into claim order.
+fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
+    claimed.sort_by_cached_key(|job| {
+        let claim = &job.claim;
+        let run_at = to_millis(claim.run_at);
+        ClaimRank::new(claim.priority, run_at, claim.token.job, request.aging, now)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reach_grows_at_once_and_shrinks_after_a_calm() {
+        let reach = Reach::new();
+        reach.learn(1, 1);
+        assert_eq!(reach.get(), 1);
+        reach.learn(1, 8);
+        assert_eq!(reach.get(), 8);
+        for _ in 1..Reach::CALM {
+            reach.learn(8, 8);
+            assert_eq!(reach.get(), 8);
+        }
+        reach.learn(8, 8);
+        assert_eq!(reach.get(), 7);
+        reach.learn(7, 1_000);
+        assert_eq!(reach.get(), Reach::MOST);
+    }
+}

@@ -1,0 +1,108 @@
+//! Deleting old finished jobs, and writes that only land in a tenure.
+
+use mongodb::bson::doc;
+use mongodb::options::FindOptions;
+use ratchet_core::JobId;
+use ratchet_core::model::{Guard, Guarded, PurgeRequest};
+use ratchet_core::time::duration_millis;
+
+use crate::connection::{Side, Tx};
+use crate::error::Result;
+use crate::pipelines::{self, LONGEST, code};
+use crate::row;
+use crate::store::MongoStore;
+
+impl MongoStore {
+    /// Whether the tenure lasts that a write is made in; without a guard, always. In the same
+    /// transaction, and as a write to the lock: whoever takes the lock over meets it, and either
+    /// waits for the end of this transaction or makes it begin again. [guard.write]
+    pub(crate) async fn is_tenure(
+        &self,
+        tx: &mut Tx<'_>,
+        side: &Side,
+        guard: Option<&Guard>,
+    ) -> Result<bool> {
+        let Some(guard) = guard else {
+            return Ok(true);
+        };
+        let now = self.now(side).await?;
+        let (name, owner) = (guard.lock.as_str(), guard.owner.as_str());
+        let held = pipelines::held_lock(name, owner, guard.fence.0, now);
+        let touch = doc! { "$inc": { "guarded": 1_i64 } };
+        Ok(tx.update_one(&side.locks, held, touch).await? > 0)
+    }
+
+    /// Calls for a write with this guard: a transaction if there is one.
+    pub(crate) async fn begin_guarded<'a>(
+        &self,
+        side: &'a Side,
+        guard: Option<&Guard>,
+    ) -> Result<Tx<'a>> {
+        if guard.is_some() {
+            self.need_transactions("a guarded write")?;
+        }
+        self.begin(side).await
+    }
+
+    /// Deletes old finished jobs.
+    pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let side = self.main();
+        let now = self.millis(side).await?;
+        let mut tx = self.begin_guarded(side, request.guard.as_ref()).await?;
+        let purged = async {
+            if !self.is_tenure(&mut tx, side, request.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            let gone = self.purge_inside(&mut tx, request, now).await?;
+            Ok(Guarded::Done(gone))
+        }
+        .await;
+        tx.finish(purged).await
+    }
+
+    /// [purge.old] Index `finished`.
+    async fn purge_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        request: &PurgeRequest,
+        now: i64,
+    ) -> Result<u64> {
+        let side = self.main();
+        // Longer ago than the clock can say is never.
+        let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
+        let state = code(request.state);
+        let old = doc! { "state": state, "finished_at": { "$lt": before } };
+        let options = FindOptions::builder()
+            .sort(doc! { "finished_at": 1, "_id": 1 })
+            .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
+            .projection(doc! { "_id": 1 })
+            .build();
+        let rows = tx.find(&side.jobs, old, options).await?;
+        let ids = rows.iter().map(|row| row::job_id(row, "_id"));
+        let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        // One that was requeued meanwhile stays.
+        let still = doc! {
+            "_id": { "$in": pipelines::ids(&ids) },
+            "state": state,
+            "finished_at": { "$lt": before },
+        };
+        let gone = tx.delete_many(&side.jobs, still).await?;
+        let attempts = doc! { "job": { "$in": pipelines::ids(&ids) } };
+        if self.has_transactions() {
+            tx.delete_many(&side.attempts, attempts).await?;
+        } else {
+            // A job that stayed keeps its own.
+            for id in &ids {
+                let this = doc! { "_id": row::id(*id) };
+                if tx.find_one(&side.jobs, this).await?.is_none() {
+                    let its = doc! { "job": row::id(*id) };
+                    tx.delete_many(&side.attempts, its).await?;
+                }
+            }
+        }
+        Ok(gone)
+    }
+}

@@ -1,0 +1,310 @@
+//! Ending claims.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, RawArray, RawBsonRef, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Fenced, Settlement};
+use ratchet_core::{ClaimToken, JobId, JobState, StoreErrorKind};
+
+use crate::clock::Now;
+use crate::connection::{Statement, Tx};
+use crate::error::{Failure, Result};
+use crate::pipelines::{self, Ending};
+use crate::row;
+use crate::store::{MongoStore, pause};
+
+/// How often a settlement is looked at that others changed the conditions of meanwhile.
+const ROUNDS: u32 = 20;
+
+/// A settlement whose claim has not ended yet, as far as is known.
+#[derive(Clone, Copy)]
+struct Open<'a> {
+    settlement: &'a Settlement,
+    /// Whether somebody wants the job cancelled.
+    cancel: bool,
+    /// Whether it is in a lane.
+    lane: bool,
+}
+
+impl Open<'_> {
+    fn state(&self) -> JobState {
+        self.settlement.effect(self.cancel).state
+    }
+
+    /// The write, which applies only if what is assumed of the job is so.
+    fn statement(&self, call: ObjectId, now: Now, in_transaction: bool) -> Statement {
+        let token = self.settlement.token;
+        let mut filter = pipelines::held(token);
+        let cancel = if self.cancel {
+            Bson::Boolean(true)
+        } else {
+            Bson::Null
+        };
+        filter.insert("cancel_requested", cancel);
+        if self.state().is_terminal() && !in_transaction {
+            filter.insert("lane", Bson::Null);
+        }
+        let ending = Ending {
+            seq: token.seq,
+            effect: self.settlement.effect(self.cancel),
+            ran_for: self.settlement.ran_for,
+            call,
+        };
+        ending.statement(filter, now)
+    }
+
+    /// Whether the end of the job lets another one go.
+    fn ends_head(&self) -> bool {
+        self.lane && self.state().is_terminal()
+    }
+}
+
+/// What is known of a job after a write.
+struct Seen {
+    /// The claims that this call ended.
+    mine: HashSet<u64>,
+    settled_seq: u64,
+    /// The claim that runs; 0: none.
+    running: u64,
+    cancel: bool,
+    lane: bool,
+}
+
+impl MongoStore {
+    /// Settles each claim that still holds.
+    ///
+    /// At first every job is taken for one without a lane that nobody wants cancelled. If all
+    /// matched, one command has done it. What did not match is looked at, and written again as
+    /// what it is, until each is applied or stale.
+    pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        let side = self.main();
+        let call = ObjectId::new();
+        let mut applied: HashSet<ClaimToken> = HashSet::new();
+        let mut open: Vec<Open<'_>> = settlements
+            .iter()
+            // No claim has a number that the database cannot hold.
+            .filter(|settlement| i64::try_from(settlement.token.seq).is_ok())
+            .map(|settlement| Open {
+                settlement,
+                cancel: false,
+                lane: false,
+            })
+            .collect();
+        for round in 0..ROUNDS {
+            if open.is_empty() {
+                let answer = |settlement: &Settlement| match applied.contains(&settlement.token) {
+                    true => Fenced::Applied,
+                    false => Fenced::Stale,
+                };
+                return Ok(settlements.iter().map(answer).collect());
+            }
+            let now = self.now(side).await?;
+            let (heads, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
+                open.iter().partition(|one| one.ends_head());
+            if !others.is_empty() {
+                let statement = |one: &Open<'_>| one.statement(call, now, false);
+                let statements = others.iter().map(statement).collect();
+                let mut on = side.plain();
+                let matched = on.bulk(&side.database, &side.jobs, statements).await?;
+                if heads.is_empty() && usize::try_from(matched) == Ok(others.len()) {
+                    applied.extend(others.iter().map(|one| one.settlement.token));
+                    open.clear();
+                    continue;
+                }
+            }
+            if !heads.is_empty() {
+                self.settle_heads(&heads, call, now).await?;
+            }
+            let seen = self.look_at_settled(&open, call).await?;
+            open.retain_mut(|one| still_open(one, &seen, &mut applied));
+            if round > 1 {
+                tokio::time::sleep(pause(round)).await;
+            }
+        }
+        Err(Failure::contention("a job changed again and again"))
+    }
+
+    /// Ends jobs that are the heads of their lanes: all in one transaction, or, if something stands
+    /// in the way of that, each in its own, so that one lane does not hold up the others.
+    async fn settle_heads(&self, heads: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+        match self.settle_together(heads, call, now).await {
+            Err(failure) if failure.kind == StoreErrorKind::Contention && heads.len() > 1 => {}
+            done => return done,
+        }
+        let mut held_up = Ok(());
+        for head in heads {
+            match self
+                .settle_together(std::slice::from_ref(head), call, now)
+                .await
+            {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                    held_up = Err(failure);
+                }
+                done => done?,
+            }
+        }
+        // The call is repeated; those that are done are seen to be.
+        held_up
+    }
+
+    async fn settle_together(&self, heads: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+        let mut tx = self.begin(self.main()).await?;
+        let settled = self.settle_inside(&mut tx, heads, call, now).await;
+        tx.finish(settled).await
+    }
+
+    async fn settle_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        heads: &[Open<'_>],
+        call: ObjectId,
+        now: Now,
+    ) -> Result<()> {
+        let side = self.main();
+        let lanes = self
+            .lanes_of(tx, heads.iter().map(|head| head.settlement.token))
+            .await?;
+        let statement = |one: &Open<'_>| one.statement(call, now, true);
+        let statements = heads.iter().map(statement).collect();
+        tx.bulk(&side.database, &side.jobs, statements).await?;
+        self.leave_lanes(tx, lanes).await
+    }
+
+    /// The lanes of the jobs of these claims, as far as they are held.
+    pub(crate) async fn lanes_of(
+        &self,
+        tx: &mut Tx<'_>,
+        claims: impl Iterator<Item = ClaimToken>,
+    ) -> Result<Vec<String>> {
+        let jobs: Vec<JobId> = claims.map(|token| token.job).collect();
+        let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
+        let only = FindOptions::builder()
+            .projection(doc! { "lane_key": 1 })
+            .build();
+        let rows = tx.find(&self.main().jobs, filter, only).await?;
+        let mut lanes = BTreeSet::new();
+        for row in rows {
+            lanes.extend(row::text(&row, "lane_key")?.map(str::to_owned));
+        }
+        Ok(lanes.into_iter().collect())
+    }
+
+    async fn look_at_settled(
+        &self,
+        open: &[Open<'_>],
+        call: ObjectId,
+    ) -> Result<HashMap<JobId, Seen>> {
+        let side = self.main();
+        let jobs: BTreeSet<JobId> = open.iter().map(|one| one.settlement.token.job).collect();
+        let jobs: Vec<JobId> = jobs.into_iter().collect();
+        let options = FindOptions::builder()
+            .projection(pipelines::settled_projection(call))
+            .build();
+        let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
+        let rows = side.plain().find(&side.jobs, filter, options).await?;
+        let mut seen = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let state = JobState::from_code(row::int(&row, "state")?)?;
+            let claim_seq = row::count(&row, "claim_seq")?;
+            let job = Seen {
+                mine: row.get_array("mine").map(numbers).unwrap_or_default(),
+                settled_seq: row::count(&row, "settled_seq").unwrap_or_default(),
+                running: if state == JobState::Running {
+                    claim_seq
+                } else {
+                    0
+                },
+                cancel: row::flag(&row, "cancel_requested"),
+                lane: row::text(&row, "lane").ok().flatten().is_some(),
+            };
+            seen.insert(row::job_id(&row, "_id")?, job);
+        }
+        Ok(seen)
+    }
+}
+
+/// Whether a settlement is to be written again, and as what; notes those that are applied.
+fn still_open(
+    one: &mut Open<'_>,
+    seen: &HashMap<JobId, Seen>,
+    applied: &mut HashSet<ClaimToken>,
+) -> bool {
+    let token = one.settlement.token;
+    let Some(job) = seen.get(&token.job) else {
+        return false;
+    };
+    // 0 is no claim's number: it stands for a job that was never settled.
+    let repeated = token.seq != 0 && job.settled_seq == token.seq;
+    if job.mine.contains(&token.seq) || repeated {
+        applied.insert(token);
+        return false;
+    }
+    one.cancel = job.cancel;
+    one.lane = job.lane;
+    token.seq != 0 && job.running == token.seq
+}
+
+fn numbers(array: &RawArray) -> HashSet<u64> {
+    let number = |value: RawBsonRef<'_>| match value {
+        RawBsonRef::Int64(number) => u64::try_from(number).ok(),
+        _ => None,
+    };
+    array
+        .into_iter()
+        .filter_map(|value| number(value.ok()?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::Document;
+    use ratchet_core::model::Outcome;
+
+    use super::*;
+
+    fn stages(open: &Open<'_>, in_transaction: bool) -> (Document, Vec<Document>) {
+        let now = Now::Server;
+        let statement = open.statement(ObjectId::new(), now, in_transaction);
+        (statement.filter, statement.pipeline)
+    }
+
+    #[test]
+    fn texts_that_look_like_expressions_stay_texts() {
+        let error = "$$NOW".to_owned();
+        let token = ClaimToken::new(JobId::new(), 3);
+        let settlement = Settlement::new(token, Outcome::Failed { error });
+        let open = Open {
+            settlement: &settlement,
+            cancel: false,
+            lane: false,
+        };
+        let (filter, pipeline) = stages(&open, false);
+        let set = pipeline[0].get_document("$set").unwrap();
+        let error = set.get_document("last_error").unwrap();
+        assert_eq!(error.get_str("$literal").unwrap(), "$$NOW");
+        assert!(filter.get("lane").is_some(), "a lane needs a transaction");
+        let (filter, _) = stages(&open, true);
+        assert_eq!(filter.get("lane"), None);
+    }
+
+    #[test]
+    fn only_an_end_takes_a_job_out_of_its_lane() {
+        let token = ClaimToken::new(JobId::new(), 1);
+        let settlement = Settlement::new(token, Outcome::Released);
+        let mut open = Open {
+            settlement: &settlement,
+            cancel: false,
+            lane: true,
+        };
+        assert!(!open.ends_head());
+        let (filter, pipeline) = stages(&open, false);
+        assert_eq!(filter.get("lane"), None);
+        assert!(!pipeline[1].to_string().contains("lane_seq"));
+        open.cancel = true;
+        assert!(open.ends_head());
+        let (_, pipeline) = stages(&open, true);
+        assert!(pipeline[1].to_string().contains("lane_seq"));
+    }
+}

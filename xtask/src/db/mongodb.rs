@@ -1,0 +1,212 @@
+//! Finding a MongoDB: the one that is named, an installed one, one that pip installs below the
+//! target directory, a container.
+
+use std::collections::hash_map::DefaultHasher;
+use std::env;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::local::temporary;
+use super::{Control, Server, compose, free_port, on_path, output, quoted, wire};
+use crate::process;
+
+/// The variable that names the replica set for the tests.
+pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
+/// The variable that names the standalone server for the tests.
+pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
+
+/// The name of the replica set.
+const SET: &str = "rs0";
+/// The program in the package of pip.
+const IN_WHEEL: &str = "fiftyone/db/bin/mongod";
+/// A port may be taken between the looking and the starting.
+const TRIES: u32 = 3;
+
+/// What kind of server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A replica set of one node: it has transactions.
+    Set,
+    /// One that has none.
+    Standalone,
+}
+
+/// The replica set that the environment names, or else one of our own.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn provide() -> Result<Server> {
+    env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
+}
+
+/// The standalone server that the environment names, or else one of our own.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn provide_standalone() -> Result<Server> {
+    env::var(STANDALONE_URL).map_or_else(|_| own_standalone(), |url| Ok(Server::named(url)))
+}
+
+/// A replica set of our own, of one node, which is stopped when it is dropped.
+///
+/// # Errors
+/// Why there is none, way by way.
+pub(crate) fn own() -> Result<Server> {
+    find(Kind::Set)
+}
+
+/// A standalone server of our own, which is stopped when it is dropped.
+///
+/// # Errors
+/// Why there is none, way by way.
+pub(crate) fn own_standalone() -> Result<Server> {
+    find(Kind::Standalone)
+}
+
+fn find(kind: Kind) -> Result<Server> {
+    let mut reasons = Vec::new();
+    for (way, start) in [
+        ("installed", installed as fn(Kind) -> Result<Server>),
+        ("by pip", by_pip),
+        ("in a container", in_a_container),
+    ] {
+        match start(kind).with_context(|| way.to_owned()) {
+            Ok(server) => return Ok(server),
+            Err(reason) => reasons.push(format!("{reason:#}")),
+        }
+    }
+    bail!("no MongoDB: {}", reasons.join("; "))
+}
+
+fn installed(kind: Kind) -> Result<Server> {
+    start(&on_path("mongod").context("no mongod on the path")?, kind)
+}
+
+/// Installs the package that the requirements name, whose hash is in the repository, unless it was
+/// installed before.
+fn by_pip(kind: Kind) -> Result<Server> {
+    let requirements = process::root().join("xtask/mongodb-requirements.txt");
+    let mut hasher = DefaultHasher::new();
+    fs::read(&requirements)?.hash(&mut hasher);
+    let name = format!("mongodb-{:016x}", hasher.finish());
+    let directory = process::target_dir()?.join("xtask").join(name);
+    let program = directory.join(IN_WHEEL);
+    if !program.is_file() {
+        install(&requirements, &directory)?;
+    }
+    start(&program, kind)
+}
+
+fn install(requirements: &Path, directory: &Path) -> Result<()> {
+    let pip = |words: &[&str]| {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip"]).args(words);
+        pip
+    };
+    ensure!(
+        process::works(&mut pip(&["--version"])),
+        "there is no python3 with pip"
+    );
+    eprintln!("MongoDB is not installed: installing a server below the target directory with pip");
+    // Under another name until it is whole, and one for each who tries at the same time.
+    let fresh = directory.with_extension(std::process::id().to_string());
+    let mut install = pip(&[
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--no-compile",
+        "--target",
+    ]);
+    install.arg(&fresh).arg("-r").arg(requirements);
+    let installed = output(&mut install).and_then(|_| {
+        let moved = fs::rename(&fresh, directory);
+        // Somebody else was faster.
+        ensure!(moved.is_ok() || directory.is_dir(), "cannot be moved");
+        Ok(())
+    });
+    if fresh.exists() {
+        fs::remove_dir_all(&fresh)?;
+    }
+    installed
+}
+
+fn start(program: &Path, kind: Kind) -> Result<Server> {
+    let mut tries = 1;
+    loop {
+        match on_a_fresh_directory(program, kind) {
+            Err(error) if tries < TRIES => eprintln!("note: {error:#}; trying another port"),
+            other => return other,
+        }
+        tries += 1;
+    }
+}
+
+fn on_a_fresh_directory(program: &Path, kind: Kind) -> Result<Server> {
+    let version = output(Command::new(program).arg("--version"))?;
+    let version = version.lines().next().unwrap_or_default();
+    let version = version.replace("db version v", "MongoDB ");
+    let template = format!("{}/ratchet-mongodb.XXXXXX", temporary());
+    let directory = PathBuf::from(output(Command::new("mktemp").args(["-d", &template]))?);
+    let port = free_port()?;
+    let control = control(program, kind, &directory, port);
+    let (url, what) = match kind {
+        Kind::Set => (
+            format!("mongodb://127.0.0.1:{port}/?replicaSet={SET}"),
+            "a replica set of one node",
+        ),
+        Kind::Standalone => (format!("mongodb://127.0.0.1:{port}/"), "a standalone"),
+    };
+    let origin = format!("{version}, {what}, started for this");
+    let server = Server::start(url, origin, control)?;
+    if kind == Kind::Set {
+        wire::initiate(port, SET)?;
+    }
+    Ok(server)
+}
+
+fn control(program: &Path, kind: Kind, directory: &Path, port: u16) -> Control {
+    let (log, pid) = (quoted(directory.join("log")), quoted(directory.join("pid")));
+    let set = match kind {
+        Kind::Set => format!("--replSet {SET} --oplogSize 256"),
+        Kind::Standalone => String::new(),
+    };
+    // Test commands are the fail points with which tests break connections.
+    let start = format!(
+        "{} --dbpath {} --port {port} --bind_ip 127.0.0.1 --nounixsocket {set} \
+         --wiredTigerCacheSizeGB 0.5 --setParameter enableTestCommands=1 \
+         --setParameter ttlMonitorSleepSecs=1 \
+         --setParameter diagnosticDataCollectionEnabled=false \
+         --fork --logappend --logpath {log} --pidfilepath {pid} >/dev/null",
+        quoted(program),
+        quoted(directory)
+    );
+    let stop = format!(
+        "kill -9 $(cat {pid}) && while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.05; done"
+    );
+    Control {
+        start: format!("{start} || {{ tail -n 5 {log} >&2; exit 1; }}"),
+        // A stopped server is no reason to keep its data.
+        remove: format!("{{ {stop}; }} 2>/dev/null; rm -rf {}", quoted(directory)),
+        stop,
+    }
+}
+
+/// The member of the container's replica set has the port of the container in its name: only a
+/// direct connection finds it under ours.
+fn in_a_container(kind: Kind) -> Result<Server> {
+    let (service, port) = match kind {
+        Kind::Set => ("mongodb-8", "RATCHET_MONGODB_8_PORT"),
+        Kind::Standalone => ("mongodb-standalone", "RATCHET_MONGODB_STANDALONE_PORT"),
+    };
+    compose::start_service(service, port, |port| {
+        format!("mongodb://127.0.0.1:{port}/?directConnection=true")
+    })
+}
