@@ -80,8 +80,6 @@ impl Reach {
 
 /// How often a claim that came back short looks for more.
 const ROUNDS: usize = 12;
-/// How often it tries to take some of the same candidates.
-const TRIES: usize = 5;
 
 /// How long a claim that has something may go on looking for more.
 const MORE: Duration = Duration::from_secs(1);
@@ -274,9 +272,9 @@ impl MongoStore {
         Ok(ranks.iter().map(ClaimRank::id).collect())
     }
 
-    /// Takes up to `wanted` of the candidates: the first ones, and where others had those, some from
-    /// a random place on, so that the losers of one race do not meet in the next. Which were tried,
-    /// if any was taken.
+    /// Takes up to `wanted` of the candidates: the first ones, and where others had those, the ones
+    /// behind them. None is passed over that is to be had, so that each claimer gets its jobs in
+    /// order. Which were tried, if any was taken.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -288,16 +286,9 @@ impl MongoStore {
         let side = self.main();
         let mut tried = Vec::new();
         let mut had = 0;
-        for try_number in 0..TRIES {
+        while had < wanted && !candidates.is_empty() {
             let missing = (wanted - had).min(candidates.len());
-            if missing == 0 {
-                break;
-            }
-            let from = match try_number {
-                0 => 0,
-                _ => fastrand::usize(..=candidates.len() - missing),
-            };
-            let chosen: Vec<JobId> = candidates.drain(from..from + missing).collect();
+            let chosen: Vec<JobId> = candidates.drain(..missing).collect();
             let take = pipelines::take(request.node, call, now);
             let taken = side
                 .plain()

@@ -57,36 +57,51 @@ impl LockStore for MongoStore {
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
         self.call("inspect", || async {
             let found = self.find_lock(name).await?;
-            found.as_deref().map(lock_info).transpose()
+            let info = found.as_deref().map(lock_info).transpose()?;
+            // One that somebody is about to acquire for the first time.
+            Ok(info.filter(|info| info.fence.0 > 0))
         })
         .await
     }
 }
 
 impl MongoStore {
-    /// Takes the lock if it is to be had. If not, the upsert finds nothing to change and fails to
-    /// insert a second document of the name.
+    /// Takes the lock if it is to be had. One that was never acquired has no document: that is made
+    /// first, as of a lock that was released, since an upsert cannot compare times.
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
         let side = self.live();
         let now = self.now(side).await?;
         let takeable = pipelines::takeable_lock(name.as_str(), owner.as_str(), now);
         let take = pipelines::take_lock(owner.as_str(), ttl, now);
-        match side.plain().change(&side.locks, takeable, take, true).await {
-            Ok(Some(lock)) => {
-                return Ok(Acquired::Acquired {
-                    fence: Fence(row::count(&lock, "fence")?),
-                });
+        let mut on = side.plain();
+        if let Some(lock) = on.change(&side.locks, takeable, take, false).await? {
+            return Ok(Acquired::Acquired {
+                fence: Fence(row::count(&lock, "fence")?),
+            });
+        }
+        match self.find_lock(name).await? {
+            Some(lock) => {
+                if let Some(holder) = lock_info(&lock)?.holder {
+                    return Ok(Acquired::Held(holder));
+                }
             }
-            Err(failure) if !failure.is_duplicate() => return Err(failure),
-            Ok(None) | Err(_) => {}
+            None => {
+                let new = doc! {
+                    "_id": name.as_str(),
+                    "owner": owner.as_str(),
+                    "fence": 0_i64,
+                    "expires_at": RELEASED,
+                };
+                let new = RawDocumentBuf::try_from(&new)?;
+                match on.insert_many(&side.locks, &[new]).await {
+                    Err(failure) if !failure.is_duplicate() => return Err(failure),
+                    // Ours, or of somebody who wants it at the same time.
+                    Ok(()) | Err(_) => {}
+                }
+            }
         }
-        let found = self.find_lock(name).await?;
-        let info = found.as_deref().map(lock_info).transpose()?;
-        match info.and_then(|info| info.holder) {
-            Some(holder) => Ok(Acquired::Held(holder)),
-            // It came free between the two.
-            None => Err(Failure::contention("a lock changed hands meanwhile")),
-        }
+        // It is there now, or came free between the two looks.
+        Err(Failure::contention("a lock changed hands meanwhile"))
     }
 
     /// A lock, with the time in `now`.

@@ -367,9 +367,8 @@ pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
 /// [lock.again] [lock.fence]
 pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     let held = doc! { "$gt": ["$expires_at", now.expression()] };
-    let fence = doc! { "$ifNull": ["$fence", 0_i64] };
     vec![doc! { "$set": {
-        "fence": { "$cond": [held, "$fence", { "$add": [fence, 1_i64] }] },
+        "fence": { "$cond": [held, "$fence", { "$add": ["$fence", 1_i64] }] },
         "owner": literal(owner),
         "expires_at": { "$add": [now.expression(), ttl] },
     } }]

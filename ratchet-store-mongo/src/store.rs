@@ -127,8 +127,8 @@ impl MongoStore {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` on a server without transactions, `Contention`, or a failure of
-    /// the database. After any of the last two the transaction can only be aborted.
+    /// `Invalid`, `Misconfigured` on a server without transactions and for a session on which none
+    /// was begun, `Contention`, or a failure of the database. After any of the last two the transaction can only be aborted.
     pub async fn enqueue_in(
         &self,
         session: &mut ClientSession,
@@ -139,6 +139,7 @@ impl MongoStore {
         let work = async {
             self.check_open()?;
             self.need_transactions("enqueue_in")?;
+            need_begun(session).await?;
             if jobs.is_empty() {
                 return Ok(Vec::new());
             }
@@ -329,6 +330,19 @@ fn too_late(deadline: Duration) -> Failure {
         StoreErrorKind::Timeout,
         format!("no answer within {deadline:?}"),
     )
+}
+
+/// Refuses a session without a transaction, of which a new one would only then begin.
+async fn need_begun(session: &mut ClientSession) -> Inner<()> {
+    if session.start_transaction().await.is_err() {
+        return Ok(());
+    }
+    // Nothing was sent in it, so nothing is sent for its end.
+    session.abort_transaction().await?;
+    Err(Failure::new(
+        StoreErrorKind::Misconfigured,
+        "no transaction was begun on the session",
+    ))
 }
 
 /// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to

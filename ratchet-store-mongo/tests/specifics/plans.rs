@@ -1,0 +1,142 @@
+//! What the server reads to answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::model::{
+    ClaimRequest, Heartbeat, NodeStatus, NodeSweep, Outcome, PurgeRequest, ReclaimRequest, Report,
+    ReportKind, Settlement,
+};
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{JobState, Name, NewJob, NodeId, Priority};
+use ratchet_store_mongo::MongoStore;
+
+use crate::server::Space;
+use crate::{claim_all, job, open};
+
+/// Runs work while the server writes down what it does; what it did to the jobs. Nobody else may be
+/// at work in the database meanwhile, so it is one of its own.
+async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {
+    let level = |level: i32| doc! { "profile": level };
+    space.database.run_command(level(2)).await.unwrap();
+    work.await;
+    space.database.run_command(level(0)).await.unwrap();
+    let jobs = format!("{}.{}", space.database.name(), space.name("jobs"));
+    let profiled = space.database.collection::<Document>("system.profile");
+    let mut cursor = profiled.find(doc! { "ns": jobs }).await.unwrap();
+    let mut all = Vec::new();
+    while cursor.advance().await.unwrap() {
+        all.push(Document::try_from(cursor.current()).unwrap());
+    }
+    profiled.drop().await.unwrap();
+    assert!(!all.is_empty(), "nothing was written down");
+    all
+}
+
+fn number(row: &Document, field: &str) -> i64 {
+    match row.get(field) {
+        Some(Bson::Int32(number)) => (*number).into(),
+        Some(Bson::Int64(number)) => *number,
+        _ => 0,
+    }
+}
+
+/// A database of its own, with this many jobs of five priorities in it.
+async fn filled(space: &Space, count: usize) -> (Space, MongoStore) {
+    let name = format!("ratchet_test_{}", space.prefix.trim_end_matches('.'));
+    let own = Space {
+        url: space.url.clone(),
+        prefix: String::new(),
+        database: space.database.client().database(&name),
+    };
+    let store = MongoStore::builder(&space.url).database(&name).prefix("");
+    let store = store.connect().await.unwrap();
+    let jobs: Vec<NewJob> = (0..count)
+        .map(|number| job().priority(Priority::ALL[number % 5]))
+        .collect();
+    for jobs in jobs.chunks(1_000) {
+        store.enqueue(jobs).await.unwrap();
+    }
+    (own, store)
+}
+
+pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
+    let store = open(&space).await;
+    let jobs: Vec<NewJob> = (0..400)
+        .map(|number| job().queue(&format!("q{}", number % 180)))
+        .collect();
+    store.enqueue(&jobs).await.unwrap();
+    let found = profile_of_claim(&space).await;
+    drop(store);
+    for plan in found {
+        let text = plan.to_string();
+        assert!(!text.contains("COLLSCAN") && !text.contains("\"SORT\""), "{text}");
+    }
+}
+
+/// The plans of the commands of one claim that begin with candidates.
+async fn profile_of_claim(space: &Space) -> Vec<Document> {
+    let (own, store) = filled(space, 500).await;
+    let rows = profile(&own, async {
+        store.claim_next_batch(&claim_all().limit(50)).await.unwrap();
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let candidates: Vec<Document> = rows
+        .into_iter()
+        .filter(|row| row.to_string().contains("\"$sort\"") || row.get_str("op") == Ok("command"))
+        .collect();
+    for row in &candidates {
+        if row.to_string().contains("run_at") && row.to_string().contains("$limit") {
+            assert_eq!(number(row, "docsExamined"), 0, "{row}");
+        }
+    }
+    candidates
+}
+
+pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<Space>) {
+    let (own, store) = filled(&space, 5_000).await;
+    let rows = profile(&own, async {
+        let claimed = store.claim_next_batch(&claim_all().limit(50)).await.unwrap();
+        assert_eq!(claimed.len(), 50);
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let keys: i64 = rows.iter().map(|row| number(row, "keysExamined")).sum();
+    let documents: i64 = rows.iter().map(|row| number(row, "docsExamined")).sum();
+    // Fifty candidates of each of five levels; fifty written and fifty read.
+    assert!(keys <= 5 * 50 + 2 * 60 + 20, "{keys} keys: {rows:#?}");
+    assert!(documents <= 2 * 60, "{documents} documents: {rows:#?}");
+}
+
+pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
+    let (own, store) = filled(&space, 3_000).await;
+    let store = &store;
+    let rows = profile(&own, async move {
+        let (node, label) = (NodeId::new(), Name::new("label", "n").unwrap());
+        let second = Duration::from_secs(1);
+        let beat = |status| Heartbeat::new(node, label.clone(), status, second);
+        store.heartbeat(&beat(NodeStatus::Joining)).await.unwrap();
+        store.heartbeat(&beat(NodeStatus::Active)).await.unwrap();
+        let request = ClaimRequest::new(node, 10);
+        let claimed = store.claim_next_batch(&request).await.unwrap();
+        let tokens: Vec<_> = claimed.iter().map(|job| job.claim.token).collect();
+        let alive = tokens.iter().map(|token| Report::new(*token, ReportKind::Alive));
+        store.report(&alive.collect::<Vec<_>>()).await.unwrap();
+        let done = |token: &_| Settlement::new(*token, Outcome::Succeeded { result: None });
+        let done: Vec<_> = tokens[..5].iter().map(done).collect();
+        store.settle(&done).await.unwrap();
+        store.settle(&done).await.unwrap();
+        store.reclaim(&ReclaimRequest::new()).await.unwrap();
+        store.sweep_nodes(&NodeSweep::new(second, second)).await.unwrap();
+        let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
+        store.purge(&purge).await.unwrap();
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    for row in rows {
+        assert!(number(&row, "docsExamined") <= 60, "{row:#?}");
+        assert!(number(&row, "keysExamined") <= 120, "{row:#?}");
+    }
+}
