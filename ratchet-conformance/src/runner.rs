@@ -188,9 +188,8 @@ impl Subject {
 
     /// Why it cannot run this case, if it said so.
     fn refuses<C>(&self, case: &Case<C>) -> Option<String> {
-        let names = |without: &&Without| {
-            without.name == case.group || without.name == case.full_name()
-        };
+        let names =
+            |without: &&Without| without.name == case.group || without.name == case.full_name();
         let refused = self.without.iter().find(names)?;
         Some(refused.reason.clone())
     }

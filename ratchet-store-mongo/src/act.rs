@@ -129,11 +129,14 @@ impl MongoStore {
         }
         let count = write.statements.len();
         let side = self.main();
-        let matched = tx.bulk(&side.database, &side.jobs, write.statements).await?;
+        let matched = tx
+            .bulk(&side.database, &side.jobs, write.statements)
+            .await?;
         if usize::try_from(matched) != Ok(count) {
             return Err(Failure::contention("a job was changed meanwhile"));
         }
-        self.leave_lanes(tx, write.left.into_iter().collect()).await?;
+        self.leave_lanes(tx, write.left.into_iter().collect())
+            .await?;
         Ok(acted)
     }
 

@@ -206,9 +206,7 @@ impl MongoStore {
         let candidates = self.candidates(request, &routes, now, look_at).await?;
         round.candidates = candidates.len();
         let call = ObjectId::new();
-        let tried = self
-            .take(request, candidates, wanted, call, now)
-            .await?;
+        let tried = self.take(request, candidates, wanted, call, now).await?;
         if let Some(chosen) = tried {
             self.look_at_taken(&mut round, &chosen, call, depth).await?;
         }
@@ -334,7 +332,9 @@ impl MongoStore {
         let mut undone = Vec::new();
         for row in jobs {
             let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
-            let route = self.routes().get(row::int(row, "route").unwrap_or_default());
+            let route = self
+                .routes()
+                .get(row::int(row, "route").unwrap_or_default());
             if let Some(route) = &route
                 && paused.contains(route.queue.as_str())
             {

@@ -214,18 +214,17 @@ impl Builder {
         if self.max_connections == Some(0) {
             return Err(misconfigured("max_connections", "is zero"));
         }
-        let mut options = match tokio::time::timeout(self.deadline, ClientOptions::parse(url)).await
-        {
-            Ok(options) => options.map_err(|error| unreadable(url, &error.kind))?,
-            Err(_) => {
-                return Err(
-                    StoreError::new(StoreErrorKind::Unavailable, "connect").with_source(format!(
-                        "the names of the servers were not resolved within {:?}",
-                        self.deadline
-                    )),
-                );
-            }
-        };
+        let mut options =
+            match tokio::time::timeout(self.deadline, ClientOptions::parse(url)).await {
+                Ok(options) => options.map_err(|error| unreadable(url, &error.kind))?,
+                Err(_) => {
+                    return Err(StoreError::new(StoreErrorKind::Unavailable, "connect")
+                        .with_source(format!(
+                            "the names of the servers were not resolved within {:?}",
+                            self.deadline
+                        )));
+                }
+            };
         check_concerns(&options)?;
         if self.max_connections.is_some() {
             options.max_pool_size = self.max_connections;
@@ -255,10 +254,14 @@ fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
                 storable_error(message)
             ))
         }
-        ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. }
+        ErrorKind::InvalidArgument { message, .. }
+        | ErrorKind::InvalidTlsConfig { message, .. }
             if !quotes_secret(url, message) =>
         {
-            misconfigured("the URL", format!("is refused: {}", storable_error(message)))
+            misconfigured(
+                "the URL",
+                format!("is refused: {}", storable_error(message)),
+            )
         }
         _ => misconfigured("the URL", "cannot be read"),
     }
@@ -369,7 +372,10 @@ fn check_database(name: &str) -> Result<()> {
         "" => "is empty",
         "admin" | "local" | "config" => "is one that the server keeps to itself",
         _ if name.len() > DATABASE_BYTES => "has a name of more than 63 bytes",
-        _ if name.contains(['/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0']) => {
+        _ if name.contains([
+            '/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0',
+        ]) =>
+        {
             "has a character in its name that MongoDB does not allow"
         }
         _ => return Ok(()),
@@ -380,7 +386,9 @@ fn check_database(name: &str) -> Result<()> {
 fn check_prefix(prefix: &str, longest: usize) -> Result<()> {
     let problem = match prefix {
         _ if prefix.contains(['$', '\0']) => "has a `$` or a NUL",
-        _ if prefix.starts_with("system.") => "begins with `system.`, which MongoDB keeps to itself",
+        _ if prefix.starts_with("system.") => {
+            "begins with `system.`, which MongoDB keeps to itself"
+        }
         _ if prefix.starts_with('.') => "begins with a dot",
         _ if longest > NAMESPACE_BYTES => {
             "makes names of more than 255 bytes together with the database's"
@@ -431,7 +439,10 @@ mod tests {
                 Builder::url("mongodb://host/db?readPreference=secondary"),
                 "primary",
             ),
-            (Builder::url("mongodb://host/db?retryWrites=false"), "retries"),
+            (
+                Builder::url("mongodb://host/db?retryWrites=false"),
+                "retries",
+            ),
         ];
         for (builder, part) in table {
             let problem = problem(builder).await;
@@ -452,7 +463,10 @@ mod tests {
             let builder = Builder::url(url);
             assert!(!format!("{builder:?}").contains("secret"));
             let problem = problem(builder).await;
-            assert!(!problem.contains("secret") && !problem.contains("ret@"), "{problem}");
+            assert!(
+                !problem.contains("secret") && !problem.contains("ret@"),
+                "{problem}"
+            );
         }
     }
 

@@ -221,7 +221,9 @@ fn document(
     let mut row = RawDocumentBuf::new();
     let place = places.zip(lanes::of(spec));
     let place = place.map(|(places, lane)| (places.take(&lane), lane));
-    let state = place.as_ref().map_or(JobState::Pending, |(place, _)| place.state);
+    let state = place
+        .as_ref()
+        .map_or(JobState::Pending, |(place, _)| place.state);
     row.append(cstr!("_id"), row::uuid(job.id()));
     row.append(cstr!("route"), route);
     row.append(cstr!("priority"), i32::from(spec.priority.level()));

@@ -168,7 +168,8 @@ impl Failure {
                 StoreErrorKind::Misconfigured,
                 "the server refused the credentials",
             ),
-            ErrorKind::InvalidTlsConfig { message, .. } | ErrorKind::IncompatibleServer { message, .. } => {
+            ErrorKind::InvalidTlsConfig { message, .. }
+            | ErrorKind::IncompatibleServer { message, .. } => {
                 Self::new(StoreErrorKind::Misconfigured, storable_error(message))
             }
             ErrorKind::SessionsNotSupported => Self::new(
@@ -185,9 +186,7 @@ impl Failure {
             // Their texts may quote what was to be sent.
             ErrorKind::InvalidArgument { .. }
             | ErrorKind::BsonSerialization(_)
-            | ErrorKind::Bson(_) => {
-                Self::new(StoreErrorKind::Other, "the driver refused the call")
-            }
+            | ErrorKind::Bson(_) => Self::new(StoreErrorKind::Other, "the driver refused the call"),
             _ => Self::new(StoreErrorKind::Other, "the driver failed"),
         }
     }

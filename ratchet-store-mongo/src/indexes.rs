@@ -181,10 +181,12 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     if !config.create {
         return match missing.first() {
             None => Ok(server),
-            Some((rows, lacking)) => Err(mismatch(match lacking.as_ref().and_then(|l| l.first()) {
-                None => format!("the collection {} is missing", rows.name()),
-                Some(index) => format!("{} has no index {}", rows.name(), index.name),
-            })),
+            Some((rows, lacking)) => {
+                Err(mismatch(match lacking.as_ref().and_then(|l| l.first()) {
+                    None => format!("the collection {} is missing", rows.name()),
+                    Some(index) => format!("{} has no index {}", rows.name(), index.name),
+                }))
+            }
         };
     }
     for (rows, lacking) in missing {
@@ -229,7 +231,8 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
             format!("the server is MongoDB {version}; 4.4 or later is needed"),
         ));
     }
-    let in_set = hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
+    let in_set =
+        hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
     Ok(Server {
         version,
         transactions: in_set,
@@ -315,7 +318,9 @@ async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>
         Err(failure) if failure.code == NO_COLLECTION => return Ok(None),
         reply => reply?,
     };
-    let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch = reply
+        .get_document("cursor")
+        .and_then(|cursor| cursor.get_array("firstBatch"));
     let batch = batch.map_err(|_| mismatch(format!("{} has no indexes", rows.name())))?;
     let documents = batch.iter().filter_map(Bson::as_document);
     Ok(Some(documents.cloned().collect()))
@@ -436,14 +441,18 @@ mod tests {
             all[place].insert(field, value);
             problem(&all)
         };
-        assert!(with(1, "key", doc! { "state": 1 }.into()).contains("claim of jobs has other keys"));
+        assert!(
+            with(1, "key", doc! { "state": 1 }.into()).contains("claim of jobs has other keys")
+        );
         assert!(with(1, "unique", true.into()).contains("is unique"));
         assert!(with(6, "unique", false.into()).contains("unique_key of jobs is not unique"));
         let other = doc! { "state": 1 }.into();
         assert!(with(1, "partialFilterExpression", other).contains("other documents"));
         assert!(with(2, "hidden", true.into()).contains("hidden"));
         assert!(with(4, "expireAfterSeconds", 1.into()).contains("deletes"));
-        assert!(with(2, "name", "theirs".into()).contains("theirs of jobs has the keys of running"));
+        assert!(
+            with(2, "name", "theirs".into()).contains("theirs of jobs has the keys of running")
+        );
         let mut all = stored();
         all.push(doc! { "key": { "payload": 1 }, "name": "mine", "unique": true });
         assert!(problem(&all).contains("unique index mine"));

@@ -31,7 +31,9 @@ impl NodeStore for MongoStore {
             others.retain(|other| *other != i32::from(status.code()));
             let live = doc! { "_id": row::id(node), "status": { "$in": others } };
             let set = doc! { "$set": { "status": i32::from(status.code()) } };
-            Ok(changed(side.plain().update_one(&side.nodes, live, set).await?))
+            Ok(changed(
+                side.plain().update_one(&side.nodes, live, set).await?,
+            ))
         })
         .await
     }
@@ -64,7 +66,9 @@ impl NodeStore for MongoStore {
 }
 
 fn live_statuses() -> Vec<i32> {
-    let live = NodeStatus::ALL.into_iter().filter(|status| status.is_live());
+    let live = NodeStatus::ALL
+        .into_iter()
+        .filter(|status| status.is_live());
     live.map(|status| i32::from(status.code())).collect()
 }
 

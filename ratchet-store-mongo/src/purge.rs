@@ -50,7 +50,10 @@ impl MongoStore {
         let now = self.millis(side).await?;
         let mut tx = self.begin_guarded(side, request.guard.as_ref()).await?;
         let purged = async {
-            if !self.is_tenure(&mut tx, side, request.guard.as_ref()).await? {
+            if !self
+                .is_tenure(&mut tx, side, request.guard.as_ref())
+                .await?
+            {
                 return Ok(Guarded::Stale);
             }
             let gone = self.purge_inside(&mut tx, request, now).await?;
@@ -61,12 +64,7 @@ impl MongoStore {
     }
 
     /// [purge.old] Index `finished`.
-    async fn purge_inside(
-        &self,
-        tx: &mut Tx<'_>,
-        request: &PurgeRequest,
-        now: i64,
-    ) -> Result<u64> {
+    async fn purge_inside(&self, tx: &mut Tx<'_>, request: &PurgeRequest, now: i64) -> Result<u64> {
         let side = self.main();
         // Longer ago than the clock can say is never.
         let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));

@@ -48,9 +48,8 @@ impl MongoStore {
                 self.routes().refresh(self.main()).await?;
             }
             let route = route.map(|route| self.routes().get(route));
-            let route = route.and_then(|route| {
-                route.ok_or_else(|| InvalidInput::new("route", "is missing"))
-            });
+            let route = route
+                .and_then(|route| route.ok_or_else(|| InvalidInput::new("route", "is missing")));
             match route.and_then(|route| row::job_record(row, route)) {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
@@ -168,7 +167,11 @@ impl MongoStore {
             .find(&side.jobs, doc! { "_id": row::id(job) }, options)
             .await?;
         let moved = on
-            .find(&side.attempts, doc! { "job": row::id(job) }, FindOptions::default())
+            .find(
+                &side.attempts,
+                doc! { "job": row::id(job) },
+                FindOptions::default(),
+            )
             .await?;
         let Some(found) = found.first() else {
             return Ok(Vec::new());
@@ -215,7 +218,10 @@ impl MongoStore {
                 }
             }
             moved.truncate(moved.len().saturating_sub(STAY));
-            let seqs: Vec<Bson> = moved.iter().filter_map(|one| one.get("seq").cloned()).collect();
+            let seqs: Vec<Bson> = moved
+                .iter()
+                .filter_map(|one| one.get("seq").cloned())
+                .collect();
             for attempt in moved {
                 let same = doc! {
                     "job": attempt.get("job").cloned(),

@@ -180,8 +180,14 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     spec.trace = keep(&mut problem, trace(row), None);
 
     let time = |field: &'static str| int(row, field).map(from_millis);
-    let optional_time = |field: &'static str| optional_int(row, field).map(|at| at.map(from_millis));
-    let mut job = JobRecord::new(job_id(row, "_id")?, spec, time("run_at")?, time("created_at")?);
+    let optional_time =
+        |field: &'static str| optional_int(row, field).map(|at| at.map(from_millis));
+    let mut job = JobRecord::new(
+        job_id(row, "_id")?,
+        spec,
+        time("run_at")?,
+        time("created_at")?,
+    );
     job.state = JobState::from_code(int(row, "state")?)?;
     job.finished_at = optional_time("finished_at")?;
     job.attempts = keep(&mut problem, count(row, "attempts"), 0);

@@ -30,7 +30,13 @@ pub(crate) async fn two_prefixes_never_see_each_other(space: Arc<Space>) {
     let other = other.connect().await.unwrap();
     let id = enqueue(&one, job()).await;
     assert!(!exists(&other, id).await);
-    assert!(other.claim_next_batch(&claim_all()).await.unwrap().is_empty());
+    assert!(
+        other
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert_eq!(one.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
 }
 
@@ -46,11 +52,18 @@ pub(crate) async fn odd_names_work(space: Arc<Space>) {
         let store = store.connect().await.unwrap();
         // Names have at most 128 bytes: 32 of these.
         let name = crab.repeat(32);
-        let odd = job().queue(&name).lane(&name).unique_key(&name).idempotency_key(&name);
+        let odd = job()
+            .queue(&name)
+            .lane(&name)
+            .unique_key(&name)
+            .idempotency_key(&name);
         let id = enqueue(&store, odd.clone().capability(&name)).await;
         let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
         assert_eq!(found.spec.lane.unwrap(), name.as_str());
-        assert_eq!(store.queues().queues().await.unwrap()[0].name, name.as_str());
+        assert_eq!(
+            store.queues().queues().await.unwrap()[0].name,
+            name.as_str()
+        );
     }
 }
 

@@ -33,7 +33,10 @@ pub(crate) async fn an_unknown_replica_set_is_misconfigured(space: Arc<Space>) {
     let error = builder.connect().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Misconfigured);
     let text = error.to_string();
-    assert!(text.contains("`another`") && text.contains("`rs0`"), "{text}");
+    assert!(
+        text.contains("`another`") && text.contains("`rs0`"),
+        "{text}"
+    );
 }
 
 pub(crate) async fn a_server_that_is_not_there_is_unavailable(_: Arc<Space>) {

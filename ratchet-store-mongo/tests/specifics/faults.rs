@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement};
+use ratchet_core::model::{
+    Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
+};
 use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{JobId, JobState, Name, NodeId, StoreErrorKind};
 use ratchet_store_mongo::{Builder, MongoStore};
@@ -81,7 +83,11 @@ impl Fault {
             } } }
         };
         let free = doc! { "_id": "turn", "until": { "$lt": i64::MAX } };
-        self.turns.update_one(doc! { "_id": "turn" }, doc! { "$setOnInsert": { "until": 0_i64 } })
+        self.turns
+            .update_one(
+                doc! { "_id": "turn" },
+                doc! { "$setOnInsert": { "until": 0_i64 } },
+            )
             .upsert(true)
             .await
             .unwrap();
@@ -136,7 +142,11 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
     for jobs in [&[job()][..], &several] {
         for unheard in [true, false] {
             let fault = Fault::new(&space, &["insert"]).times(2);
-            let fault = if unheard { fault.unheard() } else { fault.code(NETWORK) };
+            let fault = if unheard {
+                fault.unheard()
+            } else {
+                fault.code(NETWORK)
+            };
             let store = fault.open(&space).await;
             // The routes are known, so that it is the jobs that meet it.
             plain.enqueue(&[job()]).await.unwrap();
@@ -146,7 +156,9 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
             fault.lift().await;
         }
     }
-    let all = plain.list(&JobFilter::all(), &PageRequest::first(100)).await;
+    let all = plain
+        .list(&JobFilter::all(), &PageRequest::first(100))
+        .await;
     // Two single ones and two of the batch, in which the second has the first's key; and the four
     // beside them.
     assert_eq!(all.unwrap().jobs.len(), 2 + 3 + 2 + 4);
@@ -168,7 +180,9 @@ pub(crate) async fn an_election_is_waited_for(space: Arc<Space>) {
 }
 
 pub(crate) async fn an_unheard_commit_is_committed_once(space: Arc<Space>) {
-    let fault = Fault::new(&space, &["commitTransaction"]).times(2).unheard();
+    let fault = Fault::new(&space, &["commitTransaction"])
+        .times(2)
+        .unheard();
     let store = fault.open(&space).await;
     let fault = fault.set().await;
     let jobs = [job().lane("l"), job().lane("l"), job().idempotency_key("i")];
@@ -215,13 +229,22 @@ pub(crate) async fn a_killed_operation_is_a_timeout(space: Arc<Space>) {
 
 pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
     let fault = Fault::new(&space, &["getMore"]).code(CURSOR_KILLED);
-    let store = fault.builder(&space).wakeups(false).connect().await.unwrap();
+    let store = fault
+        .builder(&space)
+        .wakeups(false)
+        .connect()
+        .await
+        .unwrap();
     // Too much for one answer.
     let payload = "x".repeat(250 * 1024);
-    let jobs: Vec<_> = (0..70).map(|_| ratchet_core::NewJob::new("kind", &payload)).collect();
+    let jobs: Vec<_> = (0..70)
+        .map(|_| ratchet_core::NewJob::new("kind", &payload))
+        .collect();
     store.enqueue(&jobs).await.unwrap();
     let fault = fault.set().await;
-    let page = store.list(&JobFilter::all(), &PageRequest::first(100)).await;
+    let page = store
+        .list(&JobFilter::all(), &PageRequest::first(100))
+        .await;
     assert_eq!(page.unwrap().jobs.len(), 70);
     fault.lift().await;
 }
@@ -242,10 +265,14 @@ pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
 }
 
 pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Space>) {
-    let fault = Fault::new(&space, &["insert", "update"]).unsafe_write(64).times(2);
+    let fault = Fault::new(&space, &["insert", "update"])
+        .unsafe_write(64)
+        .times(2);
     let store = fault.open(&space).await;
     let id = enqueue(&store, job()).await;
-    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0].claim.token;
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
     let fault = fault.set().await;
     let error = store.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
@@ -260,7 +287,12 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
 
 pub(crate) async fn heartbeats_go_on_when_jobs_have_all_connections(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(3_000).times(2);
-    let store = fault.builder(&space).max_connections(2).connect().await.unwrap();
+    let store = fault
+        .builder(&space)
+        .max_connections(2)
+        .connect()
+        .await
+        .unwrap();
     enqueue(&store, job()).await;
     let fault = fault.set().await;
     let busy: Vec<_> = (0..2)
@@ -270,11 +302,19 @@ pub(crate) async fn heartbeats_go_on_when_jobs_have_all_connections(space: Arc<S
         })
         .collect();
     let label = Name::new("label", "n").unwrap();
-    let beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Joining, Duration::from_secs(1));
+    let beat = Heartbeat::new(
+        NodeId::new(),
+        label,
+        NodeStatus::Joining,
+        Duration::from_secs(1),
+    );
     for _ in 0..20 {
         store.heartbeat(&beat).await.unwrap();
     }
-    assert!(busy.iter().any(|call| !call.is_finished()), "nobody was in the way");
+    assert!(
+        busy.iter().any(|call| !call.is_finished()),
+        "nobody was in the way"
+    );
     for call in busy {
         call.await.unwrap();
     }
@@ -282,7 +322,9 @@ pub(crate) async fn heartbeats_go_on_when_jobs_have_all_connections(space: Arc<S
 }
 
 pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
-    let fault = Fault::new(&space, &["getMore"]).code(CURSOR_KILLED).times(3);
+    let fault = Fault::new(&space, &["getMore"])
+        .code(CURSOR_KILLED)
+        .times(3);
     let store = fault.open(&space).await;
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();

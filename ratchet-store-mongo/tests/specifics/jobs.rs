@@ -13,7 +13,14 @@ use ratchet_core::{JobAction, JobState, Json, Name, NewJob};
 use crate::server::Space;
 use crate::{claim_all, enqueue, job, open};
 
-const TEXTS: [&str; 6] = ["$$NOW", "$payload", "{\"$literal\": 1}", "a.b", "$", "\u{fffd}\u{1f980}"];
+const TEXTS: [&str; 6] = [
+    "$$NOW",
+    "$payload",
+    "{\"$literal\": 1}",
+    "a.b",
+    "$",
+    "\u{fffd}\u{1f980}",
+];
 
 pub(crate) async fn payloads_that_look_like_commands_are_kept(space: Arc<Space>) {
     let store = open(&space).await;
@@ -37,11 +44,20 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
     let store = open(&space).await;
     for text in TEXTS {
         let json = Json::encode("result", text).unwrap();
-        let named = job().queue(text).lane(text).unique_key(text).idempotency_key(text);
+        let named = job()
+            .queue(text)
+            .lane(text)
+            .unique_key(text)
+            .idempotency_key(text);
         let id = enqueue(&store, named).await;
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0].claim.token;
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
         let message = text.to_owned();
-        let progress = ReportKind::Progress { percent: 5, message };
+        let progress = ReportKind::Progress {
+            percent: 5,
+            message,
+        };
         let checkpoint = ReportKind::Checkpoint(json.clone());
         let reports = [Report::new(token, progress), Report::new(token, checkpoint)];
         store.report(&reports).await.unwrap();
@@ -54,13 +70,18 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
         assert_eq!(found.last_error.as_deref(), Some(text));
         let selected = JobSelector::Ids(vec![id]);
         store.act(&selected, JobAction::Requeue).await.unwrap();
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0].claim.token;
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
         let result = Some(json.clone());
         let done = Settlement::new(token, Outcome::Succeeded { result });
         store.settle(&[done]).await.unwrap();
         let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
         assert_eq!(found.result, Some(json));
-        assert_eq!(store.history(id).await.unwrap()[0].error.as_deref(), Some(text));
+        assert_eq!(
+            store.history(id).await.unwrap()[0].error.as_deref(),
+            Some(text)
+        );
         let name = Name::new("lock", text).unwrap();
         let hour = Duration::from_secs(3_600);
         store.acquire(&name, &name, hour).await.unwrap();
@@ -71,7 +92,9 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
 
 async fn snooze(store: &ratchet_store_mongo::MongoStore, times: usize) {
     for _ in 0..times {
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0].claim.token;
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
         let delay = Duration::ZERO;
         let again = Settlement::new(token, Outcome::Snoozed { delay });
         store.settle(&[again]).await.unwrap();
@@ -85,9 +108,21 @@ pub(crate) async fn a_long_history_moves_out_of_the_job(space: Arc<Space>) {
     let attempts = store.history(id).await.unwrap();
     let seqs: Vec<u64> = attempts.iter().map(|attempt| attempt.seq).collect();
     assert_eq!(seqs, (1..=120).collect::<Vec<u64>>());
-    assert!(attempts.iter().all(|one| one.outcome == AttemptOutcome::Snoozed));
-    let row = space.of_majority("jobs").find_one(doc! {}).await.unwrap().unwrap();
-    assert!(row.get_array("history").unwrap().len() <= 50, "it is all in the job");
+    assert!(
+        attempts
+            .iter()
+            .all(|one| one.outcome == AttemptOutcome::Snoozed)
+    );
+    let row = space
+        .of_majority("jobs")
+        .find_one(doc! {})
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        row.get_array("history").unwrap().len() <= 50,
+        "it is all in the job"
+    );
     let moved = space.of_majority("attempts").count_documents(doc! {}).await;
     assert!(moved.unwrap() >= 70);
 }
@@ -112,7 +147,13 @@ pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     let store = open(&space).await;
     let before = store.database_time().await.unwrap();
     let id = enqueue(&store, job().delay(Duration::from_millis(30))).await;
-    assert!(store.claim_next_batch(&claim_all()).await.unwrap().is_empty());
+    assert!(
+        store
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let claimed = loop {
         let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
         if let Some(job) = claimed.into_iter().next() {

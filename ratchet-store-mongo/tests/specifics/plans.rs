@@ -71,7 +71,10 @@ pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
     drop(store);
     for plan in found {
         let text = plan.to_string();
-        assert!(!text.contains("COLLSCAN") && !text.contains("\"SORT\""), "{text}");
+        assert!(
+            !text.contains("COLLSCAN") && !text.contains("\"SORT\""),
+            "{text}"
+        );
     }
 }
 
@@ -79,7 +82,10 @@ pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
 async fn profile_of_claim(space: &Space) -> Vec<Document> {
     let (own, store) = filled(space, 500).await;
     let rows = profile(&own, async {
-        store.claim_next_batch(&claim_all().limit(50)).await.unwrap();
+        store
+            .claim_next_batch(&claim_all().limit(50))
+            .await
+            .unwrap();
     })
     .await;
     own.database.drop().await.unwrap();
@@ -98,7 +104,10 @@ async fn profile_of_claim(space: &Space) -> Vec<Document> {
 pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<Space>) {
     let (own, store) = filled(&space, 5_000).await;
     let rows = profile(&own, async {
-        let claimed = store.claim_next_batch(&claim_all().limit(50)).await.unwrap();
+        let claimed = store
+            .claim_next_batch(&claim_all().limit(50))
+            .await
+            .unwrap();
         assert_eq!(claimed.len(), 50);
     })
     .await;
@@ -122,14 +131,19 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
         let request = ClaimRequest::new(node, 10);
         let claimed = store.claim_next_batch(&request).await.unwrap();
         let tokens: Vec<_> = claimed.iter().map(|job| job.claim.token).collect();
-        let alive = tokens.iter().map(|token| Report::new(*token, ReportKind::Alive));
+        let alive = tokens
+            .iter()
+            .map(|token| Report::new(*token, ReportKind::Alive));
         store.report(&alive.collect::<Vec<_>>()).await.unwrap();
         let done = |token: &_| Settlement::new(*token, Outcome::Succeeded { result: None });
         let done: Vec<_> = tokens[..5].iter().map(done).collect();
         store.settle(&done).await.unwrap();
         store.settle(&done).await.unwrap();
         store.reclaim(&ReclaimRequest::new()).await.unwrap();
-        store.sweep_nodes(&NodeSweep::new(second, second)).await.unwrap();
+        store
+            .sweep_nodes(&NodeSweep::new(second, second))
+            .await
+            .unwrap();
         let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
         store.purge(&purge).await.unwrap();
     })

@@ -17,7 +17,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("what_needs_transactions_is_refused", |space| {
         Box::pin(what_needs_transactions_is_refused(space))
     }),
-    ("it_says_what_it_is", |space| Box::pin(it_says_what_it_is(space))),
+    ("it_says_what_it_is", |space| {
+        Box::pin(it_says_what_it_is(space))
+    }),
     ("a_batch_that_cannot_be_stored_is_taken_away", |space| {
         Box::pin(a_batch_that_cannot_be_stored_is_taken_away(space))
     }),
@@ -33,7 +35,10 @@ async fn what_needs_transactions_is_refused(space: Arc<Space>) {
         }
     }
     let lock = Name::new("lock", "l").unwrap();
-    store.acquire(&lock, &lock, Duration::from_secs(60)).await.unwrap();
+    store
+        .acquire(&lock, &lock, Duration::from_secs(60))
+        .await
+        .unwrap();
     let (owner, fence) = (lock.clone(), Fence(1));
     let guard = Guard { lock, owner, fence };
     let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 1);
@@ -47,7 +52,13 @@ async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     let mut session = client.start_session().await.unwrap();
     let error = store.enqueue_in(&mut session, &[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Misconfigured);
-    assert!(store.claim_next_batch(&claim_all()).await.unwrap().is_empty());
+    assert!(
+        store
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn it_says_what_it_is(space: Arc<Space>) {
@@ -61,7 +72,9 @@ async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
     let store = space.builder().deadline(Duration::from_secs(2));
     let store = store.connect().await.unwrap();
     enqueue(&store, job().unique_key("u")).await;
-    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0].claim.token;
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
     let done = Settlement::new(token, Outcome::Succeeded { result: None });
     store.settle(&[done]).await.unwrap();
     // Somebody who knew no better: the second job of the batch is refused, whoever else has gone.

@@ -61,12 +61,16 @@ pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
     let store = open(&space).await;
     let mut session = application(&space).await;
     let first = enqueue(&store, job().unique_key("u")).await;
-    let late = store.enqueue_in(&mut session, &[job().unique_key("u")]).await;
+    let late = store
+        .enqueue_in(&mut session, &[job().unique_key("u")])
+        .await;
     assert_kind(&late.unwrap_err(), StoreErrorKind::Contention);
     session.abort_transaction().await.unwrap();
     // The whole again.
     session.start_transaction().await.unwrap();
-    let again = store.enqueue_in(&mut session, &[job().unique_key("u")]).await;
+    let again = store
+        .enqueue_in(&mut session, &[job().unique_key("u")])
+        .await;
     assert_eq!(again.unwrap(), [Enqueued::Duplicate(first)]);
     session.commit_transaction().await.unwrap();
 }

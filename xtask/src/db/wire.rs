@@ -84,8 +84,13 @@ pub(super) fn initiate(port: u16, set: &str) -> Result<()> {
     let member = Document::default()
         .int("_id", 0)
         .text("host", &format!("127.0.0.1:{port}"));
-    let settings = Document::default().text("_id", set).array("members", member);
-    run(port, Document::default().document("replSetInitiate", settings))?;
+    let settings = Document::default()
+        .text("_id", set)
+        .array("members", member);
+    run(
+        port,
+        Document::default().document("replSetInitiate", settings),
+    )?;
     for _ in 0..200 {
         if is_primary(&run(port, Document::default().int("hello", 1))?) {
             return Ok(());
