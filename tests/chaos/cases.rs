@@ -180,17 +180,30 @@ async fn take(field: &Field) {
     sleep(Duration::from_millis(500)).await;
 }
 
-/// A stop without a checkpoint, as in a crash; a second without a server; then recovery.
+/// A stop without a checkpoint, as in a crash; a second without a server, or until another has taken
+/// over; then recovery.
 async fn stop_server(field: &mut Field) {
     sleep(Duration::from_millis(700)).await;
-    shell("RATCHET_CHAOS_STOP");
+    let (port, others) = match field.order.backend {
+        Backend::MongoDb => mongodb::primary(&field.order).await,
+        Backend::Postgres => (String::new(), false),
+    };
+    shell("RATCHET_CHAOS_STOP", &port);
+    let mut since = now();
+    if others {
+        field.first_enqueue().await;
+        println!(
+            "    the first enqueue succeeded {:?} after the primary was killed",
+            since.elapsed()
+        );
+    }
     sleep(Duration::from_secs(1)).await;
-    shell("RATCHET_CHAOS_START");
-    let started = now();
+    shell("RATCHET_CHAOS_START", &port);
+    since = now();
     field.first_enqueue().await;
     println!(
         "    the first enqueue succeeded {:?} after the server was back",
-        started.elapsed()
+        since.elapsed()
     );
 }
 
@@ -206,10 +219,11 @@ async fn step_down(field: &Field) {
     );
 }
 
-fn shell(variable: &str) {
+fn shell(variable: &str, port: &str) {
     let line = env::var(variable).unwrap();
     let status = Command::new("sh")
         .args(["-c", &line])
+        .env("RATCHET_CHAOS_PORT", port)
         .current_dir("/")
         .status();
     assert!(status.unwrap().success(), "{variable}: {line}");

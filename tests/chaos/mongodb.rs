@@ -48,3 +48,12 @@ pub(crate) async fn step_down(order: &Order) {
         println!("    {error}");
     }
 }
+
+/// The port of the primary, and whether there are others who can take over.
+pub(crate) async fn primary(order: &Order) -> (String, bool) {
+    let hello = admin(order).await.run_command(doc! { "hello": 1 }).await;
+    let hello = hello.unwrap();
+    let primary = hello.get_str("primary").unwrap();
+    let port = primary.rsplit(':').next().unwrap().to_owned();
+    (port, hello.get_array("hosts").unwrap().len() > 1)
+}

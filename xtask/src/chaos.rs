@@ -21,7 +21,10 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Backend {
     Postgres,
+    /// A replica set of one node.
     Mongodb,
+    /// A replica set of three nodes, of which the primary is stopped.
+    MongodbSet,
 }
 
 /// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
@@ -31,6 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (server, variable, other): (Server, _, _) = match args.backend {
         Backend::Postgres => (db::postgres::own()?, postgres, mongodb),
         Backend::Mongodb => (db::mongodb::own()?, mongodb, postgres),
+        Backend::MongodbSet => (db::mongodb::own_three()?, mongodb, postgres),
     };
     let control = server.control.as_ref();
     let control = control.context("a server of our own can be stopped")?;

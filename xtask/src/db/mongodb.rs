@@ -5,6 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::env;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,6 +32,8 @@ const TRIES: u32 = 3;
 enum Kind {
     /// A replica set of one node: it has transactions.
     Set,
+    /// A replica set of three nodes, which survives the loss of one.
+    Three,
     /// One that has none.
     Standalone,
 }
@@ -57,6 +60,14 @@ pub(crate) fn provide_standalone() -> Result<Server> {
 /// Why there is none, way by way.
 pub(crate) fn own() -> Result<Server> {
     find(Kind::Set)
+}
+
+/// A replica set of our own, of three nodes.
+///
+/// # Errors
+/// Why there is none, way by way.
+pub(crate) fn own_three() -> Result<Server> {
+    find(Kind::Three)
 }
 
 /// A standalone server of our own, which is stopped when it is dropped.
@@ -155,47 +166,68 @@ fn on_a_fresh_directory(program: &Path, kind: Kind) -> Result<Server> {
     let version = version.replace("db version v", "MongoDB ");
     let template = format!("{}/ratchet-mongodb.XXXXXX", temporary());
     let directory = PathBuf::from(output(Command::new("mktemp").args(["-d", &template]))?);
-    let port = free_port()?;
-    let control = control(program, kind, &directory, port);
-    let (url, what) = match kind {
-        Kind::Set => (
-            format!("mongodb://127.0.0.1:{port}/?replicaSet={SET}"),
-            "a replica set of one node",
-        ),
-        Kind::Standalone => (format!("mongodb://127.0.0.1:{port}/"), "a standalone"),
+    let ports: Vec<u16> = match kind {
+        Kind::Set | Kind::Standalone => vec![free_port()?],
+        Kind::Three => free_ports()?,
     };
+    for port in &ports {
+        fs::create_dir(directory.join(port.to_string()))?;
+    }
+    let hosts: Vec<String> = ports.iter().map(|p| format!("127.0.0.1:{p}")).collect();
+    let (options, what) = match kind {
+        Kind::Set => (format!("?replicaSet={SET}"), "a replica set of one node"),
+        Kind::Three => (format!("?replicaSet={SET}"), "a replica set of three nodes"),
+        Kind::Standalone => (String::new(), "a standalone"),
+    };
+    let url = format!("mongodb://{}/{options}", hosts.join(","));
     let origin = format!("{version}, {what}, started for this");
+    let control = control(program, kind, &directory, &ports);
     let server = Server::start(url, origin, control)?;
-    if kind == Kind::Set {
-        wire::initiate(port, SET)?;
+    if kind != Kind::Standalone {
+        wire::initiate(&ports, SET)?;
     }
     Ok(server)
 }
 
-fn control(program: &Path, kind: Kind, directory: &Path, port: u16) -> Control {
-    let (log, pid) = (quoted(directory.join("log")), quoted(directory.join("pid")));
+/// Three ports, all held until all are known.
+fn free_ports() -> Result<Vec<u16>> {
+    let held: std::io::Result<Vec<TcpListener>> = (0..3)
+        .map(|_| TcpListener::bind(("127.0.0.1", 0)))
+        .collect();
+    let ports = held?.into_iter().map(|held| Ok(held.local_addr()?.port()));
+    ports.collect()
+}
+
+/// Each server has a directory, named by its port. The line that stops one takes the port from
+/// `RATCHET_CHAOS_PORT` where there are several; the one that starts them starts those that do not
+/// run.
+fn control(program: &Path, kind: Kind, directory: &Path, ports: &[u16]) -> Control {
     let set = match kind {
-        Kind::Set => format!("--replSet {SET} --oplogSize 256"),
+        Kind::Set | Kind::Three => format!("--replSet {SET} --oplogSize 256"),
         Kind::Standalone => String::new(),
     };
+    let all: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let (all, first) = (all.join(" "), &all[0]);
+    let home = quoted(directory);
     // Test commands are the fail points with which tests break connections.
-    let start = format!(
-        "{} --dbpath {} --port {port} --bind_ip 127.0.0.1 --nounixsocket {set} \
+    let server = format!(
+        "{} --dbpath {home}/$port --port $port --bind_ip 127.0.0.1 --nounixsocket {set} \
          --wiredTigerCacheSizeGB 0.5 --setParameter enableTestCommands=1 \
          --setParameter ttlMonitorSleepSecs=1 \
          --setParameter diagnosticDataCollectionEnabled=false \
-         --fork --logappend --logpath {log} --pidfilepath {pid} >/dev/null",
-        quoted(program),
-        quoted(directory)
+         --fork --logappend --logpath {home}/$port/log --pidfilepath {home}/$port/pid >/dev/null",
+        quoted(program)
     );
-    let stop = format!(
-        "kill -9 $(cat {pid}) && while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.05; done"
-    );
+    let runs = format!("kill -0 $(cat {home}/$port/pid) 2>/dev/null");
+    let kill = format!("kill -9 $(cat {home}/$port/pid); while {runs}; do sleep 0.05; done");
     Control {
-        start: format!("{start} || {{ tail -n 5 {log} >&2; exit 1; }}"),
+        start: format!(
+            "for port in {all}; do {runs} || {server} \
+             || {{ tail -n 5 {home}/$port/log >&2; exit 1; }}; done"
+        ),
+        stop: format!("port=${{RATCHET_CHAOS_PORT:-{first}}}; {kill}"),
         // A stopped server is no reason to keep its data.
-        remove: format!("{{ {stop}; }} 2>/dev/null; rm -rf {}", quoted(directory)),
-        stop,
+        remove: format!("for port in {all}; do {kill}; done 2>/dev/null; rm -rf {home}"),
     }
 }
 
@@ -205,6 +237,7 @@ fn in_a_container(kind: Kind) -> Result<Server> {
     let (service, port) = match kind {
         Kind::Set => ("mongodb-8", "RATCHET_MONGODB_8_PORT"),
         Kind::Standalone => ("mongodb-standalone", "RATCHET_MONGODB_STANDALONE_PORT"),
+        Kind::Three => bail!("compose.yaml has no set of three"),
     };
     compose::start_service(service, port, |port| {
         format!("mongodb://127.0.0.1:{port}/?directConnection=true")

@@ -30,9 +30,12 @@ impl Document {
         self.nested(0x03, name, value)
     }
 
-    /// An array with one document in it.
-    pub(super) fn array(self, name: &str, only: Self) -> Self {
-        self.nested(0x04, name, Self::default().document("0", only))
+    pub(super) fn array(self, name: &str, items: Vec<Self>) -> Self {
+        let numbered = items.into_iter().enumerate();
+        let array = numbered.fold(Self::default(), |array, (number, item)| {
+            array.document(&number.to_string(), item)
+        });
+        self.nested(0x04, name, array)
     }
 
     fn nested(mut self, kind: u8, name: &str, value: Self) -> Self {
@@ -79,25 +82,35 @@ pub(super) fn run(port: u16, command: Document) -> Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Makes a replica set of one node of a server.
-pub(super) fn initiate(port: u16, set: &str) -> Result<()> {
-    let member = Document::default()
-        .int("_id", 0)
-        .text("host", &format!("127.0.0.1:{port}"));
-    let settings = Document::default()
+/// Makes a replica set of the servers on these ports, and waits until one of them is the primary. An
+/// election begins after two seconds without a primary, and not after ten, as it would.
+pub(super) fn initiate(ports: &[u16], set: &str) -> Result<()> {
+    let member = |(number, port): (i32, &u16)| {
+        Document::default()
+            .int("_id", number)
+            .text("host", &format!("127.0.0.1:{port}"))
+    };
+    let config = Document::default()
         .text("_id", set)
-        .array("members", member);
+        .array("members", (0..).zip(ports).map(member).collect())
+        .document(
+            "settings",
+            Document::default().int("electionTimeoutMillis", 2_000),
+        );
+    let first = ports.first().context("no servers")?;
     run(
-        port,
-        Document::default().document("replSetInitiate", settings),
+        *first,
+        Document::default().document("replSetInitiate", config),
     )?;
-    for _ in 0..200 {
-        if is_primary(&run(port, Document::default().int("hello", 1))?) {
-            return Ok(());
+    for _ in 0..400 {
+        for port in ports {
+            if is_primary(&run(*port, Document::default().int("hello", 1))?) {
+                return Ok(());
+            }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    bail!("the replica set has no primary after ten seconds")
+    bail!("the replica set has no primary after twenty seconds")
 }
 
 /// Whether the answer of `hello` has `isWritablePrimary: true` in it.
@@ -115,7 +128,7 @@ mod tests {
         // The example of the specification of BSON.
         let hello = Document::default().text("hello", "world").bytes();
         assert_eq!(hello, b"\x16\0\0\0\x02hello\0\x06\0\0\0world\0\0");
-        let nested = Document::default().array("a", Document::default().int("b", 1));
+        let nested = Document::default().array("a", vec![Document::default().int("b", 1)]);
         let bytes = b"\x1c\0\0\0\x04a\0\x14\0\0\0\x030\0\x0c\0\0\0\x10b\0\x01\0\0\0\0\0\0";
         assert_eq!(nested.bytes(), bytes);
     }
