@@ -18,11 +18,11 @@ use ratchet_core::time::{self, from_millis, to_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::pipelines;
 use crate::read::MOST_EMBEDDED;
 use crate::row;
-use crate::store::MongoStore;
+use crate::store::{MongoStore, pause};
 
 /// How much of each claimed job is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,19 @@ const ROUNDS: usize = 12;
 
 /// How long a claim that has something may go on looking for more.
 const MORE: Duration = Duration::from_secs(1);
+
+/// How often a claim looks at what it took.
+const LOOKS: u32 = 6;
+
+/// What the writes of a round did.
+struct Took {
+    /// The candidates that they were about.
+    tried: Vec<JobId>,
+    /// How many they are known to have taken.
+    had: usize,
+    /// Why one failed, of which nobody knows how many it took.
+    doubt: Option<Failure>,
+}
 
 /// What one round found.
 struct Round {
@@ -206,11 +219,16 @@ impl MongoStore {
         let candidates = self.candidates(request, &routes, now, look_at).await?;
         round.candidates = candidates.len();
         let call = ObjectId::new();
-        let tried = self.take(request, candidates, wanted, call, now).await?;
-        if let Some(chosen) = tried {
-            self.look_at_taken(&mut round, &chosen, call, depth).await?;
+        let took = self.take(request, candidates, wanted, call, now).await;
+        if took.had == 0 && took.doubt.is_none() {
+            return Ok(Some(round));
         }
-        Ok(Some(round))
+        let rows = self.rows_taken(&took, call, depth).await?;
+        self.look_at_taken(&mut round, &rows, call).await?;
+        match took.doubt {
+            Some(failure) if round.had == 0 => Err(failure),
+            _ => Ok(Some(round)),
+        }
     }
 
     async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
@@ -272,7 +290,7 @@ impl MongoStore {
 
     /// Takes up to `wanted` of the candidates: the first ones, and where others had those, the ones
     /// behind them. None is passed over that is to be had, so that each claimer gets its jobs in
-    /// order. Which were tried, if any was taken.
+    /// order.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -280,12 +298,15 @@ impl MongoStore {
         wanted: usize,
         call: ObjectId,
         now: i64,
-    ) -> Result<Option<Vec<JobId>>> {
+    ) -> Took {
         let side = self.main();
-        let mut tried = Vec::new();
-        let mut had = 0;
-        while had < wanted && !candidates.is_empty() {
-            let missing = (wanted - had).min(candidates.len());
+        let mut took = Took {
+            tried: Vec::new(),
+            had: 0,
+            doubt: None,
+        };
+        while took.had < wanted && !candidates.is_empty() && took.doubt.is_none() {
+            let missing = (wanted - took.had).min(candidates.len());
             let chosen: Vec<JobId> = candidates.drain(..missing).collect();
             let take = pipelines::take(request.node, call, now);
             let taken = side
@@ -293,34 +314,55 @@ impl MongoStore {
                 .update_many(&side.jobs, pipelines::takeable(&chosen, now), take)
                 .await;
             match taken {
-                Ok(taken) => had += usize::try_from(taken).unwrap_or(missing),
-                // What was taken before is ours.
-                Err(_) if had > 0 => break,
-                Err(failure) => return Err(failure),
+                Ok(taken) => took.had += usize::try_from(taken).unwrap_or(missing),
+                Err(failure) => took.doubt = Some(failure),
             }
-            tried.extend(chosen);
+            took.tried.extend(chosen);
         }
-        Ok((had > 0).then_some(tried))
+        took
     }
 
-    /// Reads what this call took, and hands back what is in queues that were paused since.
+    /// Reads what this call took, by its mark: also what it took with an update that was ended in
+    /// the middle, or whose answer was lost. Nobody else knows of these jobs, so it is tried again.
+    async fn rows_taken(
+        &self,
+        took: &Took,
+        call: ObjectId,
+        depth: Depth,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let side = self.main();
+        let whole = depth == Depth::Whole;
+        let mut tries = 0;
+        loop {
+            let stages = pipelines::look_at_taken(&took.tried, call, side.queues.name(), whole);
+            let rows = side
+                .plain()
+                .aggregate(&side.jobs, stages, ReadConcern::majority())
+                .await;
+            tries += 1;
+            match rows {
+                Ok(rows) if took.doubt.is_none() || !rows.is_empty() || tries > 1 => {
+                    return Ok(rows);
+                }
+                Err(failure) if tries >= LOOKS || !failure.kind.is_transient() => {
+                    return Err(failure);
+                }
+                // A majority may have it in a moment.
+                Ok(_) | Err(_) => tokio::time::sleep(pause(tries + 3)).await,
+            }
+        }
+    }
+
+    /// Takes the jobs out of what was read, and hands back what is in queues that were paused since.
     async fn look_at_taken(
         &self,
         round: &mut Round,
-        chosen: &[JobId],
+        rows: &[RawDocumentBuf],
         call: ObjectId,
-        depth: Depth,
     ) -> Result<()> {
-        let side = self.main();
-        let whole = depth == Depth::Whole;
-        let stages = pipelines::look_at_taken(chosen, call, side.queues.name(), whole);
-        let rows = side
-            .plain()
-            .aggregate(&side.jobs, stages, ReadConcern::majority())
-            .await?;
         let mut paused = BTreeSet::new();
         let mut jobs: Vec<&RawDocumentBuf> = Vec::with_capacity(rows.len());
-        for row in &rows {
+        for row in rows {
             match row::text(row, "paused") {
                 Ok(Some(queue)) => {
                     paused.insert(queue);

@@ -11,6 +11,7 @@ use ratchet_core::{JobId, time};
 use ratchet_store_mongo::{Builder, MongoStore};
 
 /// The replica set of the tests.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
 /// A standalone server, for what there is to be seen without transactions.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]

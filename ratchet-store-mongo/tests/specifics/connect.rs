@@ -56,7 +56,7 @@ pub(crate) async fn a_closed_store_refuses(space: Arc<Space>) {
     let clone = store.clone();
     enqueue(&store, job()).await;
     store.close().await;
-    let error = clone.nodes().nodes().await.unwrap_err();
+    let error = clone.database_time().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     assert!(clone.coordinator().is_none());
 }

@@ -47,7 +47,10 @@ async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     assert_kind(&error, StoreErrorKind::Misconfigured);
     let error = store.bump(&guard.lock, Some(&guard)).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Misconfigured);
-    assert_eq!(store.versions(&[guard.lock]).await.unwrap(), [0]);
+    assert_eq!(
+        VersionStore::versions(&store, &[guard.lock]).await.unwrap(),
+        [0]
+    );
     let client = Client::with_uri_str(&space.url).await.unwrap();
     let mut session = client.start_session().await.unwrap();
     let error = store.enqueue_in(&mut session, &[job()]).await.unwrap_err();
