@@ -1,12 +1,13 @@
 //! What operators ask.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::doc;
+use mongodb::bson::oid::ObjectId;
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest};
 use ratchet_core::state::Response;
-use ratchet_core::{JobAction, JobId, JobState};
+use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
 use crate::clock::Now;
 use crate::connection::{Statement, Tx};
@@ -15,7 +16,7 @@ use crate::lanes;
 use crate::pipelines::{self, code};
 use crate::read::states_of;
 use crate::row;
-use crate::store::MongoStore;
+use crate::store::{MongoStore, pause};
 
 /// A job that is acted on.
 struct Target {
@@ -30,8 +31,8 @@ impl MongoStore {
     /// Does the action to each selected job.
     ///
     /// All in one transaction: if one of the jobs is changed by others meanwhile, the whole is done
-    /// again. Without transactions one job after the other, each in one write that applies only if
-    /// the job is still what it was; a failure then leaves those that were done before it.
+    /// again. Without transactions each job by itself, in a write that applies only if the job is
+    /// still what it was; a failure then leaves those that were done before it.
     pub(crate) async fn act_on_jobs(
         &self,
         jobs: &JobSelector,
@@ -56,18 +57,15 @@ impl MongoStore {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut acted = Vec::with_capacity(ids.len());
-        let at_once = if self.has_transactions() {
-            ids.len()
+        let mut acted = if self.has_transactions() {
+            let mut tx = self.main().begin().await?;
+            let done = self
+                .act_together(&mut tx, &ids, selected.as_deref(), action)
+                .await;
+            tx.finish(done).await?
         } else {
-            1
+            self.act_each(&ids, selected.as_deref(), action).await?
         };
-        for ids in ids.chunks(at_once) {
-            let mut tx = self.begin(self.main()).await?;
-            let done = self.act_inside(&mut tx, ids, selected.as_deref(), action);
-            let done = done.await;
-            acted.extend(tx.finish(done).await?);
-        }
         if selected.is_some() {
             // Somebody else changed them since they were selected: they do not match any more.
             acted.retain(|one| {
@@ -80,15 +78,110 @@ impl MongoStore {
         Ok(acted)
     }
 
-    /// Acts on these jobs; on those only that are still in the states they were selected by, if they
-    /// were. [act.select]
-    async fn act_inside(
+    /// Acts on all of these jobs or on none.
+    async fn act_together(
         &self,
         tx: &mut Tx<'_>,
         ids: &[JobId],
         selected: Option<&[JobState]>,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
+        let (acted, write) = self.plan(tx, ids, selected, action).await?;
+        let count = write.statements.len();
+        let side = self.main();
+        let matched = tx
+            .bulk(&side.database, &side.jobs, write.statements)
+            .await?;
+        if usize::try_from(matched) != Ok(count) {
+            return Err(Failure::contention("a job was changed meanwhile"));
+        }
+        self.leave_lanes(tx, write.left.into_iter().collect())
+            .await?;
+        Ok(acted)
+    }
+
+    /// Acts on each of these jobs by itself, many in one command. Those that others changed meanwhile,
+    /// which the mark tells, are looked at again, one by one.
+    async fn act_each(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        const MOST: usize = 1_000;
+        let side = self.main();
+        let mut on = side.plain();
+        let mut all = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(MOST) {
+            let (acted, mut write) = self.plan(&mut on, ids, selected, action).await?;
+            let mark = ObjectId::new();
+            for statement in &mut write.statements {
+                statement.pipeline.push(doc! { "$set": { "acted": mark } });
+            }
+            let count = write.statements.len();
+            let matched = on.bulk(&side.database, &side.jobs, write.statements);
+            match matched.await {
+                Ok(matched) if usize::try_from(matched) == Ok(count) => {
+                    all.extend(acted);
+                    continue;
+                }
+                Err(failure) if failure.kind != StoreErrorKind::Contention => return Err(failure),
+                Ok(_) | Err(_) => {}
+            }
+            let marked = doc! { "_id": { "$in": pipelines::ids(ids) }, "acted": mark };
+            let only = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+            let rows = on.find(&side.jobs, marked, only).await?;
+            let done = rows.iter().map(|row| row::job_id(row, "_id"));
+            let done: HashSet<JobId> = done.collect::<std::result::Result<_, _>>()?;
+            for one in acted {
+                let wrote = matches!(
+                    one.outcome,
+                    ActionOutcome::Became(_) | ActionOutcome::CancelRequested
+                );
+                all.push(if wrote && !done.contains(&one.job) {
+                    self.act_on_one(one.job, selected, action).await?
+                } else {
+                    one
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    async fn act_on_one(
+        &self,
+        job: JobId,
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Acted> {
+        let mut tries = 0;
+        loop {
+            let mut on = self.main().plain();
+            match self.act_together(&mut on, &[job], selected, action).await {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                    tries += 1;
+                    tokio::time::sleep(pause(tries)).await;
+                }
+                done => {
+                    let missing = Acted {
+                        job,
+                        outcome: ActionOutcome::NotFound,
+                    };
+                    return Ok(done?.pop().unwrap_or(missing));
+                }
+            }
+        }
+    }
+
+    /// What the action does to these jobs; to those only that are still in the states they were
+    /// selected by, if they were. [act.select]
+    async fn plan(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<(Vec<Acted>, Writes)> {
         let now = self.now(self.main()).await?;
         let mut targets = self.targets(tx, ids).await?;
         if let Some(states) = selected {
@@ -127,17 +220,7 @@ impl MongoStore {
             };
             acted.push(Acted { job: *id, outcome });
         }
-        let count = write.statements.len();
-        let side = self.main();
-        let matched = tx
-            .bulk(&side.database, &side.jobs, write.statements)
-            .await?;
-        if usize::try_from(matched) != Ok(count) {
-            return Err(Failure::contention("a job was changed meanwhile"));
-        }
-        self.leave_lanes(tx, write.left.into_iter().collect())
-            .await?;
-        Ok(acted)
+        Ok((acted, write))
     }
 
     async fn targets(&self, tx: &mut Tx<'_>, ids: &[JobId]) -> Result<HashMap<JobId, Target>> {

@@ -111,7 +111,8 @@ impl MongoStore {
     }
 
     /// Registers a node. Those that join under one label at the same time meet at the document of
-    /// the label, so that one of them sees the other. [node.label]
+    /// the label, which numbers them: the last lives. In a transaction they cannot pass each other
+    /// there. Without one, each looks after its own entry who has come since. [node.label]
     async fn join(
         &self,
         tx: &mut Tx<'_>,
@@ -120,18 +121,7 @@ impl MongoStore {
     ) -> Inner<RawDocumentBuf> {
         let side = self.live();
         let label = heartbeat.label.as_str();
-        if heartbeat.status == NodeStatus::Joining {
-            let this = doc! { "_id": label };
-            let meet = doc! { "$inc": { "joined": 1_i64 } };
-            tx.change(&side.labels, this, meet, true).await?;
-            let others = doc! {
-                "label": label,
-                "status": { "$in": live_statuses() },
-                "_id": { "$ne": row::id(heartbeat.node) },
-            };
-            let dead = doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
-            tx.update_many(&side.nodes, others, dead).await?;
-        }
+        let joins = heartbeat.status == NodeStatus::Joining;
         let mut set: Document = row::node_words(heartbeat)
             .into_iter()
             .map(|(field, value)| (field, plain(value)))
@@ -139,12 +129,42 @@ impl MongoStore {
         set.insert("status", i32::from(heartbeat.status.code()));
         set.insert("started_at", now.expression());
         set.insert("last_seen", now.expression());
+        let mut number = 0;
+        if joins {
+            let meet = doc! { "$inc": { "joined": 1_i64 } };
+            let met = tx
+                .change(&side.labels, doc! { "_id": label }, meet, true)
+                .await?;
+            let met = met.ok_or_else(|| Failure::contention("a label came and went"))?;
+            number = row::int(&met, "joined")?;
+            set.insert("joined", number);
+        }
         let this = doc! { "_id": row::id(heartbeat.node) };
         // An upsert, since an insert cannot take the time. If it is there by now, it was this node.
         let new = tx
-            .change(&side.nodes, this, vec![doc! { "$set": set }], true)
+            .change(&side.nodes, this.clone(), vec![doc! { "$set": set }], true)
             .await?;
-        new.ok_or_else(|| Failure::contention("a node came and went"))
+        let new = new.ok_or_else(|| Failure::contention("a node came and went"))?;
+        if !joins {
+            return Ok(new);
+        }
+        let dead = || doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
+        let earlier = doc! {
+            "label": label,
+            "status": { "$in": live_statuses() },
+            "_id": { "$ne": row::id(heartbeat.node) },
+            // Also those that have no number, since they never said that they join.
+            "joined": { "$not": { "$gt": number } },
+        };
+        tx.update_many(&side.nodes, earlier, dead()).await?;
+        let last = tx.find_one(&side.labels, doc! { "_id": label }).await?;
+        let last = last.map(|last| row::int(&last, "joined")).transpose()?;
+        if last > Some(number)
+            && let Some(displaced) = tx.change(&side.nodes, this, dead(), false).await?
+        {
+            return Ok(displaced);
+        }
+        Ok(new)
     }
 
     /// [node.reply] [node.cancel] [node.others]
