@@ -36,6 +36,9 @@ pub(crate) enum Loss {
 /// A key that is taken.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
+/// How the driver begins to say that a session and a call are of different clients.
+const OTHER_CLIENT: &str = "the session provided to an operation must be created from the same";
+
 impl Failure {
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
         Self {
@@ -183,6 +186,13 @@ impl Failure {
                 StoreErrorKind::Corrupt,
                 "an answer of the server cannot be read",
             ),
+            ErrorKind::InvalidArgument { message, .. } if message.starts_with(OTHER_CLIENT) => {
+                Self::new(
+                    StoreErrorKind::Misconfigured,
+                    "the session is of another client than the store: MongoStore::from_database \
+                     takes the client of the application",
+                )
+            }
             // Their texts may quote what was to be sent.
             ErrorKind::InvalidArgument { .. }
             | ErrorKind::BsonSerialization(_)

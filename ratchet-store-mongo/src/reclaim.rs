@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
-use mongodb::options::FindOptions;
+use mongodb::options::{FindOptions, Hint};
 use ratchet_core::model::{HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimRequest, Reclaimed};
 use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
 
@@ -114,7 +114,11 @@ impl MongoStore {
             "claim_seq": 1, "crash_count": 1, "cancel_requested": 1, "claimed_at": 1,
             "last_report": 1, "node": 1, "timeout": 1, "stall_timeout": 1, "lane": 1,
         };
-        let options = FindOptions::builder().projection(fields).build();
+        // Without the hint all jobs would be read: no key of the index is asked for.
+        let options = FindOptions::builder()
+            .projection(fields)
+            .hint(Hint::Name("running".to_owned()))
+            .build();
         let running = doc! { "state": pipelines::code(JobState::Running) };
         side.plain().find(&side.jobs, running, options).await
     }

@@ -100,9 +100,10 @@ impl MongoStore {
     }
 
     /// Stores jobs inside a transaction of the caller's: they are there if and when it commits, and
-    /// if it aborts there is no trace of them. The session must be of a client of the same servers,
-    /// with a transaction begun on it, whose write concern should be `majority`; with another one
-    /// acknowledged jobs can be lost.
+    /// if it aborts there is no trace of them. The session must be of the client that the store uses,
+    /// so the store is one [`from_database`](Self::from_database), and a transaction must have begun
+    /// on it, whose write concern should be `majority`; with another one acknowledged jobs can be
+    /// lost.
     ///
     /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up: the jobs are found by the next
     /// poll after the commit, or by who is notified then.
@@ -127,8 +128,8 @@ impl MongoStore {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` on a server without transactions and for a session on which none
-    /// was begun, `Contention`, or a failure of the database. After any of the last two the transaction can only be aborted.
+    /// `Invalid`, `Misconfigured` on a server without transactions and for a session of another
+    /// client or on which none was begun, `Contention`, or a failure of the database. After any of the last two the transaction can only be aborted.
     pub async fn enqueue_in(
         &self,
         session: &mut ClientSession,

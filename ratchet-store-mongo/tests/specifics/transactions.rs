@@ -7,13 +7,21 @@ use mongodb::{Client, ClientSession};
 use ratchet_core::model::{Enqueued, Fenced, Outcome, Settlement};
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobState, StoreErrorKind};
+use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
-/// A transaction of the application, with something of its own in it.
-async fn application(space: &Space) -> ClientSession {
+/// The application's client, and a store on it.
+async fn application(space: &Space) -> (Client, MongoStore) {
     let client = Client::with_uri_str(&space.url).await.unwrap();
+    let store = MongoStore::database_builder(client.database(space.database.name()));
+    let store = store.prefix(&space.prefix).connect().await.unwrap();
+    (client, store)
+}
+
+/// A transaction with something of the application's in it.
+async fn begin(space: &Space, client: &Client) -> ClientSession {
     let mut session = client.start_session().await.unwrap();
     let orders = client.database(space.database.name());
     let orders = orders.collection::<Document>(&space.name("orders"));
@@ -30,8 +38,8 @@ async fn orders(space: &Space) -> u64 {
 }
 
 pub(crate) async fn an_abort_leaves_nothing(space: Arc<Space>) {
-    let store = open(&space).await;
-    let mut session = application(&space).await;
+    let (client, store) = application(&space).await;
+    let mut session = begin(&space, &client).await;
     let keyed = job().unique_key("u").idempotency_key("i").lane("l");
     let jobs = [job(), keyed];
     let enqueued = store.enqueue_in(&mut session, &jobs).await.unwrap();
@@ -47,8 +55,8 @@ pub(crate) async fn an_abort_leaves_nothing(space: Arc<Space>) {
 }
 
 pub(crate) async fn a_commit_brings_the_jobs(space: Arc<Space>) {
-    let store = open(&space).await;
-    let mut session = application(&space).await;
+    let (client, store) = application(&space).await;
+    let mut session = begin(&space, &client).await;
     let jobs = [job(), job().unique_key("u").idempotency_key("i").lane("l")];
     store.enqueue_in(&mut session, &jobs).await.unwrap();
     store.enqueue_in(&mut session, &[]).await.unwrap();
@@ -58,8 +66,8 @@ pub(crate) async fn a_commit_brings_the_jobs(space: Arc<Space>) {
 }
 
 pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
-    let store = open(&space).await;
-    let mut session = application(&space).await;
+    let (client, store) = application(&space).await;
+    let mut session = begin(&space, &client).await;
     let first = enqueue(&store, job().unique_key("u")).await;
     let late = store
         .enqueue_in(&mut session, &[job().unique_key("u")])
@@ -76,14 +84,17 @@ pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
 }
 
 pub(crate) async fn jobs_need_a_transaction_that_was_begun(space: Arc<Space>) {
-    let store = open(&space).await;
-    let client = Client::with_uri_str(&space.url).await.unwrap();
+    let (client, store) = application(&space).await;
     let mut session = client.start_session().await.unwrap();
     let refused = store.enqueue_in(&mut session, &[job()]).await;
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
     let refused = store.enqueue_in(&mut session, &[job().queue("")]).await;
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
     session.start_transaction().await.unwrap();
+    let other = open(&space).await.enqueue_in(&mut session, &[job()]).await;
+    let other = other.unwrap_err();
+    assert_kind(&other, StoreErrorKind::Misconfigured);
+    assert!(other.to_string().contains("from_database"), "{other}");
     store.enqueue_in(&mut session, &[job()]).await.unwrap();
     session.commit_transaction().await.unwrap();
     assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
@@ -98,7 +109,8 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed.len(), 2);
     // The transaction has the next job of one lane.
-    let mut session = application(&space).await;
+    let (client, _) = application(&space).await;
+    let mut session = begin(&space, &client).await;
     let jobs = session.client().database(space.database.name());
     let jobs = jobs.collection::<Document>(&space.name("jobs"));
     let next = doc! { "lane": "held", "state": 1 };
