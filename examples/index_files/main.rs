@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use ratchet::model::{JobFilter, JobSelector};
+use ratchet::model::JobFilter;
 use ratchet::{Client, Job, JobAction, JobState, Name, NewJob, Node, Ratchet};
 
 use crate::files::Found;
@@ -120,11 +120,8 @@ async fn retry_failed(client: &Client) -> Result<()> {
     let filter = JobFilter::all()
         .state(JobState::Failed)
         .kind(Name::new("kind", IndexFile::KIND)?);
-    let jobs = JobSelector::Matching {
-        filter,
-        limit: BATCH,
-    };
-    while client.act(&jobs, JobAction::Requeue).await?.len() == BATCH {}
+    let mut retry = client.bulk(filter, JobAction::Requeue, u64::MAX);
+    retry.run().await?;
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ratchet_core::model::{Outcome, ReclaimRequest};
-use ratchet_core::{Json, Name, NewJob};
+use ratchet_core::model::{Outcome, PutRecurring, ReclaimRequest};
+use ratchet_core::{Json, Name, NewJob, Recurring};
 
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -62,4 +62,17 @@ pub(crate) fn result(text: &str) -> Outcome {
 /// A pass that takes back the claims of nodes that have been silent for 15 s.
 pub(crate) fn reclaim() -> ReclaimRequest {
     ReclaimRequest::new()
+}
+
+/// A recurring job that comes every minute, but for a name.
+pub(crate) fn minutely() -> Recurring {
+    Recurring::every(MINUTE).job(job())
+}
+
+/// The put of a definition that is valid.
+pub(crate) fn put(recurring: Recurring) -> PutRecurring {
+    match recurring.check() {
+        Ok(definition) => PutRecurring::new(definition),
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -24,7 +24,14 @@ impl Cx {
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
-            Power::Delivery => false,
+            // What only an opened store shows is looked at when it is opened.
+            Power::Recurring
+            | Power::Archive
+            | Power::Permits
+            | Power::Rates
+            | Power::Workflows
+            | Power::Signals => powers.contains(&power),
+            Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
         let honest = |power: &&Power| has(**power) == powers.contains(power);
@@ -43,9 +50,30 @@ impl Cx {
     /// Another handle on the database, and a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
-            Ok(store) => TestNode::new(store),
+            Ok(store) => {
+                for (power, there) in [
+                    (Power::Recurring, store.recurring().is_some()),
+                    (Power::Archive, store.archive().is_some()),
+                    (Power::Permits, store.permits().is_some()),
+                    (Power::Rates, store.rates().is_some()),
+                    (Power::Workflows, store.workflows().is_some()),
+                    (Power::Signals, store.signals().is_some()),
+                ] {
+                    let told = self.powers.contains(&power);
+                    assert_eq!(
+                        there, told,
+                        "the suite and the store disagree about {power:?}"
+                    );
+                }
+                TestNode::new(store)
+            }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }
+    }
+
+    /// Whether the suite was told of this power.
+    pub(crate) fn has(&self, power: Power) -> bool {
+        self.powers.contains(&power)
     }
 
     /// `count` handles, opened one after the other.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ratchet_core::memory::ManualClock;
-use ratchet_core::{JobId, SharedStore};
+use ratchet_core::{JobId, Name, SharedStore};
 
 /// Any error a fixture may have.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -68,9 +68,18 @@ pub trait Vandal: Send + Sync {
     /// # Errors
     /// Whatever went wrong; it fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
+
+    /// Makes what is stored of this recurring definition unreadable, its schedule for one, while
+    /// claims still come upon it. For stores that keep such definitions.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        Err(format!("nobody says how to spoil the definition {name}").into())
+    }
 }
 
-/// What a fixture or a coordinator may be able to do beyond the minimum. Cases that need more than
+/// What a fixture, its store or a coordinator may be able to do beyond the minimum. Cases that need more than
 /// the suite was told are listed as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -79,13 +88,47 @@ pub enum Power {
     Clock,
     /// [`Fixture::vandal`].
     Vandal,
+    /// The store keeps recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
+    Recurring,
+    /// The stores it opens have an archive ([`Store::archive`](ratchet_core::Store::archive)).
+    Archive,
+    /// The store has permits: [`Store::permits`](ratchet_core::Store::permits).
+    Permits,
+    /// The store keeps rates: [`Store::rates`](ratchet_core::Store::rates).
+    Rates,
+    /// The store has links and batches, [`Store::workflows`](ratchet_core::Store::workflows).
+    Workflows,
+    /// The store has signals, [`Store::signals`](ratchet_core::Store::signals).
+    Signals,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
+    /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
+    Outage,
 }
 
 impl Power {
-    /// All that a store's fixture may have.
-    pub const STORE: &'static [Self] = &[Self::Clock, Self::Vandal];
+    /// All that a store and its fixture may have.
+    pub const STORE: &'static [Self] = &[
+        Self::Clock,
+        Self::Vandal,
+        Self::Recurring,
+        Self::Archive,
+        Self::Permits,
+        Self::Rates,
+        Self::Workflows,
+        Self::Signals,
+    ];
+
+    /// What the in-memory store and its fixture have, and so a store that wraps it.
+    pub const MEMORY: &'static [Self] = &[
+        Self::Clock,
+        Self::Recurring,
+        Self::Archive,
+        Self::Permits,
+        Self::Rates,
+        Self::Workflows,
+        Self::Signals,
+    ];
 }
 
 /// Makes a fixture, again and again.

@@ -69,9 +69,14 @@
 //! # Powers
 //! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
 //! database's clock; without it everything that depends on time goes untested, so a store should
-//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows. Cases that need
-//! a power which the suite was not told of are listed as ignored, with the reason; a fixture whose
-//! powers are not exactly those the suite was told of fails every case.
+//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows. What the store
+//! itself may lack is a power too: [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`],
+//! [`Power::Rates`]. Cases that need a power which the suite was not told of are listed as ignored,
+//! with the reason; a fixture whose powers are not exactly those the suite was told of fails every
+//! case.
+//!
+//! What a store may have beyond the minimum, [`Power::Workflows`] and [`Power::Signals`], is told in
+//! the same list, and must be what its accessors return.
 //!
 //! # Results
 //! A failure names the store and the clauses: `mystore breaks [claim.exclusive]`. Each case leaves a
@@ -82,7 +87,7 @@
 //! | variable | |
 //! |---|---|
 //! | `RATCHET_REQUIRE` | `1`, or names of stores: being unavailable is a failure, not a reason to ignore |
-//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 500 |
+//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 400 |
 //! | `RATCHET_SEED` | the one random history to run, as a failure told it |
 //! | `RATCHET_CASE_SECONDS` | how long a case may take; 300 |
 //! | `RATCHET_REPORT_DIR` | where the results go |
@@ -104,7 +109,9 @@ mod runner;
 mod suite;
 
 pub use case::Case;
-pub use coordinator::{CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Transport};
+pub use coordinator::{
+    CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Transport,
+};
 pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, TestClock, Vandal};
 pub use memory::MemoryFixture;

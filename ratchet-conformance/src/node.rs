@@ -4,19 +4,25 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Fenced, Guarded, Heartbeat,
-    HeartbeatReply, JobFilter, JobInput, JobOrder, JobPage, JobSelector, NodeRecord, NodeStatus,
-    NodeSweep, Outcome, PageRequest, PurgeRequest, QueueInfo, ReclaimRequest, Reclaimed, Report,
-    ReportKind, Reported, Settlement, SweptNodes,
+    Acted, ActionOutcome, Attempt, BatchClosed, BatchRecord, Claim, ClaimRequest, ClaimedJob,
+    Delivered, DueRecurring, Fenced, Fired, Guarded, Heartbeat, HeartbeatReply, JobFilter,
+    JobInput, JobOrder, JobPage, JobSelector, Link, LinkState, NodeRecord, NodeStatus, NodeSweep,
+    Outcome, PageRequest, PurgeRequest, PutOutcome, QueueInfo, ReclaimRequest, Reclaimed,
+    RecurringClaimRequest, RecurringFiring, RecurringRecord, Report, ReportKind, Reported,
+    Settlement, Signal, SignalTarget, SweptNodes,
 };
-use ratchet_core::store::{Acquired, Changed, JobStore, LockInfo};
+use ratchet_core::store::{
+    Acquired, Changed, JobStore, LockInfo, RecurringStore, SignalStore, WorkflowStore,
+};
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
-    ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId, Result,
-    SharedStore, StoreError,
+    BatchId, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId,
+    Recurring, Result, SharedStore, StoreError,
 };
 
-use crate::build::name;
+use crate::build::{
+    MINUTE, {json, name, put},
+};
 
 /// The answer, or the end of the case.
 pub(crate) fn ok<T>(result: Result<T>) -> T {
@@ -55,6 +61,59 @@ impl TestNode {
 
     pub(crate) fn jobs(&self) -> &dyn JobStore {
         self.store.jobs()
+    }
+
+    /// The recurring definitions; the case says that it needs them.
+    pub(crate) fn recurring(&self) -> &dyn RecurringStore {
+        let recurring = self.store.recurring();
+        recurring.expect("the suite was told of a power that the store has not")
+    }
+
+    /// Puts a definition that must be new, and reads it.
+    pub(crate) async fn define(&self, recurring: Recurring) -> RecurringRecord {
+        let put = put(recurring);
+        let outcome = ok(self.recurring().put(&put).await);
+        assert_eq!(outcome, PutOutcome::Created);
+        self.definition(put.definition.name().as_str()).await
+    }
+
+    /// Puts a definition and says what that did.
+    pub(crate) async fn put(&self, recurring: Recurring) -> PutOutcome {
+        ok(self.recurring().put(&put(recurring)).await)
+    }
+
+    /// Reads a definition that must be there.
+    pub(crate) async fn definition(&self, named: &str) -> RecurringRecord {
+        let found = ok(self.recurring().find(&name(named)).await);
+        found.unwrap_or_else(|| panic!("there is no definition {named}"))
+    }
+
+    /// Claims up to `limit` definitions for a minute.
+    pub(crate) async fn claim_due(&self, limit: usize) -> DueRecurring {
+        let request = RecurringClaimRequest::new(self.id, limit).lease(MINUTE);
+        ok(self.recurring().claim_due_recurring(&request).await)
+    }
+
+    /// Claims the one definition that is due, and plans what is to be done.
+    pub(crate) async fn plan_one(&self) -> RecurringFiring {
+        let due = self.claim_due(10).await;
+        assert_eq!(due.definitions.len(), 1, "one definition is due");
+        due.definitions[0].plan(due.now).expect("it is due")
+    }
+
+    pub(crate) async fn fire(&self, firing: &RecurringFiring) -> Fired {
+        let firings = std::slice::from_ref(firing);
+        let mut answers = ok(self.recurring().fire(firings).await);
+        assert_eq!(answers.len(), 1, "one answer per firing");
+        answers.remove(0)
+    }
+
+    pub(crate) async fn set_definition_paused(&self, named: &str, paused: bool) -> Changed {
+        ok(self.recurring().set_paused(&name(named), paused).await)
+    }
+
+    pub(crate) async fn delete_definition(&self, named: &str) -> Changed {
+        ok(self.recurring().delete(&name(named)).await)
     }
 
     pub(crate) async fn now(&self) -> Timestamp {
@@ -270,6 +329,99 @@ impl TestNode {
 
     pub(crate) async fn queues(&self) -> Vec<QueueInfo> {
         ok(self.store.queues().queues().await)
+    }
+
+    pub(crate) fn workflows(&self) -> &dyn WorkflowStore {
+        let workflows = self.store.workflows();
+        workflows.expect("the case says that it needs Workflows")
+    }
+
+    pub(crate) fn signals(&self) -> &dyn SignalStore {
+        let signals = self.store.signals();
+        signals.expect("the case says that it needs Signals")
+    }
+
+    /// A new batch.
+    pub(crate) async fn batch(&self) -> BatchId {
+        let batch = BatchId::new();
+        let created = ok(self.workflows().create_batch(batch).await);
+        assert_eq!(created, Changed::Changed);
+        batch
+    }
+
+    /// Closes a batch that must be open.
+    pub(crate) async fn close(&self, batch: BatchId) {
+        let closed = ok(self.workflows().close_batch(batch).await);
+        assert_eq!(closed, BatchClosed::Closed);
+    }
+
+    /// How a batch stands, which must be there.
+    pub(crate) async fn read_batch(&self, batch: BatchId) -> BatchRecord {
+        let mut found = ok(self.workflows().batches(&[batch]).await);
+        assert_eq!(found.len(), 1, "one answer per id");
+        let found = found.remove(0);
+        found.unwrap_or_else(|| panic!("{batch} is not stored"))
+    }
+
+    /// The children of a batch: in all, succeeded, failed, cancelled.
+    pub(crate) async fn counts(&self, batch: BatchId) -> [u64; 4] {
+        let batch = self.read_batch(batch).await;
+        [batch.total, batch.succeeded, batch.failed, batch.cancelled]
+    }
+
+    pub(crate) async fn parents_of(&self, job: JobId) -> Vec<Link> {
+        let mut links = ok(self.workflows().parents_of(&[job]).await);
+        assert_eq!(links.len(), 1, "one answer per id");
+        links.remove(0)
+    }
+
+    /// What became of the links of a job.
+    pub(crate) async fn links(&self, job: JobId) -> Vec<LinkState> {
+        let links = self.parents_of(job).await;
+        links.iter().map(|link| link.state).collect()
+    }
+
+    pub(crate) async fn deliver(&self, target: SignalTarget, payload: &str) -> Delivered {
+        let signal = Signal::new(target, json(payload));
+        ok(self.signals().deliver(&signal).await)
+    }
+
+    /// Delivers a signal by name.
+    pub(crate) async fn signal(&self, key: &str, payload: &str) -> Delivered {
+        self.deliver(SignalTarget::Key(name(key)), payload).await
+    }
+
+    /// Fails who waits for too long.
+    pub(crate) async fn expire(&self) -> Vec<JobId> {
+        ok(self.signals().expire(1_000).await)
+    }
+
+    /// The states of jobs, all of which must be there.
+    pub(crate) async fn states<const N: usize>(&self, jobs: [JobId; N]) -> [JobState; N] {
+        let found = self.get_all(&jobs).await;
+        let states = found.into_iter().flatten().map(|job| job.state);
+        let states: Vec<JobState> = states.collect();
+        states.try_into().expect("every job is stored")
+    }
+
+    /// Claims this job among all that are due, and gives the others back.
+    pub(crate) async fn take_job(&self, job: JobId) -> ClaimToken {
+        let mut taken = None;
+        for claimed in self.claim(1_000).await {
+            let token = claimed.claim.token;
+            if token.job == job {
+                taken = Some(token);
+            } else {
+                self.release(token).await;
+            }
+        }
+        taken.unwrap_or_else(|| panic!("{job} is not due"))
+    }
+
+    /// Runs this job to this end.
+    pub(crate) async fn end(&self, job: JobId, outcome: Outcome) {
+        let token = self.take_job(job).await;
+        assert_eq!(self.settle(token, outcome).await, Fenced::Applied);
     }
 
     /// Takes a lock under this node's label.

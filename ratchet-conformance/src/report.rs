@@ -11,11 +11,13 @@ use std::{env, fs, io};
 use serde::{Deserialize, Serialize};
 
 /// How a case or a clause came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Not applicable: a power is missing, or the database is not there.
     NotApplicable,
+    /// Of a clause only: some of its cases passed, and the others are not applicable.
+    Partial,
     /// As the contract says.
     Pass,
     /// Not as the contract says.
@@ -26,8 +28,19 @@ impl Verdict {
     const fn as_str(self) -> &'static str {
         match self {
             Self::NotApplicable => "N-A",
+            Self::Partial => "PARTIAL",
             Self::Pass => "PASS",
             Self::Fail => "FAIL",
+        }
+    }
+
+    /// How a clause came out that has a case that came out like this and another like that.
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
+            (Self::Pass, Self::Pass) => Self::Pass,
+            (Self::NotApplicable, Self::NotApplicable) => Self::NotApplicable,
+            _ => Self::Partial,
         }
     }
 }
@@ -97,8 +110,8 @@ impl Report {
         self.results.iter().map(|result| &*result.store).collect()
     }
 
-    /// How each clause came out on each store: failed if one of its cases failed, passed if one
-    /// passed and none failed.
+    /// How each clause came out on each store: failed if one of its cases failed, passed if all
+    /// passed, partly shown if only some could be run.
     #[must_use]
     pub fn clauses(&self) -> BTreeMap<&str, BTreeMap<&str, Verdict>> {
         let mut clauses: BTreeMap<&str, BTreeMap<&str, Verdict>> = BTreeMap::new();
@@ -109,7 +122,7 @@ impl Report {
                     .or_default()
                     .entry(&result.store)
                     .or_insert(result.verdict);
-                *verdict = result.verdict.max(*verdict);
+                *verdict = result.verdict.and(*verdict);
             }
         }
         clauses
@@ -214,17 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn one_failed_case_fails_its_clause() {
+    fn a_clause_is_as_good_as_its_worst_case() {
         let results = vec![
             result("a", "1", Verdict::Pass),
             result("a", "2", Verdict::Fail),
             result("b", "1", Verdict::Pass),
             result("b", "2", Verdict::NotApplicable),
             result("c", "2", Verdict::NotApplicable),
+            result("d", "1", Verdict::Pass),
+            result("d", "2", Verdict::Pass),
         ];
         assert_eq!(
             Report { results }.table(),
-            "| clause | a | b | c |\n|---|---|---|---|\n| claim.due | FAIL | PASS | N-A |\n"
+            "| clause | a | b | c | d |\n|---|---|---|---|---|\n\
+             | claim.due | FAIL | PARTIAL | N-A | PASS |\n"
         );
     }
 

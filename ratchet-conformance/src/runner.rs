@@ -57,8 +57,11 @@ pub(crate) async fn check<C: Context>(case: &Case<C>, setup: &Setup<C>) -> Resul
     let deadline = deadline();
     let body = tokio::time::timeout(deadline, (case.body)(&context));
     let ended = caught(body).await;
-    context.clean_up().await;
+    let cleaned = tokio::time::timeout(deadline, context.clean_up()).await;
     match ended {
+        Ok(Ok(())) if cleaned.is_err() => {
+            Err(Failure(format!("its cleaning up hangs after {deadline:?}")))
+        }
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Failure(format!("still not done after {deadline:?}"))),
         Err(message) => Err(Failure(message)),
@@ -76,7 +79,7 @@ thread_local! {
 struct PassedOn(String);
 
 /// Awaits a future and turns its panic into the message, with the place.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
     note_panics();
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -267,6 +270,9 @@ fn trial<C: Context>(
     let (subject, provision) = (Arc::clone(subject), provision.clone());
     let recorder = recorder.clone();
     Trial::test(case.full_name(), move || {
+        // What stays if the process is killed.
+        let unfinished = Some("it did not come to an end".to_owned());
+        recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
         let outcome = match provision {
             Provision::Ready(setup) => runtime().block_on(check(case, &*setup)),
             Provision::Unavailable(reason) => {
@@ -387,6 +393,43 @@ mod tests {
                 .unwrap()
                 .contains(UNAVAILABLE)
         );
+    }
+
+    /// Reads its own report while it runs.
+    struct Nosy(std::path::PathBuf);
+
+    #[async_trait]
+    impl Context for Nosy {
+        async fn clean_up(&self) {}
+    }
+
+    static NOSY: Case<Nosy> = Case {
+        group: "report",
+        name: "a_case_is_failed_until_it_has_ended",
+        clauses: &[],
+        needs: &[],
+        body: |nosy| {
+            Box::pin(async {
+                let report = Report::read_dir(&nosy.0).unwrap();
+                assert_eq!(report.results[0].verdict, Verdict::Fail);
+            })
+        },
+    };
+
+    #[test]
+    fn a_killed_case_leaves_a_failure_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let setup: Arc<Setup<Nosy>> = Arc::new(move || {
+            let path = path.clone();
+            Box::pin(async { Ok(Nosy(path)) })
+        });
+        let recorder = Recorder::in_dir(dir.path(), "mystore");
+        let trial = trial(&subject(true), &NOSY, &Provision::Ready(setup), &recorder);
+        let conclusion = libtest_mimic::run(&Arguments::default(), vec![trial]);
+        assert_eq!(conclusion.num_passed, 1);
+        let report = Report::read_dir(dir.path()).unwrap();
+        assert_eq!(report.results[0].verdict, Verdict::Pass);
     }
 
     #[test]

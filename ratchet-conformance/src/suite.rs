@@ -15,6 +15,8 @@ pub struct Suite {
     name: String,
     powers: Vec<Power>,
     without: Vec<Without>,
+    /// None: all of them.
+    groups: Option<Vec<String>>,
 }
 
 impl Suite {
@@ -25,6 +27,7 @@ impl Suite {
             name: name.into(),
             powers: powers.to_vec(),
             without: Vec::new(),
+            groups: None,
         }
     }
 
@@ -46,6 +49,17 @@ impl Suite {
         self
     }
 
+    /// Only the cases of these groups, for a setting of a store that can change nothing else; the
+    /// whole suite must have passed without it.
+    ///
+    /// # Panics
+    /// [`run`](Self::run) does if there is no such group.
+    #[must_use]
+    pub fn groups(mut self, groups: &[&str]) -> Self {
+        self.groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
+        self
+    }
+
     /// Lists or runs the cases as the command line says, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
@@ -53,7 +67,7 @@ impl Suite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, self.without);
-        runner::run(subject, Self::cases(), &provision)
+        runner::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 
     /// Every case.
@@ -78,4 +92,48 @@ impl Suite {
 
 fn setup(factory: Factory, powers: Vec<Power>) -> Arc<Setup<Cx>> {
     Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone())))
+}
+
+/// The cases of these groups, or all.
+fn chosen(groups: Option<&[String]>) -> impl Iterator<Item = &'static Case<Cx>> {
+    for group in groups.into_iter().flatten() {
+        assert!(
+            Suite::cases().any(|case| case.group == group),
+            "the suite has no group `{group}`"
+        );
+    }
+    Suite::cases()
+        .filter(move |case| groups.is_none_or(|groups| groups.iter().any(|one| one == case.group)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_choose_their_cases_and_no_others() {
+        let all = chosen(None).count();
+        assert_eq!(all, Suite::cases().count());
+        let locks = Suite::new("s", &[]).groups(&["lock", "guard"]);
+        let some: Vec<_> = chosen(locks.groups.as_deref()).collect();
+        assert!(
+            some.iter()
+                .all(|case| ["lock", "guard"].contains(&case.group))
+        );
+        for group in ["lock", "guard"] {
+            let of_group = Suite::cases().filter(|case| case.group == group);
+            assert_eq!(
+                some.iter().filter(|case| case.group == group).count(),
+                of_group.count()
+            );
+        }
+        assert!(!some.is_empty() && some.len() < all);
+    }
+
+    #[test]
+    #[should_panic(expected = "no group `locks`")]
+    fn a_group_that_is_not_there_is_no_empty_success() {
+        let wrong = Suite::new("s", &[]).groups(&["locks"]);
+        assert_eq!(chosen(wrong.groups.as_deref()).count(), 0);
+    }
 }

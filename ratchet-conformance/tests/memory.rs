@@ -5,6 +5,6 @@ use std::process::ExitCode;
 use ratchet_conformance::{MemoryFixture, Power, Provision, Suite};
 
 fn main() -> ExitCode {
-    Suite::new("memory", &[Power::Clock])
+    Suite::new("memory", Power::MEMORY)
         .run(async { Provision::ready(|| async { Ok(MemoryFixture::new()) }) })
 }

@@ -26,6 +26,13 @@ impl InvalidInput {
         }
     }
 
+    /// A job needs a permit of a resource that nobody ever set, as every store says it.
+    #[must_use]
+    pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
+        let problem = format!("is of the resource {resource}, which was never set");
+        Self::new("permit", problem)
+    }
+
     /// What was wrong: `payload`, `queue`, `timeout`, …
     #[must_use]
     pub const fn field(&self) -> &'static str {

@@ -1,4 +1,4 @@
-//! Identifiers: of jobs, nodes, claims and lock tenures.
+//! Identifiers: of jobs, batches, nodes, claims, lock tenures and recurring definitions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use uuid::{ContextV7, Timestamp as UuidTime, Uuid};
 
-use crate::time;
+use crate::time::{self, Timestamp};
 
 /// Identifies a job for ever.
 ///
@@ -20,13 +20,66 @@ impl JobId {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
-        static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
-        let now = time::wall_clock();
-        let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-        let nanos = now.timestamp_subsec_nanos();
-        let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
-        let context = sequence.get_or_insert_with(ContextV7::new);
-        Self(Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos)))
+        Self(next_in_order())
+    }
+
+    /// The id of the job of one slot of a recurring definition: always the same, so that a slot that
+    /// is fired again makes no second job.
+    ///
+    /// A UUID of version 8, which sorts among those of version 7 as if it had been made at the time
+    /// of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and slot.
+    #[must_use]
+    pub fn of_slot(incarnation: Incarnation, slot: Timestamp) -> Self {
+        let millis = time::to_millis(slot).max(0).to_be_bytes();
+        let mut bytes = *Uuid::new_v5(&incarnation.0, &millis).as_bytes();
+        bytes[..6].copy_from_slice(&millis[2..]);
+        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+
+    /// The slot that the job is for, if it is the job of a slot of a recurring definition.
+    #[must_use]
+    pub fn slot(&self) -> Option<Timestamp> {
+        let (high, _) = self.0.as_u64_pair();
+        let of_slot = self.0.get_version_num() == 8;
+        of_slot.then(|| time::from_millis((high >> 16).cast_signed()))
+    }
+}
+
+/// A UUID of version 7, greater than every one this process made before.
+fn next_in_order() -> Uuid {
+    static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
+    let now = time::wall_clock();
+    let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
+    let nanos = now.timestamp_subsec_nanos();
+    let mut sequence = SEQUENCE.lock().unwrap_or_else(|broken| broken.into_inner());
+    let context = sequence.get_or_insert_with(ContextV7::new);
+    Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos))
+}
+
+/// Identifies a batch of jobs for ever. Like that of a job it sorts by when it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(Uuid);
+
+impl BatchId {
+    /// A new id, greater than every id this process made before.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    pub fn new() -> Self {
+        Self(next_in_order())
+    }
+}
+
+/// Identifies one life of a recurring definition, from its creation to its deletion: one that is
+/// created again under the same name is another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(Uuid);
+
+impl Incarnation {
+    /// A new random one.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    pub fn new() -> Self {
+        Self(Uuid::new_v4())
     }
 }
 
@@ -95,7 +148,9 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(JobId);
+uuid_id!(BatchId);
 uuid_id!(NodeId);
+uuid_id!(Incarnation);
 
 /// The fencing value of one claim of one job: every later write for the claim carries it, and a
 /// write whose token is no longer the job's current one changes nothing.
@@ -127,6 +182,24 @@ mod tests {
     fn job_ids_of_one_process_are_strictly_increasing() {
         let ids: Vec<JobId> = (0..10_000).map(|_| JobId::new()).collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn the_id_of_a_slot_is_its_own_and_tells_the_slot() {
+        let (one, other) = (Incarnation::new(), Incarnation::new());
+        let slot = |millis: i64| time::from_millis(1_790_000_000_000 + millis);
+        let id = JobId::of_slot(one, slot(0));
+        assert_eq!(id, JobId::of_slot(one, slot(0)));
+        assert_ne!(id, JobId::of_slot(other, slot(0)));
+        assert_ne!(id, JobId::of_slot(one, slot(1)));
+        assert_eq!(id.slot(), Some(slot(0)));
+        assert_eq!(JobId::new().slot(), None);
+        assert!(id < JobId::of_slot(other, slot(1)));
+        // Two of one millisecond differ in what is left of the hash.
+        let tail = |id: JobId| id.as_bytes()[9..].to_vec();
+        assert_ne!(tail(id), tail(JobId::of_slot(other, slot(0))));
+        let made_then = Uuid::new_v7(UuidTime::from_unix(uuid::NoContext, 1_790_000_001, 0));
+        assert!(id < JobId(made_then));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The core of Ratchet: what decides.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
-//!   [`priority`], [`retry`], [`route`]), with the time passed in.
+//!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -11,38 +11,57 @@
 
 pub mod client;
 pub mod cluster;
+pub mod due;
 pub mod engine;
 pub mod error;
 pub mod handler;
 pub mod id;
 pub mod json;
+pub mod limiter;
 pub mod limits;
+pub mod links;
 pub mod memory;
 pub mod model;
 pub mod name;
+pub mod permit;
 pub mod priority;
+pub mod rate;
 pub mod retry;
 pub mod route;
+pub mod schedule;
 pub mod state;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 pub mod trace;
 
-pub use client::{Client, VersionWatch, Wakes};
+pub use client::{
+    ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, Step, VersionWatch, Wakes, Workflow,
+};
 pub use engine::{
-    BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeStats, Pool, PoolStats,
-    Ratchet, RunError, SYSTEM_QUEUE,
+    BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
+    PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
-pub use handler::{CancelReason, Job, JobContext, JobError, JobResult, Requires};
-pub use id::{ClaimToken, Fence, JobId, NodeId};
+pub use handler::{
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, ParentJob, Requires, Verdict,
+};
+#[cfg(feature = "tower")]
+pub use handler::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
+pub use id::{BatchId, ClaimToken, Fence, Incarnation, JobId, NodeId};
 pub use json::Json;
+pub use limiter::RateLimit;
 pub use memory::MemoryStore;
-pub use model::{Enqueued, JobRecord, NewJob};
+pub use model::{
+    BatchCondition, Condition, Enqueued, JobRecord, NewJob, PutOutcome, Recurring, RecurringRecord,
+};
 pub use name::Name;
 pub use priority::{Aging, Priority};
+pub use rate::Rate;
 pub use retry::{Backoff, RetryPolicy};
 pub use route::{Route, Selection};
+pub use schedule::{Misfire, Overlap, Schedule};
 pub use state::{JobAction, JobState};
 pub use store::{SharedStore, Store};
 pub use trace::TraceContext;

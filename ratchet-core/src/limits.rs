@@ -10,8 +10,18 @@ pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 /// The most bytes a progress message may have.
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
+/// The most jobs and batches one job may wait for.
+pub const MAX_PARENTS: usize = 100;
+/// The most bytes the JSON pointer and the value of a condition may have together.
+pub const MAX_CONDITION_BYTES: usize = 4_096;
 /// The longest delay of a job, at its enqueue or between attempts: 1,000 years of 365 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);
+/// The last due time a job may have, 9999-12-31T23:59:59.999Z, in milliseconds.
+pub const MAX_RUN_AT: i64 = 253_402_300_799_999;
+/// The most tags a job may have.
+pub const MAX_TAGS: usize = 16;
+/// The highest version a payload may have.
+pub const MAX_PAYLOAD_VERSION: u32 = i32::MAX.cast_unsigned();
 /// The most jobs one call may enqueue, claim, settle, report, list or act on.
 pub const MAX_BATCH: usize = 10_000;
 

@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fmt;
 use std::time::Duration;
 
@@ -158,6 +159,24 @@ pub fn merge<S, E>(
 where
     S: Iterator<Item = Result<(i64, JobId), E>>,
 {
+    merge_admitted(streams, aging, now, limit, |_| true)
+}
+
+/// As [`merge`], without the jobs that `admit` passes over: it is asked about each that is next,
+/// with the number of its stream, and once it has refused one the rest of that stream is left out.
+///
+/// # Errors
+/// The first error a stream yields.
+pub fn merge_admitted<S, E>(
+    streams: impl IntoIterator<Item = (Priority, S)>,
+    aging: Aging,
+    now: i64,
+    limit: usize,
+    mut admit: impl FnMut(usize) -> bool,
+) -> Result<Vec<JobId>, E>
+where
+    S: Iterator<Item = Result<(i64, JobId), E>>,
+{
     let mut streams: Vec<(Priority, S)> = streams.into_iter().collect();
     let mut heads = BinaryHeap::with_capacity(streams.len());
     for (index, (priority, stream)) in streams.iter_mut().enumerate() {
@@ -175,6 +194,10 @@ where
             break;
         };
         let Reverse((rank, index)) = *head;
+        if !admit(index) {
+            PeekMut::pop(head);
+            continue;
+        }
         chosen.push(rank.id());
         let (priority, stream) = &mut streams[index];
         match stream.next() {
@@ -183,7 +206,7 @@ where
                 *head = Reverse((ClaimRank::new(*priority, run_at, id, aging, now), index));
             }
             None => {
-                std::collections::binary_heap::PeekMut::pop(head);
+                PeekMut::pop(head);
             }
         }
     }

@@ -4,9 +4,9 @@ use crate::error::InvalidInput;
 use crate::model::ClaimRequest;
 use crate::name::Name;
 
-/// What decides whether a node may claim a job: its queue, its kind, and the capability it
-/// requires. A store has few routes and many jobs, so it can keep its claim index per route and
-/// never read a job that the claimer could not take.
+/// What decides whether a node may claim a job: its queue, its kind, the capability it requires, and
+/// the resource whose permit it needs. A store has few routes and many jobs, so it can keep its claim
+/// index per route and never read a job that the claimer could not take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// The queue the job is in.
@@ -15,23 +15,33 @@ pub struct Route {
     pub kind: Name,
     /// The capability a node must advertise to run it; none: any node may.
     pub capability: Option<Name>,
+    /// The resource of which a running job holds one permit; none: it needs no permit. See
+    /// [`permit`](crate::permit).
+    pub permit: Option<Name>,
 }
 
 impl Route {
-    /// A route from the three texts that stores keep, of which the last is empty if there is no
-    /// capability ([`capability_text`](Self::capability_text)).
+    /// A route from the four texts that stores keep, of which the last two are empty if there is no
+    /// capability ([`capability_text`](Self::capability_text)) and no permit
+    /// ([`permit_text`](Self::permit_text)).
     ///
     /// # Errors
     /// Which of them is no name.
-    pub fn from_texts(queue: &str, kind: &str, capability: &str) -> Result<Self, InvalidInput> {
-        let capability = match capability {
-            "" => None,
-            capability => Some(Name::new("capability", capability)?),
+    pub fn from_texts(
+        queue: &str,
+        kind: &str,
+        capability: &str,
+        permit: &str,
+    ) -> Result<Self, InvalidInput> {
+        let optional = |field, text| match text {
+            "" => Ok(None),
+            text => Name::new(field, text).map(Some),
         };
         Ok(Self {
             queue: Name::new("queue", queue)?,
             kind: Name::new("kind", kind)?,
-            capability,
+            capability: optional("capability", capability)?,
+            permit: optional("permit", permit)?,
         })
     }
 
@@ -41,9 +51,16 @@ impl Route {
         self.capability.as_ref().map_or("", Name::as_str)
     }
 
+    /// The resource whose permit is needed as stores keep it: empty, which is no name, if there is
+    /// none.
+    #[must_use]
+    pub fn permit_text(&self) -> &str {
+        self.permit.as_ref().map_or("", Name::as_str)
+    }
+
     /// Whether jobs of this route match the request: a queue it polls, a kind it knows, and a
     /// capability it has, or none if the request takes untagged jobs. Whether the queue is paused
-    /// is for the store to see.
+    /// and whether a permit is free is for the store to see.
     #[must_use]
     pub fn matches(&self, request: &ClaimRequest) -> bool {
         request.queues.contains(&self.queue)
@@ -112,6 +129,7 @@ mod tests {
             queue: name("images"),
             kind: name("resize"),
             capability: capability.map(name),
+            permit: None,
         }
     }
 

@@ -10,11 +10,14 @@
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
 //!
-//! A dead letter that is requeued into a lane in which others wait becomes Blocked, behind them.
+//! A dead letter that is requeued into a lane in which others wait becomes Blocked, behind them. A
+//! blocked job whose signal does not come in time becomes Failed.
 
 use std::fmt;
 
+use crate::due::RunAt;
 use crate::error::InvalidInput;
+use crate::priority::Priority;
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +25,8 @@ use crate::error::InvalidInput;
 pub enum JobState {
     /// Waiting to be claimed: due, or due later.
     Pending = 0,
-    /// Waiting for something other than time: the jobs before it in its lane.
+    /// Waiting for something other than time: the jobs before it in its lane, the jobs and batches it
+    /// is linked to, or a signal.
     Blocked = 1,
     /// Set aside by an operator.
     Paused = 2,
@@ -111,6 +115,11 @@ impl JobState {
                 Response::Become(Self::Pending)
             }
             (JobAction::Pause, Self::Pending) => Response::Become(Self::Paused),
+            (JobAction::Reschedule(_), Self::Pending | Self::Blocked | Self::Paused) => {
+                Response::Change
+            }
+            (JobAction::SetPriority(_), state) if !state.is_terminal() => Response::Change,
+            (JobAction::Delete, state) if state.is_terminal() => Response::Remove,
             _ => Response::Refuse,
         }
     }
@@ -140,17 +149,55 @@ pub enum JobAction {
     ///
     /// One that was in a lane goes to the end of the lane, with a new sequence: what was enqueued
     /// behind it has overtaken it when it failed. If others are in the lane it becomes `Blocked`
-    /// instead, and that is what the answer says.
+    /// instead, and that is what the answer says. So does one whose signal never came, which waits
+    /// for it again for as long as at first.
     Requeue,
     /// Set a pending job aside. If it is the head of a lane, the lane waits for it.
     Pause,
     /// Make a paused job pending again; it keeps its `run_at`.
     Resume,
+    /// Make a waiting job due at another time; it stays pending, paused or blocked. The head of a
+    /// lane stays the head.
+    Reschedule(RunAt),
+    /// Give an unfinished job another priority. One that runs keeps its claim and has the priority
+    /// when it waits again.
+    SetPriority(Priority),
+    /// Forget an ended job, with its history and its tags. Its idempotency key stays used.
+    Delete,
 }
 
 impl JobAction {
-    /// Every action.
-    pub const ALL: [Self; 4] = [Self::Cancel, Self::Requeue, Self::Pause, Self::Resume];
+    /// Every action, those with a value with one of it.
+    pub const ALL: [Self; 7] = [
+        Self::Cancel,
+        Self::Requeue,
+        Self::Pause,
+        Self::Resume,
+        Self::Reschedule(RunAt::Now),
+        Self::SetPriority(Priority::Critical),
+        Self::Delete,
+    ];
+
+    /// Refuses values that cannot be stored.
+    ///
+    /// # Errors
+    /// As [`RunAt::validate`].
+    pub fn validate(self) -> Result<(), InvalidInput> {
+        match self {
+            Self::Reschedule(due) => due.validate(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a job may be due at once that was not before.
+    #[must_use]
+    pub const fn may_make_due(self) -> bool {
+        match self {
+            Self::Requeue | Self::Resume => true,
+            Self::Reschedule(due) => !matches!(due, RunAt::In(delay) if !delay.is_zero()),
+            _ => false,
+        }
+    }
 }
 
 /// See [`JobState::respond`].
@@ -160,6 +207,10 @@ pub enum Response {
     Become(JobState),
     /// The job keeps its state; the node running it is told to cancel it.
     RequestCancel,
+    /// The job keeps its state and has what the action gives it.
+    Change,
+    /// The job is deleted.
+    Remove,
     /// The action has no meaning in this state; nothing changes.
     Refuse,
 }
@@ -176,7 +227,10 @@ pub struct IllegalTransition {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::time::from_millis;
 
     #[test]
     fn terminal_states_absorb_but_for_requeued_dead_letters() {
@@ -208,6 +262,87 @@ mod tests {
                     assert_eq!(from.transition(to), Ok(to), "{action:?} of a {from} job");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_table_of_actions_and_states() {
+        let (pending, cancelled) = (JobState::Pending, JobState::Cancelled);
+        let (become_, refuse) = (Response::Become, Response::Refuse);
+        let (change, remove) = (Response::Change, Response::Remove);
+        let end = become_(cancelled);
+        // Pending, blocked, paused, running, succeeded, failed, cancelled.
+        let table = [
+            [
+                end,
+                end,
+                end,
+                Response::RequestCancel,
+                refuse,
+                refuse,
+                refuse,
+            ],
+            [
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                become_(pending),
+                refuse,
+            ],
+            [
+                become_(JobState::Paused),
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+            ],
+            [
+                refuse,
+                refuse,
+                become_(pending),
+                refuse,
+                refuse,
+                refuse,
+                refuse,
+            ],
+            [change, change, change, refuse, refuse, refuse, refuse],
+            [change, change, change, change, refuse, refuse, refuse],
+            [refuse, refuse, refuse, refuse, remove, remove, remove],
+        ];
+        for (action, responses) in JobAction::ALL.into_iter().zip(table) {
+            for (state, response) in JobState::ALL.into_iter().zip(responses) {
+                assert_eq!(
+                    state.respond(action),
+                    response,
+                    "{action:?} of a {state} job"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_actions_that_may_make_a_job_due_wake_anybody() {
+        let now = [
+            RunAt::Now,
+            RunAt::In(Duration::ZERO),
+            RunAt::At(from_millis(9)),
+        ];
+        let makes_due = [JobAction::Requeue, JobAction::Resume].into_iter();
+        for action in makes_due.chain(now.map(JobAction::Reschedule)) {
+            assert!(action.may_make_due(), "{action:?}");
+        }
+        let later = RunAt::In(Duration::from_millis(1));
+        for action in [
+            JobAction::Reschedule(later),
+            JobAction::SetPriority(Priority::Critical),
+            JobAction::Cancel,
+            JobAction::Delete,
+        ] {
+            assert!(!action.may_make_due(), "{action:?}");
         }
     }
 

@@ -2,9 +2,9 @@
 //! faults, partitions, kills and restarts, from a seed.
 //!
 //! Checked throughout: terminal states absorb, claim numbers only grow, nobody else's end is
-//! overwritten, and each lane has one head. Checked at the end: every acknowledged enqueue is a job
-//! that ended, in a state its history explains, with every claim accounted for, and no lane was
-//! overtaken.
+//! overwritten, each lane has one head, and no job runs before what it waits for. Checked at the end:
+//! every acknowledged enqueue is a job that ended, in a state its history explains, with every claim
+//! accounted for, no lane was overtaken, and the batch has counted each child once.
 //!
 //! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
 //! `RATCHET_SIM_SEED=S` replays one.
@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{Attempt, AttemptOutcome, JobSelector, PageRequest};
-use ratchet_core::store::{JobStore, QueueStore};
+use ratchet_core::model::{Attempt, AttemptOutcome, JobSelector, LinkState, PageRequest};
+use ratchet_core::store::{JobStore, QueueStore, WorkflowStore};
 use ratchet_core::{
-    Client, Enqueued, Job, JobAction, JobContext, JobError, JobId, JobRecord, JobResult, JobState,
-    MemoryStore, Name, NewJob, Node, Priority, Ratchet, RetryPolicy,
+    BatchCondition, BatchId, Client, Condition, Enqueued, Job, JobAction, JobContext, JobError,
+    JobId, JobRecord, JobResult, JobState, MemoryStore, Name, NewJob, Node, Priority, Ratchet,
+    RetryPolicy,
 };
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -157,6 +158,7 @@ struct Simulation {
     chaos: Arc<AtomicBool>,
     seen: BTreeMap<JobId, JobRecord>,
     acknowledged: Vec<JobId>,
+    batch: BatchId,
 }
 
 impl Simulation {
@@ -168,10 +170,20 @@ impl Simulation {
             chaos: Arc::new(AtomicBool::new(true)),
             seen: BTreeMap::new(),
             acknowledged: Vec::new(),
+            batch: BatchId::new(),
         }
     }
 
     async fn run(mut self) {
+        self.store.create_batch(self.batch).await.unwrap();
+        let done = Work {
+            steps: vec![Step::Succeed],
+        };
+        let done = done
+            .into_job()
+            .after_batch(self.batch, BatchCondition::Ended);
+        self.acknowledged.push(done.id());
+        self.store.enqueue(&[done]).await.unwrap();
         let mut players = JoinSet::new();
         for _ in 0..self.random.usize(1..=4) {
             let node = self.random.u64(..);
@@ -187,6 +199,7 @@ impl Simulation {
         for queue in self.store.queues().await.unwrap() {
             self.store.resume_queue(&queue.name).await.unwrap();
         }
+        self.store.close_batch(self.batch).await.unwrap();
         self.settle_down().await;
         players.shutdown().await;
         self.check_end().await;
@@ -260,6 +273,20 @@ impl Simulation {
         }
         if random.u8(0..3) == 0 {
             job = job.lane(["p", "q"][random.usize(0..2)]);
+        } else {
+            for _ in 0..random.u8(0..3) {
+                // Not the callback of the batch, which waits for its children in turn.
+                let known = &self.acknowledged[1..];
+                let recent = &known[known.len().saturating_sub(10)..];
+                let Some(parent) = random.choice(recent.iter()) else {
+                    break;
+                };
+                let conditions = [Condition::Succeeded, Condition::Ended, Condition::Ended];
+                job = job.after(*parent, conditions[random.usize(0..3)].clone());
+            }
+        }
+        if random.u8(0..3) == 0 {
+            job = job.in_batch(self.batch);
         }
         if random.u8(0..6) == 0 {
             job = job.stall_timeout(Duration::from_millis(random.u64(1_000..30_000)));
@@ -301,6 +328,13 @@ impl Simulation {
                     assert_eq!(&job, before, "an ended job changed");
                 }
             }
+            for link in self.store.parents_of(&[job.id]).await.unwrap().remove(0) {
+                let claimed = job.claim_seq > 0;
+                assert!(
+                    !claimed || link.state == LinkState::Met,
+                    "ran too early: {job:?}"
+                );
+            }
             let owned = job.node.is_some();
             assert!(
                 job.state == JobState::Running || !owned,
@@ -341,8 +375,27 @@ impl Simulation {
         }
     }
 
+    /// The batch has counted every child once, by the state in which it ended.
+    async fn check_batch(&self) {
+        let stands = self.store.batches(&[self.batch]).await.unwrap().remove(0);
+        let stands = stands.unwrap();
+        let children = self.seen.values();
+        let children = children.filter(|job| job.spec.batch == Some(self.batch));
+        let mut counts = BTreeMap::new();
+        for job in children {
+            *counts.entry(job.state).or_insert(0) += 1;
+        }
+        let count = |state| counts.get(&state).copied().unwrap_or(0);
+        assert_eq!(stands.total, counts.values().sum::<u64>(), "{stands:?}");
+        let expected = [JobState::Succeeded, JobState::Failed, JobState::Cancelled].map(count);
+        let counted = [stands.succeeded, stands.failed, stands.cancelled];
+        assert_eq!(counted, expected, "{stands:?}");
+        assert!(stands.ended_at.is_some(), "{stands:?}");
+    }
+
     async fn check_end(&mut self) {
         self.check_lanes().await;
+        self.check_batch().await;
         for id in &self.acknowledged {
             assert!(
                 self.seen.contains_key(id),

@@ -1,9 +1,10 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use ratchet_core::links::waiting_state;
 use ratchet_core::model::{
-    Acted, ActionOutcome, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
+    Acted, ActionOutcome, Guarded, JobFilter, JobOrder, JobSelector, PageRequest, PurgeRequest,
 };
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
@@ -14,12 +15,13 @@ use uuid::Uuid;
 use crate::connection::Lease;
 use crate::error::{Failure, Result};
 use crate::read::states_of;
-use crate::row;
+use crate::row::{self, HAS_LANE, WAITS};
 use crate::store::PostgresStore;
 
 /// A job that is acted on.
 struct Target {
     state: JobState,
+    flags: i16,
     key: Option<String>,
 }
 
@@ -29,6 +31,9 @@ struct Changes {
     moved: HashMap<JobId, JobState>,
     cancelling: Vec<Uuid>,
     requeued: Vec<(Uuid, JobState)>,
+    /// Those that are given what the action says.
+    given: Vec<Uuid>,
+    deleted: Vec<Uuid>,
 }
 
 impl PostgresStore {
@@ -38,28 +43,40 @@ impl PostgresStore {
         jobs: &JobSelector,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        let (ids, selected) = match jobs {
-            JobSelector::Ids(ids) => (ids.clone(), None),
-            JobSelector::Matching { filter, limit } => {
-                let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-                let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
-                let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
-                let ids = self.selected_ids(filter, &states, &page, *limit).await?;
-                (ids, Some(states))
+        match jobs {
+            JobSelector::Ids(ids) if ids.is_empty() => Ok(Vec::new()),
+            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
+            JobSelector::Matching {
+                filter,
+                after,
+                limit,
+            } => {
+                let page = PageRequest::first(*limit).after(*after);
+                self.act_on_matching(filter, page, action).await
             }
             // A selector this version does not know selects nothing.
-            _ => (Vec::new(), Some(Vec::new())),
-        };
-        if ids.is_empty() {
-            return Ok(Vec::new());
+            _ => Ok(Vec::new()),
         }
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let acted = self
-            .act_inside(&mut lease, &ids, selected.as_deref(), action)
-            .await;
-        let mut acted = lease.end(acted).await?;
-        if selected.is_some() {
+    }
+
+    /// Does the action to a batch of those that match, which begins behind a place. [act.select]
+    async fn act_on_matching(
+        &self,
+        filter: &JobFilter,
+        page: PageRequest,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+        let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+        let mut page = page.order(JobOrder::OldestFirst);
+        loop {
+            let ids = self
+                .selected_ids(filter, &states, &page, page.limit)
+                .await?;
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
             // Somebody else changed them since they were selected: they do not match any more.
             acted.retain(|one| {
                 !matches!(
@@ -67,8 +84,24 @@ impl PostgresStore {
                     ActionOutcome::Refused(_) | ActionOutcome::NotFound
                 )
             });
+            if !acted.is_empty() {
+                return Ok(acted);
+            }
+            // That was all of them, and no answer would say that there was none.
+            page = page.after(ids.last().copied());
         }
-        Ok(acted)
+    }
+
+    async fn act_on_these(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let acted = self.act_inside(&mut lease, ids, selected, action).await;
+        lease.end(acted).await
     }
 
     /// Acts on these jobs, which are locked first; on those only that are still in the states they
@@ -91,15 +124,21 @@ impl PostgresStore {
         let mut targets = HashMap::with_capacity(ids.len());
         for row in lease.rows(read).await? {
             let state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
-            let key = row.try_get(3)?;
+            let (flags, key) = (row.try_get(2)?, row.try_get(3)?);
             if selected.is_none_or(|states| states.contains(&state)) {
-                targets.insert(row::job_id(&row, 0)?, Target { state, key });
+                let target = Target { state, flags, key };
+                targets.insert(row::job_id(&row, 0)?, target);
             }
         }
         let refused_keys = if action == JobAction::Requeue {
             self.take_keys(lease, ids, &targets).await?
         } else {
             HashMap::new()
+        };
+        let blocked = if action == JobAction::Requeue {
+            self.wait_again(lease, &targets, &refused_keys).await?
+        } else {
+            HashSet::new()
         };
         let mut changes = Changes::default();
         let mut acted = Vec::with_capacity(ids.len());
@@ -112,16 +151,25 @@ impl PostgresStore {
                 &mut changes,
                 |id| {
                     let lane = lanes.get(&id).cloned();
-                    lane.map_or(JobState::Pending, |lane| places.take(id, lane))
+                    let waits = waiting_state(blocked.contains(&id), false);
+                    lane.map_or(waits, |lane| places.take(id, lane))
                 },
             );
             acted.push(Acted { job: *id, outcome });
         }
-        let ended = changes.moved.iter();
-        let ended = ended.filter(|(id, state)| state.is_terminal() && lanes.contains_key(id));
-        let ended: Vec<Uuid> = ended.map(|(id, _)| id.as_uuid()).collect();
-        self.write_changes(lease, changes).await?;
-        self.leave_lanes(lease, places, &ended).await?;
+        let ended = changes
+            .moved
+            .iter()
+            .filter(|(_, state)| state.is_terminal());
+        let ended: Vec<(Uuid, i16)> = ended
+            .map(|(id, _)| (id.as_uuid(), targets.get(id).map_or(0, |job| job.flags)))
+            .collect();
+        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+        self.write_changes(lease, changes, action).await?;
+        self.leave_lanes(lease, places, &of_lanes).await?;
+        self.close_signals(lease, &ended).await?;
+        self.follow_ends(lease, &ended).await?;
         Ok(acted)
     }
 
@@ -173,7 +221,37 @@ impl PostgresStore {
         Ok(refused)
     }
 
-    async fn write_changes(&self, lease: &mut Lease<'_>, changes: Changes) -> Result<()> {
+    /// Which of the jobs that are to be requeued have to wait for what they lack.
+    async fn wait_again(
+        &self,
+        lease: &mut Lease<'_>,
+        targets: &HashMap<JobId, Target>,
+        refused_keys: &HashMap<JobId, JobId>,
+    ) -> Result<HashSet<JobId>> {
+        let requeued = targets.iter().filter(|(id, target)| {
+            target.flags & WAITS != 0
+                && target.state.respond(JobAction::Requeue) != Response::Refuse
+                && !refused_keys.contains_key(id)
+        });
+        let requeued: Vec<Uuid> = requeued.map(|(id, _)| id.as_uuid()).collect();
+        let mut blocked = HashSet::new();
+        if !requeued.is_empty() {
+            let sql = self.sql();
+            for statement in [&sql.renew_signals, &sql.open_links] {
+                for row in lease.rows(statement.query().bind(&requeued)).await? {
+                    blocked.insert(row::job_id(&row, 0)?);
+                }
+            }
+        }
+        Ok(blocked)
+    }
+
+    async fn write_changes(
+        &self,
+        lease: &mut Lease<'_>,
+        changes: Changes,
+        action: JobAction,
+    ) -> Result<()> {
         let sql = self.sql();
         if !changes.moved.is_empty() {
             let ids: Vec<Uuid> = changes.moved.keys().map(JobId::as_uuid).collect();
@@ -198,7 +276,32 @@ impl PostgresStore {
                 .execute(sql.requeue_jobs.query().bind(ids).bind(states))
                 .await?;
         }
+        if !changes.given.is_empty() {
+            self.give(lease, changes.given, action).await?;
+        }
+        if !changes.deleted.is_empty() {
+            lease
+                .rows(sql.delete_jobs.query().bind(changes.deleted))
+                .await?;
+        }
         Ok(())
+    }
+
+    /// Gives jobs what the action says.
+    async fn give(&self, lease: &mut Lease<'_>, ids: Vec<Uuid>, action: JobAction) -> Result<()> {
+        let sql = self.sql();
+        let give = match action {
+            JobAction::Reschedule(due) => {
+                let (at, delay) = row::due(due);
+                sql.reschedule_jobs.query().bind(ids).bind(at).bind(delay)
+            }
+            JobAction::SetPriority(priority) => {
+                let level = i16::from(priority.level());
+                sql.set_priority.query().bind(ids).bind(level)
+            }
+            _ => return Ok(()),
+        };
+        lease.execute(give).await.map(drop)
     }
 
     /// Deletes old finished jobs.
@@ -253,6 +356,15 @@ fn respond(
         Response::RequestCancel => {
             changes.cancelling.push(id.as_uuid());
             ActionOutcome::CancelRequested
+        }
+        Response::Change => {
+            changes.given.push(id.as_uuid());
+            ActionOutcome::Changed
+        }
+        Response::Remove => {
+            changes.deleted.push(id.as_uuid());
+            targets.remove(&id);
+            ActionOutcome::Deleted
         }
         Response::Become(mut to) => {
             if let Some(holder) = refused_keys.get(&id) {

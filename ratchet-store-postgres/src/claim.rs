@@ -4,16 +4,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::permit::Budget;
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy};
+use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy, Route};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::connection::Lease;
 use crate::error::Result;
-use crate::row;
+use crate::routes::Chosen;
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::store::PostgresStore;
 
 /// How much of each claimed job is read.
@@ -88,8 +91,22 @@ struct Round {
     /// The database's time.
     now: i64,
     claimed: Vec<ClaimedJob>,
-    /// The jobs that cannot be read, and how they are to end.
-    unreadable: Vec<Settlement>,
+    /// The jobs that cannot be read, their routes, and how they are to end.
+    unreadable: Vec<(Option<Route>, Settlement)>,
+    /// How many candidates there were no permits for.
+    refused: usize,
+    /// Whether permits bounded what was looked at.
+    bounded: bool,
+}
+
+/// What one round looks for.
+struct Look<'a> {
+    request: &'a ClaimRequest,
+    depth: Depth,
+    /// How many jobs.
+    wanted: usize,
+    /// Among how many candidates.
+    look_at: usize,
 }
 
 impl PostgresStore {
@@ -125,13 +142,18 @@ impl PostgresStore {
                 }
             }
             first.get_or_insert(round.now);
-            let had = round.claimed.len() + round.unreadable.len();
+            let had = round.claimed.len() + round.unreadable.len() + round.refused;
+            // The next round leaves the resources out that this one used up; and what could not be
+            // read has given its permits back.
+            let look_again = round.refused > 0 || (round.bounded && !round.unreadable.is_empty());
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
                 end = Some(until.min(time::monotonic() + MORE));
             }
             if !round.unreadable.is_empty() {
-                let settled = soon(end, self.settle_jobs(&round.unreadable)).await;
+                let failed = round.unreadable.into_iter().map(|(_, failed)| failed);
+                let failed: Vec<Settlement> = failed.collect();
+                let settled = soon(end, self.settle_jobs(&failed)).await;
                 if !matches!(settled, Some(Ok(_))) {
                     // They go back once they have not begun for too long, and are seen again.
                     let error = settled.and_then(Result::err).map(|error| error.to_string());
@@ -139,7 +161,13 @@ impl PostgresStore {
                     break;
                 }
             }
-            if claimed.len() == request.limit || (had == round.candidates && had < look_at) {
+            if claimed.len() == request.limit {
+                break;
+            }
+            if look_again {
+                continue;
+            }
+            if had == round.candidates && had < look_at {
                 break;
             }
             if had < wanted {
@@ -169,30 +197,102 @@ impl PostgresStore {
         wanted: usize,
         look_at: usize,
     ) -> Result<Round> {
-        let routes = self.routes().matching(|route| route.matches(request));
+        let mut chosen = self.routes().matching(|route| route.matches(request));
+        let look = Look {
+            request,
+            depth,
+            wanted,
+            look_at,
+        };
+        let mut lease = self.lease().await?;
+        if chosen.needs_permits() {
+            self.leave_used_up_out(&mut lease, &mut chosen).await?;
+        }
+        if !chosen.needs_permits() {
+            return self
+                .take(&mut lease, &look, &chosen, &Budget::default())
+                .await;
+        }
+        lease.begin().await?;
+        let taken = self.take_permitted(&mut lease, &look, chosen).await;
+        lease.end(taken).await
+    }
+
+    /// Claims jobs of which some need permits, in a transaction: whoever has their permits locked is
+    /// the only one to claim by them.
+    async fn take_permitted(
+        &self,
+        lease: &mut Lease<'_>,
+        look: &Look<'_>,
+        mut chosen: Chosen,
+    ) -> Result<Round> {
+        let mut budget = self.lock_permits(lease, &mut chosen).await?;
+        let mut round = self.take(lease, look, &chosen, &budget).await?;
+        round.bounded = true;
+        sort(&mut round.claimed, look.request, round.now);
+        let mut refused = Vec::new();
+        // What cannot be read holds its permit until it has failed.
+        round.unreadable.retain(|(route, failed)| {
+            let admitted = route.as_ref().is_none_or(|route| budget.take(route));
+            if !admitted {
+                refused.push(failed.token.job);
+            }
+            admitted
+        });
+        round.claimed.retain(|job| {
+            let admitted = budget.take(&job.claim.route);
+            if !admitted {
+                refused.push(job.claim.token.job);
+            }
+            admitted
+        });
+        if !refused.is_empty() {
+            self.unclaim(lease, &refused).await?;
+        }
+        round.refused = refused.len();
+        Ok(round)
+    }
+
+    /// Claims what is due, no more of each route than this budget has for it.
+    async fn take(
+        &self,
+        lease: &mut Lease<'_>,
+        look: &Look<'_>,
+        chosen: &Chosen,
+        budget: &Budget,
+    ) -> Result<Round> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let routes = || chosen.routes.iter();
+        let queues: Vec<&str> = routes().map(|(_, route)| route.queue.as_str()).collect();
+        let most = |rest: u64| i64::try_from(rest).unwrap_or(i64::MAX);
+        let most: Vec<Option<i64>> = routes()
+            .map(|(_, route)| budget.rest(route).map(most))
+            .collect();
         let claim = self
             .sql()
             .claim_jobs
             .query()
-            .bind(routes.ids)
-            .bind(routes.queues)
-            .bind(routes.seen)
-            .bind(request.aging.interval_millis())
-            .bind(number(look_at))
-            .bind(number(wanted))
-            .bind(request.node.as_uuid())
-            .bind(depth == Depth::Whole);
-        let rows = self.lease().await?.rows(claim).await?;
+            .bind(chosen.ids())
+            .bind(queues)
+            .bind(chosen.seen)
+            .bind(look.request.aging.interval_millis())
+            .bind(number(look.look_at))
+            .bind(number(look.wanted))
+            .bind(look.request.node.as_uuid())
+            .bind(look.depth == Depth::Whole)
+            .bind(most);
+        let rows = lease.rows(claim).await?;
         let mut round = Round {
             outdated: false,
             candidates: 0,
             now: 0,
             claimed: Vec::with_capacity(rows.len()),
             unreadable: Vec::new(),
+            refused: 0,
+            bounded: false,
         };
         for row in &rows {
-            round.outdated = row.try_get::<i32, _>(0)? != routes.seen;
+            round.outdated = row.try_get::<i32, _>(0)? != chosen.seen;
             round.candidates = row::count(row.try_get::<i64, _>(1)?, "candidates")?;
             round.now = row.try_get(2)?;
             let Some(id) = row.try_get::<Option<Uuid>, _>(3)? else {
@@ -205,7 +305,11 @@ impl PostgresStore {
                     let error = row::unreadable(&problem);
                     tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
                     let failed = Settlement::new(token, Outcome::Failed { error });
-                    round.unreadable.push(failed.without_attempt());
+                    let route = row
+                        .try_get(5)
+                        .ok()
+                        .and_then(|route| self.routes().get(route));
+                    round.unreadable.push((route, failed.without_attempt()));
                 }
             }
         }
@@ -239,10 +343,13 @@ impl PostgresStore {
         {
             return Err(InvalidInput::new("data", "is missing"));
         }
+        claim.payload_version = row::payload_version(row, 19)?;
         claim.retry = RetryPolicy::from_stored(row::text(row, 11, "retry")?)?;
         claim.timeout = row::duration(row, 12, "timeout")?;
         claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
         claim.lane = row::name(row, 18, "lane")?;
+        let flags: i16 = row.try_get(20).map_err(broken)?;
+        claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
         claim.trace = row::trace(row, 14, 15)?;
         let input = JobInput {
             payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),

@@ -8,7 +8,7 @@ use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
-use crate::connection::LIFETIME;
+use crate::era::LIFETIME;
 use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::PostgresStore;
 
@@ -29,6 +29,8 @@ pub struct Builder {
     application_name: Option<String>,
     migrate: bool,
     wakeups: bool,
+    session_locks: Option<bool>,
+    max_lifetime: Duration,
     clock_table: Option<String>,
 }
 
@@ -58,6 +60,8 @@ impl Builder {
             application_name: None,
             migrate: true,
             wakeups: true,
+            session_locks: None,
+            max_lifetime: LIFETIME,
             clock_table: None,
         }
     }
@@ -129,6 +133,49 @@ impl Builder {
         self
     }
 
+    /// Binds the locks that this store acquires or renews to the session of its connection for
+    /// heartbeats and locks, so that they are free as soon as the server notices that the connection
+    /// is gone, and not only when their time has passed. A killed leader is then followed within one
+    /// leader heartbeat. Off unless set here or in the URL, with `session_locks=true`; what is set
+    /// here wins.
+    ///
+    /// The holder decides: the row of the lock names the session, and every store, also one without
+    /// this setting, takes over a lock whose session has ended. The fence grows then, as always.
+    /// Where the roles differ and the other one has not `pg_read_all_stats`, it cannot see when a
+    /// session began; it takes over if there is no such process, and otherwise when time is up.
+    ///
+    /// # What it costs
+    /// Without this setting a leader has stopped trusting itself before another can lead. With it, a
+    /// leader that is well may lose its lock with its connection: through a moment without network,
+    /// a restart of the server, `pg_terminate_backend`, or a call of heartbeats or locks that was
+    /// given up midway, since that closes the connection. If another node looks before this one is
+    /// back, the two believe that they lead until the old one's next renewal is refused, which is
+    /// one leader heartbeat, or, while it cannot reach the database, until its `fence_timeout`. What
+    /// is written with a guard stays safe, because of the fence. So this is for roles whose effects
+    /// go through guarded writes, and not for those that act on the world outside.
+    ///
+    /// A store that reconnects binds its locks to the new session at once, so only those are lost
+    /// that somebody took in between; and when the connection is replaced for its age
+    /// ([`max_lifetime`](Self::max_lifetime)), the new one is there before the old one goes. A host
+    /// that loses power or its cable says no good-bye: the server notices by its TCP keepalive, and
+    /// usually time is up before.
+    ///
+    /// # Poolers
+    /// Through a pooler the session is the pooler's. Connecting is refused if the session of a new
+    /// connection turns out to be older than the connection; give the database itself as
+    /// [`direct`](Self::direct).
+    pub fn session_locks(mut self, bind: bool) -> Self {
+        self.session_locks = Some(bind);
+        self
+    }
+
+    /// How long a connection is used before another takes its place. 30 min unless set; a pool of
+    /// the application's own keeps its own setting.
+    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
+        self.max_lifetime = lifetime;
+        self
+    }
+
     /// For tests: takes the time from the column `now_ms` of the only row of this table, which the
     /// test has made in the schema, instead of the database's clock.
     pub fn clock_table(mut self, table: impl Into<String>) -> Self {
@@ -158,6 +205,7 @@ impl Builder {
         for (setting, duration) in [
             ("acquire_timeout", self.acquire_timeout),
             ("deadline", self.deadline),
+            ("max_lifetime", self.max_lifetime),
         ] {
             if duration.is_zero() {
                 return Err(misconfigured(setting, "is zero"));
@@ -177,9 +225,17 @@ impl Builder {
                 format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
             }
         };
-        let pool = self.pool_settings()?;
+        let (pool, in_url) = self.pool_settings()?;
         let direct = match &self.direct {
-            Some(url) => Some(self.named(parse(url)?)),
+            Some(url) => match parse(url)? {
+                (options, None) => Some(self.named(options)),
+                (_, Some(_)) => {
+                    return Err(misconfigured(
+                        "direct",
+                        format!("has {SESSION_LOCKS}, which belongs to the other URL"),
+                    ));
+                }
+            },
             None => None,
         };
         Ok(Config {
@@ -191,10 +247,13 @@ impl Builder {
             deadline: self.deadline,
             migrate: self.migrate,
             wakeups: self.wakeups,
+            session_locks: self.session_locks.or(in_url).unwrap_or(false),
+            max_lifetime: self.max_lifetime,
         })
     }
 
-    fn pool_settings(&self) -> Result<PoolSettings> {
+    /// The pool, and what the URL says of locks.
+    fn pool_settings(&self) -> Result<(PoolSettings, Option<bool>)> {
         let url = match &self.target {
             Target::Pool(_) if self.max_connections.is_some() => {
                 return Err(misconfigured(
@@ -202,7 +261,7 @@ impl Builder {
                     "is set, but the pool is the application's own",
                 ));
             }
-            Target::Pool(pool) => return Ok(PoolSettings::Theirs(pool.clone())),
+            Target::Pool(pool) => return Ok((PoolSettings::Theirs(pool.clone()), None)),
             Target::Url(url) => url,
         };
         let max_connections = self.max_connections.unwrap_or(10);
@@ -212,10 +271,12 @@ impl Builder {
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(self.acquire_timeout)
-            .max_lifetime(LIFETIME)
+            .max_lifetime(self.max_lifetime)
             // A lost connection shows at the first call on it, which is then repeated.
             .test_before_acquire(false);
-        Ok(PoolSettings::Own(pool, Box::new(self.named(parse(url)?))))
+        let (options, session_locks) = parse(url)?;
+        let options = Box::new(self.named(options));
+        Ok((PoolSettings::Own(pool, options), session_locks))
     }
 
     /// With the name that the connections have in `pg_stat_activity`.
@@ -239,6 +300,8 @@ impl fmt::Debug for Builder {
             .field("application_name", &self.application_name)
             .field("migrate", &self.migrate)
             .field("wakeups", &self.wakeups)
+            .field("session_locks", &self.session_locks)
+            .field("max_lifetime", &self.max_lifetime)
             .field("clock_table", &self.clock_table)
             .finish_non_exhaustive()
     }
@@ -256,6 +319,10 @@ pub(crate) struct Config {
     pub(crate) deadline: Duration,
     pub(crate) migrate: bool,
     pub(crate) wakeups: bool,
+    /// Whether locks are bound to the session of their connection.
+    pub(crate) session_locks: bool,
+    /// How long a connection is used.
+    pub(crate) max_lifetime: Duration,
 }
 
 /// Where the connections for jobs come from.
@@ -284,8 +351,34 @@ fn check_identifier(what: &'static str, name: &str) -> Result<()> {
     Err(misconfigured(what, problem))
 }
 
-/// The settings of a URL. What Ratchet does not know of is the driver's.
-fn parse(url: &str) -> Result<PgConnectOptions> {
+/// The one setting in a URL that is not the driver's.
+const SESSION_LOCKS: &str = "session_locks";
+
+/// The URL without that setting, and its value.
+fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
+    let Some((place, query)) = url.split_once('?') else {
+        return Ok((url.to_owned(), None));
+    };
+    let mut value = None;
+    let mut others = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=').unwrap_or((pair, "")) {
+            (SESSION_LOCKS, "true") => value = Some(true),
+            (SESSION_LOCKS, "false") => value = Some(false),
+            (SESSION_LOCKS, _) => {
+                return Err(misconfigured(
+                    SESSION_LOCKS,
+                    "is neither `true` nor `false` in the URL",
+                ));
+            }
+            _ => others.push(pair),
+        }
+    }
+    Ok((format!("{place}?{}", others.join("&")), value))
+}
+
+/// The settings of a URL, and what it says of locks. The rest is the driver's.
+fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     if !SCHEMES.contains(&scheme) {
         // Only a scheme is shown: the rest may have a password.
@@ -303,14 +396,16 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
             },
         ));
     }
-    PgConnectOptions::from_str(url)
+    let (url, session_locks) = take_session_locks(url)?;
+    PgConnectOptions::from_str(&url)
         // Every statement of ours is text that hardly changes, and there are about fifty.
         .map(|options| {
-            options
+            let options = options
                 .statement_cache_capacity(128)
                 // PgBouncer refuses it, and from PostgreSQL 12 on nothing is gained by it.
                 .extra_float_digits(None)
-                .disable_statement_logging()
+                .disable_statement_logging();
+            (options, session_locks)
         })
         .map_err(|error| match error {
             sqlx::Error::Configuration(problem) => misconfigured("the URL", problem.to_string()),
@@ -338,6 +433,7 @@ mod tests {
         let zero = Duration::ZERO;
         assert!(problem(builder().deadline(zero)).contains("deadline"));
         assert!(problem(builder().acquire_timeout(zero)).contains("acquire_timeout"));
+        assert!(problem(builder().max_lifetime(zero)).contains("max_lifetime"));
         assert!(problem(builder().max_connections(0)).contains("max_connections"));
         assert!(problem(builder().schema("")).contains("schema is empty"));
         assert!(problem(builder().schema("x".repeat(64))).contains("63"));
@@ -349,6 +445,27 @@ mod tests {
         assert!(problem(Builder::url("postgres://host:port/db")).contains("the URL"));
         let pool = PgPoolOptions::new().connect_lazy_with(PgConnectOptions::new());
         assert!(problem(Builder::pool(pool).max_connections(3)).contains("own"));
+        let odd = "postgres://me:secret@host/db?session_locks=1";
+        assert!(problem(Builder::url(odd)).contains("session_locks is neither"));
+        let direct = builder().direct("postgres://host/db?session_locks=true");
+        assert!(problem(direct).contains("direct has session_locks"));
+    }
+
+    #[tokio::test]
+    async fn locks_are_bound_to_sessions_if_the_builder_or_else_the_url_says_so() {
+        let config = |url: &str| Builder::url(url).into_config().unwrap();
+        let on = "postgres://h/d?application_name=a&session_locks=true&sslmode=disable";
+        assert!(!config("postgres://h/d").session_locks);
+        assert!(!config("postgres://h/d?session_locks=false").session_locks);
+        assert!(config("postgres://h/d?session_locks=true").session_locks);
+        let kept = config(on);
+        assert!(kept.session_locks);
+        let PoolSettings::Own(_, options) = kept.pool else {
+            panic!("a URL makes a pool")
+        };
+        assert_eq!(options.get_application_name(), Some("a"));
+        let off = Builder::url(on).session_locks(false).into_config();
+        assert!(!off.unwrap().session_locks);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -9,16 +9,13 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, Postgre
 use sqlx::query::Query;
 use sqlx::{Connection, Executor, PgPool};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
 use crate::config::{Config, PoolSettings};
-use crate::connect::{Limited, connect, limited};
+use crate::connect::{Limited, limited};
+use crate::era::{Era, Made};
 use crate::error::{Failure, Loss, Result};
-use ratchet_core::{StoreErrorKind, time};
-
-/// How long a connection is used, so that what goes on in its session does not grow without end and
-/// a network that forgets connections meets young ones.
-pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 60);
+use crate::session::{Binding, Session, Slot};
+use ratchet_core::StoreErrorKind;
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again.
@@ -35,24 +32,11 @@ pub(crate) struct Lease<'a> {
     era: Era,
 }
 
-/// Counts how often the server turned out to let nobody write. It may do so for some seconds only,
-/// or another one may have taken its place, but a session keeps what it began with: none that was
-/// made in an earlier era is used again.
-#[derive(Clone, Debug, Default)]
-struct Era(Arc<AtomicU64>);
-
-/// When a connection was made.
-#[derive(Clone, Copy, Debug)]
-struct Made {
-    era: u64,
-    at: Instant,
-}
-
 #[derive(Debug)]
 enum Held<'a> {
     Pooled(PoolConnection<Postgres>),
     Kept(Kept),
-    Liveness(MutexGuard<'a, Option<(PgConnection, Made)>>),
+    Liveness(MutexGuard<'a, Slot>),
 }
 
 /// The connections for jobs.
@@ -107,14 +91,14 @@ impl Pool {
             (None, Some(probed)) => probed,
             (None, None) => limited(pool.connect_options().as_ref().clone()).await?,
         };
-        let pool = Self::new(pool, own);
+        let pool = Self::new(pool, own, config.max_lifetime);
         let options = beside.options.clone();
         let liveness = Liveness::new(beside, config.acquire_timeout, pool.era.clone());
         Ok((pool, liveness, options))
     }
 
     /// Uses this pool; `own` says that nobody else does.
-    fn new(pool: PgPool, own: bool) -> Self {
+    fn new(pool: PgPool, own: bool, lifetime: Duration) -> Self {
         let connections = usize::try_from(pool.options().get_max_connections());
         let keep = own.then(|| {
             Arc::new(Keep {
@@ -123,7 +107,7 @@ impl Pool {
                 permits: Arc::new(Semaphore::new(connections.unwrap_or(1))),
             })
         });
-        let era = Era::default();
+        let era = Era::new(lifetime);
         Self { pool, era, keep }
     }
 
@@ -180,31 +164,6 @@ impl Pool {
             keep.idle().clear();
         }
         closing.await;
-    }
-}
-
-impl Era {
-    /// For a connection that is made now.
-    fn made_now(&self) -> Made {
-        Made {
-            era: self.0.load(Ordering::SeqCst),
-            at: time::monotonic(),
-        }
-    }
-
-    /// Ends the era that a connection was made in, once for all that were.
-    fn end(&self, of: Made) {
-        let next = of.era + 1;
-        let _ = self
-            .0
-            .compare_exchange(of.era, next, Ordering::SeqCst, Ordering::SeqCst);
-    }
-}
-
-impl Made {
-    /// Whether the connection may be used at a time when another one would be made as `now`.
-    fn is_good(self, now: Self) -> bool {
-        self.era == now.era && now.at.duration_since(self.at) < LIFETIME
     }
 }
 
@@ -330,10 +289,18 @@ impl<'a> Lease<'a> {
         match &mut self.held {
             Held::Pooled(connection) => Ok(connection),
             Held::Kept(kept) => kept.connection.as_deref_mut().ok_or_else(no_connection),
-            Held::Liveness(slot) => match &mut **slot {
+            Held::Liveness(slot) => match &mut slot.connection {
                 Some((connection, _)) => Ok(connection),
                 None => Err(no_connection()),
             },
+        }
+    }
+
+    /// The session that locks are bound to, if they are.
+    pub(crate) fn session(&self) -> Option<Session> {
+        match &self.held {
+            Held::Liveness(slot) => slot.session,
+            Held::Pooled(_) | Held::Kept(_) => None,
         }
     }
 }
@@ -385,7 +352,7 @@ impl Drop for Lease<'_> {
                     Loss::ReadOnly => kept.keep.close_idle(),
                 }
             }
-            Held::Liveness(slot) if spoiled => **slot = None,
+            Held::Liveness(slot) if spoiled => slot.connection = None,
             Held::Liveness(_) => {}
         }
     }
@@ -407,18 +374,21 @@ pub(crate) struct Liveness {
     options: PgConnectOptions,
     patience: Duration,
     era: Era,
-    slot: Mutex<Option<(PgConnection, Made)>>,
+    /// None while locks are not bound to its session.
+    binding: OnceLock<Binding>,
+    slot: Mutex<Slot>,
     closed: AtomicBool,
 }
 
 impl Liveness {
     fn new(first: Limited, patience: Duration, era: Era) -> Self {
         let made = era.made_now();
-        let slot = first.connection.map(|connection| (connection, made));
+        let slot = Slot::new(first.connection.map(|connection| (connection, made)));
         Self {
             options: first.options,
             patience,
             era,
+            binding: OnceLock::new(),
             slot: Mutex::new(slot),
             closed: AtomicBool::new(false),
         }
@@ -431,47 +401,37 @@ impl Liveness {
             return Err(sqlx::Error::PoolClosed.into());
         }
         let now = self.era.made_now();
-        let made = match &*slot {
+        let made = match &slot.connection {
             Some((_, made)) if made.is_good(now) => *made,
             _ => {
-                *slot = None;
-                let connection = connect(&self.options, self.patience).await?;
-                *slot = Some((connection, now));
+                let binding = self.binding.get();
+                slot.replace(&self.options, self.patience, binding, now)
+                    .await?;
                 now
             }
         };
         Ok(Lease::new(Held::Liveness(slot), made, self.era.clone()))
     }
 
+    /// From now on, binds the locks that are acquired or renewed on it to its session, and tells of
+    /// the first, which is that of a new connection.
+    pub(crate) async fn bind_locks(&self, binding: Binding) -> Result<Option<Session>> {
+        self.hang_up().await;
+        // Nobody else has it yet, so nobody else binds it.
+        let _ = self.binding.set(binding);
+        Ok(self.lease().await?.session())
+    }
+
     /// Closes it; it is not opened again.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        if let Some((connection, _)) = self.slot.lock().await.take() {
+        self.hang_up().await;
+    }
+
+    async fn hang_up(&self) {
+        if let Some((connection, _)) = self.slot.lock().await.connection.take() {
             // The server notices either way.
             let _ = connection.close().await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_grow_old_and_eras_end_once_for_all_that_were_made_in_them() {
-        let era = Era::default();
-        let (one, other) = (era.made_now(), era.made_now());
-        let at = |after: Duration| Made {
-            at: one.at + after,
-            ..era.made_now()
-        };
-        assert!(one.is_good(at(LIFETIME - Duration::from_millis(1))));
-        assert!(!one.is_good(at(LIFETIME)));
-        era.end(one);
-        let next = era.made_now();
-        assert!(!one.is_good(next) && !other.is_good(next));
-        // It is heard of from each of them.
-        era.end(other);
-        assert!(next.is_good(era.made_now()));
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Enqueued, NewJob, RunAt};
+use ratchet_core::model::{Enqueued, NewJob, RunAt, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
+use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::query::Query;
 use sqlx::{Executor, Row};
@@ -14,9 +14,11 @@ use uuid::Uuid;
 
 use crate::connection::Run;
 use crate::coordinator;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::lanes::Lane;
-use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{
+    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
+};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -27,20 +29,27 @@ type Rows = Vec<sqlx::postgres::PgRow>;
 
 impl PostgresStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
-    /// Jobs with lanes need a transaction.
+    /// Jobs with lanes, links, batches or signals need a transaction.
     ///
-    /// Jobs without either are taken for new. If some are not, which happens when a call is repeated
-    /// whose answer was lost, the statement fails as a whole and they go the way of jobs with keys.
+    /// Jobs without either, without tags and without a recurring definition, are taken for new. If
+    /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
+    /// as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
         let mut lease = self.lease().await?;
-        if jobs.iter().any(has_lane) {
+        if jobs.iter().any(in_transaction) {
             lease.begin().await?;
             let stored = self.store_jobs(&mut lease, jobs, &routes).await;
             return lease.end(stored).await;
         }
-        if !jobs.iter().any(has_keys) {
+        if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
+            if jobs.iter().any(has_tags) {
+                lease
+                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+                    .await?;
+                return Ok(created(jobs));
+            }
             match lease.execute(insert.bind_new(self.sql())).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
                 done => return done.map(|_| created(jobs)),
@@ -49,11 +58,11 @@ impl PostgresStore {
         self.store_jobs(&mut lease, jobs, &routes).await
     }
 
-    /// Stores the jobs of one call that are new; in a transaction if some have lanes.
+    /// Stores the jobs of one call that are new; in a transaction if some have more than keys.
     ///
     /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
     /// the same time waits there, and then sees what was stored.
-    async fn store_jobs(
+    pub(crate) async fn store_jobs(
         &self,
         on: &mut impl Run,
         jobs: &[NewJob],
@@ -62,6 +71,7 @@ impl PostgresStore {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let taken = on.rows(self.find_keys(jobs)).await?;
         let (answers, new) = resolve(jobs, &taken)?;
+        let linked = self.lock_parents(on, jobs, &answers, &new).await?;
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
             for (state, place) in insert.states.iter_mut().zip(&new) {
@@ -69,10 +79,29 @@ impl PostgresStore {
                     *state = places.take(jobs[*place].id(), lane).code().into();
                 }
             }
-            on.rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+            for (id, flags) in insert.ids.iter().zip(&mut insert.flags) {
+                if linked.is_parent(JobId::from(*id)) {
+                    *flags |= HAS_CHILDREN;
+                }
+            }
+            let rows = on
+                .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
                 .await?;
+            let mut stored = 0;
+            for row in &rows {
+                stored = row::count(row.try_get::<i64, _>(0)?, "count")?;
+            }
+            if stored < new.len() && jobs.iter().any(in_transaction) {
+                // Somebody stored one of them in this moment. As a parent it would not know of its
+                // children: the whole is done again, and finds it.
+                return Err(Failure::new(
+                    StoreErrorKind::Contention,
+                    "a job of the call was stored meanwhile",
+                ));
+            }
         }
         self.leave_lanes(on, places, &[]).await?;
+        self.link(on, linked).await?;
         Ok(answers)
     }
 
@@ -83,7 +112,7 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
-        if !jobs.iter().any(|job| has_keys(job) || has_lane(job)) {
+        if !jobs.iter().any(|job| has_keys(job) || in_transaction(job)) {
             if !jobs.is_empty() {
                 let insert = Insert::of(jobs.iter().zip(&routes))?;
                 let statement = &self.sql().enqueue_keyed;
@@ -132,6 +161,7 @@ impl PostgresStore {
             .zip(answers)
             .filter(|(_, answer)| matches!(answer, Enqueued::Created(_)))
             .filter(|(job, _)| matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO)))
+            .filter(|(job, _)| job.spec().signal.is_none())
             .map(|(job, _)| &job.spec().route.queue)
             .collect();
         if queues.is_empty() {
@@ -152,21 +182,23 @@ impl PostgresStore {
     }
 
     /// The id of each job's route; stores the routes that are new.
-    async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
         let mut ids = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let route = &job.spec().route;
-            let id = match self.routes().known_id(route) {
-                Some(id) => id,
-                None => {
-                    self.routes()
-                        .id_of(self.liveness(), self.sql(), route)
-                        .await?
-                }
-            };
-            ids.push(id);
+            ids.push(self.route_id(&job.spec().route).await?);
         }
         Ok(ids)
+    }
+
+    /// The number of a route, which is stored if it is new and allowed.
+    pub(crate) async fn route_id(&self, route: &Route) -> Result<i32> {
+        match self.routes().known_id(route) {
+            Some(id) => Ok(id),
+            None => {
+                let routes = self.routes();
+                routes.id_of(self.liveness(), self.sql(), route).await
+            }
+        }
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> Query<'static, Postgres, PgArguments> {
@@ -186,8 +218,18 @@ fn has_keys(job: &NewJob) -> bool {
     job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
 }
 
-fn has_lane(job: &NewJob) -> bool {
-    job.spec().lane.is_some()
+fn has_origin(job: &NewJob) -> bool {
+    job.spec().recurring.is_some()
+}
+
+fn has_tags(job: &NewJob) -> bool {
+    !job.spec().tags.is_empty()
+}
+
+/// Whether a job needs more than one statement.
+fn in_transaction(job: &NewJob) -> bool {
+    let spec = job.spec();
+    spec.lane.is_some() || spec.batch.is_some() || spec.waits()
 }
 
 /// The lane of a job.
@@ -259,10 +301,15 @@ struct Insert<'a> {
     stall_timeouts: Vec<Option<i64>>,
     traceparents: Vec<Option<&'a str>>,
     tracestates: Vec<Option<&'a str>>,
+    payload_versions: Vec<Option<i32>>,
     unique_keys: Vec<Option<&'a str>>,
     idempotency_keys: Vec<Option<&'a str>>,
     lanes: Vec<Option<&'a str>>,
     states: Vec<i16>,
+    definitions: Vec<Option<&'a str>>,
+    slots: Vec<Option<i64>>,
+    tagged: Vec<Uuid>,
+    tags: Vec<&'a str>,
 }
 
 impl<'a> Insert<'a> {
@@ -280,11 +327,18 @@ impl<'a> Insert<'a> {
             if spec.lane.is_some() {
                 flags |= HAS_LANE;
             }
-            let (run_at, delay) = match job.due() {
-                RunAt::Now => (None, 0),
-                RunAt::In(delay) => (None, duration_millis(delay)),
-                RunAt::At(at) => (Some(to_millis(at)), 0),
-            };
+            if has_tags(job) {
+                flags |= HAS_TAGS;
+            }
+            if spec.batch.is_some() {
+                flags |= IN_BATCH;
+            }
+            let mut state = JobState::Pending;
+            if spec.waits() {
+                flags |= WAITS;
+                state = JobState::Blocked;
+            }
+            let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(*route);
             insert.priorities.push(spec.priority.level().into());
@@ -305,13 +359,27 @@ impl<'a> Insert<'a> {
                 .tracestates
                 .push(trace.and_then(TraceContext::tracestate));
             insert
+                .payload_versions
+                .push(payload_version_to_stored(spec.payload_version));
+            insert
                 .unique_keys
                 .push(spec.unique_key.as_ref().map(Name::as_str));
             insert
                 .idempotency_keys
                 .push(spec.idempotency_key.as_ref().map(Name::as_str));
             insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
-            insert.states.push(JobState::Pending.code().into());
+            insert.states.push(state.code().into());
+            let origin = spec.recurring.as_ref();
+            insert
+                .definitions
+                .push(origin.map(|origin| origin.name.as_str()));
+            insert
+                .slots
+                .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            for tag in &spec.tags {
+                insert.tagged.push(job.id().as_uuid());
+                insert.tags.push(tag.as_str());
+            }
         }
         Ok(insert)
     }
@@ -341,6 +409,7 @@ impl<'a> Insert<'a> {
             .bind(self.stall_timeouts[0])
             .bind(self.traceparents[0])
             .bind(self.tracestates[0])
+            .bind(self.payload_versions[0])
     }
 
     /// `enqueue_jobs.sql`.
@@ -359,6 +428,7 @@ impl<'a> Insert<'a> {
             .bind(&self.stall_timeouts)
             .bind(&self.traceparents)
             .bind(&self.tracestates)
+            .bind(&self.payload_versions)
     }
 
     /// `enqueue_keyed.sql`.
@@ -368,5 +438,9 @@ impl<'a> Insert<'a> {
             .bind(&self.idempotency_keys)
             .bind(&self.lanes)
             .bind(&self.states)
+            .bind(&self.definitions)
+            .bind(&self.slots)
+            .bind(&self.tagged)
+            .bind(&self.tags)
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     pub(crate) loss: Loss,
     text: String,
+    /// What of the input was refused.
+    refused: Option<InvalidInput>,
 }
 
 /// Whether the connection is lost with the call.
@@ -36,6 +38,16 @@ impl Failure {
             kind,
             loss: Loss::No,
             text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// For input that only the database could show to be wrong.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
         }
     }
 
@@ -54,7 +66,11 @@ impl Failure {
 
     /// The error the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        StoreError::new(self.kind, operation).with_source(self)
+        let error = StoreError::new(self.kind, operation);
+        match self.refused {
+            Some(problem) => error.with_source(problem),
+            None => error.with_source(self),
+        }
     }
 }
 
@@ -116,6 +132,7 @@ impl Failure {
                 (true, false) => Loss::Silent,
             },
             text: format!("{message} (SQLSTATE {code})"),
+            refused: None,
         }
     }
 }

@@ -61,7 +61,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate()?;
+        jobs.validate(action)?;
         // An action whose answer was lost may have been done, and again would be to other jobs.
         self.call_again_after(
             "act",

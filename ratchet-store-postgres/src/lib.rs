@@ -9,6 +9,9 @@
 //! and locks have one connection of their own, so that a pool exhausted by jobs cannot make a node
 //! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
 //!
+//! Locks may be bound to the session of that connection, so that they are free as soon as it is gone
+//! ([`Builder::session_locks`]); read there what that costs.
+//!
 //! # PgBouncer
 //! Transaction mode works: no statement leaves anything in its session. The whole suite was run
 //! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
@@ -27,28 +30,37 @@
 //! may have lagged behind the first job of a new queue or kind.
 
 mod act;
+mod archive;
 mod claim;
 mod config;
 mod connect;
 mod connection;
 mod coordinator;
 mod enqueue;
+mod era;
 mod error;
 mod jobs;
 mod lanes;
+mod links;
 mod locks;
 mod migrate;
 mod nodes;
+mod permits;
 mod pooler;
 mod queues;
+mod rates;
 mod read;
 mod reclaim;
+mod recurring;
 mod routes;
 mod row;
+mod session;
 mod settle;
+mod signals;
 mod statements;
 mod store;
 mod versions;
+mod workflows;
 
 pub use config::{Builder, SCHEMES};
 pub use coordinator::PostgresCoordinator;

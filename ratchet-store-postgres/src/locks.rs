@@ -68,14 +68,18 @@ impl LockStore for PostgresStore {
 
 impl PostgresStore {
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
+        let mut lease = self.live().await?;
+        let session = lease.session();
         let acquire = self
             .sql()
             .acquire_lock
             .query()
             .bind(name.as_str())
             .bind(owner.as_str())
-            .bind(ttl);
-        let rows = self.live().await?.rows(acquire).await?;
+            .bind(ttl)
+            .bind(session.map(|session| session.pid))
+            .bind(session.map(|session| session.start));
+        let rows = lease.rows(acquire).await?;
         let Some(row) = rows.first() else {
             // Who has it was not committed yet when this statement began.
             return Err(Failure::new(
@@ -144,6 +148,9 @@ impl PostgresStore {
         let Ok(fence) = i64::try_from(fence.0) else {
             return Ok(Fenced::Stale);
         };
+        let mut lease = self.live().await?;
+        // A lock that is free is bound to nothing.
+        let session = lease.session().filter(|_| ttl.is_some());
         let renew = self
             .sql()
             .move_expiry
@@ -151,8 +158,10 @@ impl PostgresStore {
             .bind(name.as_str())
             .bind(owner.as_str())
             .bind(fence)
-            .bind(ttl);
-        let moved = self.live().await?.execute(renew).await?;
+            .bind(ttl)
+            .bind(session.map(|session| session.pid))
+            .bind(session.map(|session| session.start));
+        let moved = lease.execute(renew).await?;
         Ok(if moved > 0 {
             Fenced::Applied
         } else {

@@ -59,11 +59,43 @@ impl Step {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    name: "init",
-    sql: include_str!("../migrations/0001_init.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        name: "init",
+        sql: include_str!("../migrations/0001_init.sql"),
+    },
+    Step {
+        version: 2,
+        name: "session_locks",
+        sql: include_str!("../migrations/0002_session_locks.sql"),
+    },
+    Step {
+        version: 3,
+        name: "recurring",
+        sql: include_str!("../migrations/0003_recurring.sql"),
+    },
+    Step {
+        version: 4,
+        name: "tags_and_archive",
+        sql: include_str!("../migrations/0004_tags_and_archive.sql"),
+    },
+    Step {
+        version: 5,
+        name: "payload_version",
+        sql: include_str!("../migrations/0005_payload_version.sql"),
+    },
+    Step {
+        version: 6,
+        name: "permits",
+        sql: include_str!("../migrations/0006_permits.sql"),
+    },
+    Step {
+        version: 7,
+        name: "workflows",
+        sql: include_str!("../migrations/0007_workflows.sql"),
+    },
+];
 
 fn create_schema(schema: &str) -> String {
     format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
@@ -349,9 +381,9 @@ fn mismatch(text: impl Into<String>) -> Failure {
 mod tests {
     use super::*;
 
-    const SECOND: Step = Step {
-        version: 2,
-        name: "second",
+    const NEXT: Step = Step {
+        version: STEPS[STEPS.len() - 1].version + 1,
+        name: "next",
         sql: "CREATE TABLE {schema}.more (a integer)",
     };
 
@@ -381,11 +413,12 @@ mod tests {
 
     #[test]
     fn other_histories_are_refused() {
-        let both = [STEPS[0], SECOND];
-        check_versions("s", &both, &noted(&both)).unwrap();
-        check_versions("s", &both, &noted(STEPS)).unwrap();
-        assert!(refusal(STEPS, &noted(&both)).contains("version 2"));
-        assert!(refusal(&both, &noted(&[SECOND])).contains("not applied"));
+        let more = [STEPS, &[NEXT]].concat();
+        check_versions("s", &more, &noted(&more)).unwrap();
+        check_versions("s", &more, &noted(STEPS)).unwrap();
+        let newer = format!("version {}, newer", NEXT.version);
+        assert!(refusal(STEPS, &noted(&more)).contains(&newer));
+        assert!(refusal(&more, &noted(&[NEXT])).contains("not applied"));
         assert!(refusal(STEPS, &[]).contains("empty"));
         let changed = Step {
             sql: "CREATE TABLE {schema}.other (a integer)",
@@ -396,11 +429,19 @@ mod tests {
 
     #[test]
     fn every_table_and_index_is_looked_for() {
-        let names: Vec<String> = objects(STEPS).collect();
-        for name in ["jobs", "attempts", "jobs_claim", "jobs_finished", "locks"] {
+        let names: BTreeSet<String> = objects(STEPS).collect();
+        for name in [
+            "jobs",
+            "attempts",
+            "jobs_claim",
+            "jobs_finished",
+            "locks",
+            "links",
+            "signals_key",
+        ] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 18);
+        assert_eq!(names.len(), 35);
     }
 
     #[test]

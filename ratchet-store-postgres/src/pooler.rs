@@ -1,4 +1,4 @@
-//! Whether the pool leads to where the connection past it leads.
+//! Whether the pool leads to where the connection past it leads, and whether that leads past it.
 
 use ratchet_core::StoreErrorKind;
 use sqlx::Row;
@@ -6,6 +6,7 @@ use sqlx::Row;
 use crate::connection::{Lease, Liveness, Pool};
 use crate::error::{Failure, Result};
 use crate::migrate;
+use crate::session::Binding;
 use crate::statements::{Statements, quoted};
 
 /// What one connection finds.
@@ -56,6 +57,28 @@ pub(crate) async fn check(
             schema = quoted(schema),
             role = quoted(&rights.role),
         )));
+    }
+    Ok(())
+}
+
+/// Binds locks to the session of the connection for heartbeats and locks, and refuses to if that is
+/// a pooler's, which goes on when the connection is gone and may end while it lasts: the session of
+/// a new connection cannot have begun before the connection.
+pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<()> {
+    let rows = liveness
+        .lease()
+        .await?
+        .rows(sql.own_session.query())
+        .await?;
+    let asked: Option<i64> = rows.first().map(|row| row.try_get(2)).transpose()?;
+    let session = liveness.bind_locks(Binding::new(sql)).await?;
+    if session.map(|session| session.start) < asked {
+        return Err(refused(
+            "session_locks needs a session of its own for heartbeats and locks, and their \
+             connection got one that was there before it, as a pooler gives; set `direct` to the \
+             URL of the database itself"
+                .to_owned(),
+        ));
     }
     Ok(())
 }

@@ -3,24 +3,36 @@
 use std::collections::HashMap;
 
 use ratchet_core::model::{
-    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use sqlx::Row;
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::query::Query;
 use uuid::Uuid;
 
-use crate::connection::Lease;
+use crate::connection::{Lease, Run};
 use crate::error::Result;
-use crate::row;
+use crate::row::{self, IN_BATCH, WAITS};
 use crate::store::PostgresStore;
 
 impl PostgresStore {
     /// The jobs with these ids, each if it exists and can be shown.
     pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        self.read_jobs_on(&mut self.lease().await?, ids).await
+    }
+
+    /// As [`read_jobs`](Self::read_jobs), on this connection.
+    pub(crate) async fn read_jobs_on(
+        &self,
+        on: &mut impl Run,
+        ids: &[JobId],
+    ) -> Result<Vec<Option<JobRecord>>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
         let get = self.sql().get_jobs.query().bind(wanted);
-        let rows = self.lease().await?.rows(get).await?;
+        let rows = on.rows(get).await?;
         let mut jobs = HashMap::with_capacity(rows.len());
+        let mut linked = Vec::new();
         for row in &rows {
             let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
             if route > self.routes().seen() {
@@ -29,10 +41,16 @@ impl PostgresStore {
             let route = self.routes().get(route);
             match route.map(|route| row::job_record(row, route)) {
                 Some(Ok(job)) => {
+                    if row.try_get::<i16, _>(32)? & (WAITS | IN_BATCH) != 0 {
+                        linked.push(id.as_uuid());
+                    }
                     jobs.insert(id, job);
                 }
                 _ => tracing::warn!(job = %id, "a stored job cannot be read"),
             }
+        }
+        if !linked.is_empty() {
+            self.show_links(on, &linked, &mut jobs).await?;
         }
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
@@ -64,37 +82,63 @@ impl PostgresStore {
         page: &PageRequest,
         limit: usize,
     ) -> Result<Vec<JobId>> {
-        let routes = if filter.queue.is_none() && filter.kind.is_none() {
-            None
-        } else {
-            self.routes().refresh(self.liveness(), self.sql()).await?;
-            let routes = self.routes().matching(|route| {
-                let queue = filter.queue.as_ref();
-                let kind = filter.kind.as_ref();
-                queue.is_none_or(|queue| *queue == route.queue)
-                    && kind.is_none_or(|kind| *kind == route.kind)
-            });
-            Some(routes.ids)
-        };
+        let routes = self.routes_of(filter).await?;
         let rare = states
             .iter()
             .all(|state| matches!(state, JobState::Failed | JobState::Cancelled));
         let sql = self.sql();
-        let list = match (page.order, rare) {
-            (JobOrder::OldestFirst, false) => &sql.list_oldest,
-            (JobOrder::OldestFirst, true) => &sql.list_ended_oldest,
-            (JobOrder::NewestFirst, false) => &sql.list_newest,
-            (JobOrder::NewestFirst, true) => &sql.list_ended_newest,
+        let list = match (page.order, filter.tag.is_some(), rare) {
+            (JobOrder::OldestFirst, _, _) if filter.batch.is_some() => &sql.list_batch_oldest,
+            (JobOrder::NewestFirst, _, _) if filter.batch.is_some() => &sql.list_batch_newest,
+            (JobOrder::OldestFirst, true, _) => &sql.list_tagged_oldest,
+            (JobOrder::NewestFirst, true, _) => &sql.list_tagged_newest,
+            (JobOrder::OldestFirst, false, false) => &sql.list_oldest,
+            (JobOrder::OldestFirst, false, true) => &sql.list_ended_oldest,
+            (JobOrder::NewestFirst, false, false) => &sql.list_newest,
+            (JobOrder::NewestFirst, false, true) => &sql.list_ended_newest,
         };
-        let codes: Vec<i16> = states.iter().map(|state| state.code().into()).collect();
-        let list = list
+        let mut list = list
             .query()
-            .bind(codes)
+            .bind(codes(states))
             .bind(routes)
             .bind(page.after.map(|id| id.as_uuid()))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        list = narrowed(list, filter);
         let rows = self.lease().await?.rows(list).await?;
         rows.iter().map(|row| row::job_id(row, 0)).collect()
+    }
+
+    /// How many jobs of each state match.
+    pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let sql = self.sql();
+        let statement = match (&filter.batch, &filter.tag) {
+            (Some(_), _) => &sql.count_batch,
+            (None, Some(_)) => &sql.count_tagged,
+            (None, None) => &sql.count_matching,
+        };
+        let count = statement.query().bind(codes(&states_of(filter)));
+        let count = narrowed(count.bind(self.routes_of(filter).await?), filter);
+        let mut counts = StateCounts::new();
+        for row in self.lease().await?.rows(count).await? {
+            let state = JobState::from_code(row.try_get::<i16, _>(0)?.into())?;
+            counts.insert(state, row::count(row.try_get::<i64, _>(1)?, "count")?);
+        }
+        Ok(counts)
+    }
+
+    /// The routes that a filter lets through; none: all.
+    async fn routes_of(&self, filter: &JobFilter) -> Result<Option<Vec<i32>>> {
+        if filter.queue.is_none() && filter.kind.is_none() {
+            return Ok(None);
+        }
+        self.routes().refresh(self.liveness(), self.sql()).await?;
+        let routes = self.routes().matching(|route| {
+            let queue = filter.queue.as_ref();
+            let kind = filter.kind.as_ref();
+            queue.is_none_or(|queue| *queue == route.queue)
+                && kind.is_none_or(|kind| *kind == route.kind)
+        });
+        Ok(Some(routes.ids()))
     }
 
     /// The inputs of the claims that still hold.
@@ -147,5 +191,23 @@ pub(crate) fn states_of(filter: &JobFilter) -> Vec<JobState> {
         JobState::ALL.to_vec()
     } else {
         filter.states.clone()
+    }
+}
+
+/// The numbers of these states.
+pub(crate) fn codes(states: &[JobState]) -> Vec<i16> {
+    states.iter().map(|state| state.code().into()).collect()
+}
+
+/// A statement on the jobs of a batch, with a tag perhaps, or on those with a tag, or on all.
+fn narrowed<'a>(
+    query: Query<'a, Postgres, PgArguments>,
+    filter: &JobFilter,
+) -> Query<'a, Postgres, PgArguments> {
+    let tag = filter.tag.as_ref().map(|tag| tag.as_str().to_owned());
+    match (&filter.batch, tag) {
+        (Some(batch), tag) => query.bind(batch.as_uuid()).bind(tag),
+        (None, Some(tag)) => query.bind(tag),
+        (None, None) => query,
     }
 }

@@ -1,6 +1,6 @@
 //! Taking back claims that nobody works on any more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ratchet_core::model::{HeldClaim, Owner, ReclaimRequest, Reclaimed};
 use ratchet_core::{ClaimToken, JobId};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::Result;
-use crate::row::{self, HAS_LANE};
+use crate::row::{self, HAS_CHILDREN, HAS_LANE, IN_BATCH};
 use crate::store::PostgresStore;
 
 /// A claim that is to be taken back.
@@ -23,8 +23,8 @@ struct Lost {
     node: Option<Uuid>,
     crashes: i32,
     state: i16,
-    /// Whether the job ends with its claim, and somebody waits behind it in a lane.
-    ends_head: bool,
+    /// Whether the job ends with its claim, and others may wait for that.
+    awaited: bool,
     reclaimed: Reclaimed,
 }
 
@@ -45,21 +45,28 @@ impl PostgresStore {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let (heads, others): (Vec<&Lost>, Vec<&Lost>) = lost.iter().partition(|one| one.ends_head);
-        let mut taken = self.take_back(&mut lease, &others).await?;
-        for head in heads {
+        let (awaited, others): (Vec<&Lost>, Vec<&Lost>) = lost.iter().partition(|one| one.awaited);
+        let taken = self.take_back(&mut lease, &others, false).await?;
+        let mut taken: HashSet<JobId> = taken.into_keys().collect();
+        for one in awaited {
             lease.begin().await?;
             let done = async {
-                let job = head.id.as_uuid();
+                let job = one.id.as_uuid();
                 let lanes = self.lanes_of(&mut lease, &[job]).await?;
                 let places = self.enter_lanes(&mut lease, lanes.into_values()).await?;
-                let done = self.take_back(&mut lease, &[head]).await?;
-                let ended: Vec<Uuid> = done.iter().map(JobId::as_uuid).collect();
-                self.leave_lanes(&mut lease, places, &ended).await?;
+                let done = self.take_back(&mut lease, &[one], true).await?;
+                let ended: Vec<(Uuid, i16)> = done
+                    .iter()
+                    .map(|(id, flags)| (id.as_uuid(), *flags))
+                    .collect();
+                let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+                let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+                self.leave_lanes(&mut lease, places, &of_lanes).await?;
+                self.follow_ends(&mut lease, &ended).await?;
                 Ok(done)
             }
             .await;
-            taken.extend(lease.finish(done).await?);
+            taken.extend(lease.finish(done).await?.into_keys());
         }
         Ok(lost
             .into_iter()
@@ -68,7 +75,14 @@ impl PostgresStore {
             .collect())
     }
 
-    async fn take_back(&self, lease: &mut Lease<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
+    /// Takes claims back; the jobs, with their flags. `followed` says that what their ends do to others
+    /// is done after it.
+    async fn take_back(
+        &self,
+        lease: &mut Lease<'_>,
+        lost: &[&Lost],
+        followed: bool,
+    ) -> Result<HashMap<JobId, i16>> {
         let write = self
             .sql()
             .reclaim_jobs
@@ -80,9 +94,12 @@ impl PostgresStore {
             .bind(column(lost, |lost| lost.last_report))
             .bind(column(lost, |lost| lost.node))
             .bind(column(lost, |lost| lost.crashes))
-            .bind(column(lost, |lost| lost.state));
+            .bind(column(lost, |lost| lost.state))
+            .bind(followed);
         let rows = lease.rows(write).await?;
-        rows.iter().map(|row| row::job_id(row, 0)).collect()
+        rows.iter()
+            .map(|row| Ok((row::job_id(row, 0)?, row.try_get(1)?)))
+            .collect()
     }
 }
 
@@ -99,7 +116,9 @@ fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
     let claim = HeldClaim {
         owner: match (node, &known) {
             (None, _) => Owner::Nobody,
-            (Some(_), None) => Owner::Unknown,
+            (Some(_), None) => Owner::Unknown {
+                registry_since: row.try_get(24)?,
+            },
             (Some(_), Some(node)) => Owner::Known(node),
         },
         claimed_at: row.try_get::<Option<i64>, _>(18)?.unwrap_or(now),
@@ -128,7 +147,8 @@ fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
         node,
         crashes: i32::try_from(effect.crash_count).unwrap_or(i32::MAX),
         state: effect.state.code().into(),
-        ends_head: effect.state.is_terminal() && row.try_get::<i16, _>(23)? & HAS_LANE != 0,
+        awaited: effect.state.is_terminal()
+            && row.try_get::<i16, _>(23)? & (HAS_LANE | HAS_CHILDREN | IN_BATCH) != 0,
         reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
     }))
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
 
-use ratchet_core::Route;
+use ratchet_core::{InvalidInput, Route};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::connection::Liveness;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::statements::Statements;
 
 /// What a store knows of the routes. Stored routes are never changed or deleted, and become visible
@@ -41,10 +41,21 @@ struct Known {
 /// The routes that a call is about.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
-    pub(crate) ids: Vec<i32>,
-    pub(crate) queues: Vec<String>,
+    pub(crate) routes: Vec<(i32, Route)>,
     /// The last route that was looked at.
     pub(crate) seen: i32,
+}
+
+impl Chosen {
+    /// Their ids.
+    pub(crate) fn ids(&self) -> Vec<i32> {
+        self.routes.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Whether jobs of any of them need a permit.
+    pub(crate) fn needs_permits(&self) -> bool {
+        self.routes.iter().any(|(_, route)| route.permit.is_some())
+    }
 }
 
 impl Known {
@@ -105,14 +116,23 @@ impl Routes {
             if let Some(id) = self.known_id(route) {
                 return Ok(id);
             }
-            let capability = route.capability_text();
             let add = sql
                 .add_route
                 .query()
                 .bind(route.queue.as_str())
                 .bind(route.kind.as_str())
-                .bind(capability);
-            let added = liveness.lease().await?.execute(add).await?;
+                .bind(route.capability_text())
+                .bind(route.permit_text());
+            let mut lease = liveness.lease().await?;
+            if let Some(resource) = &route.permit {
+                // No resource is ever deleted, so nothing can come between the look and the route.
+                let find = sql.find_permit.query().bind(resource.as_str());
+                if lease.rows(find).await?.is_empty() {
+                    return Err(Failure::refused(InvalidInput::unknown_permit(resource)));
+                }
+            }
+            let added = lease.execute(add).await?;
+            drop(lease);
             self.refresh(liveness, sql).await?;
             if added == 0 {
                 // Somebody else added this route, or another one under the id it was to have.
@@ -140,12 +160,8 @@ impl Routes {
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
-            let (ids, queues) = chosen
-                .map(|(id, route)| (*id, route.queue.as_str().to_owned()))
-                .unzip();
             Chosen {
-                ids,
-                queues,
+                routes: chosen.map(|(id, route)| (*id, route.clone())).collect(),
                 seen: known.trusted(),
             }
         })
@@ -159,5 +175,5 @@ impl Routes {
 /// The route of a row of `load_routes.sql`.
 fn route(row: &PgRow) -> Result<Route> {
     let text = |column: usize| row.try_get::<&str, _>(column);
-    Ok(Route::from_texts(text(1)?, text(2)?, text(3)?)?)
+    Ok(Route::from_texts(text(1)?, text(2)?, text(3)?, text(4)?)?)
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
 };
-use ratchet_core::time::from_millis;
+use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
-    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+    BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
+    TraceContext,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -22,6 +23,14 @@ pub(crate) const HAS_UNIQUE_KEY: i16 = 1;
 pub(crate) const HAS_TIMEOUTS: i16 = 2;
 /// `jobs.flags`: the job has a lane.
 pub(crate) const HAS_LANE: i16 = 4;
+/// `jobs.flags`: the job has tags.
+pub(crate) const HAS_TAGS: i16 = 64;
+/// `jobs.flags`: the job waits, or waited, for others or for a signal.
+pub(crate) const WAITS: i16 = 8;
+/// `jobs.flags`: others were linked to the job.
+pub(crate) const HAS_CHILDREN: i16 = 16;
+/// `jobs.flags`: the job is in a batch.
+pub(crate) const IN_BATCH: i16 = 32;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -93,6 +102,13 @@ pub(crate) fn duration(
         .transpose()
 }
 
+pub(crate) fn payload_version(row: &PgRow, column: usize) -> Result<u32, InvalidInput> {
+    let stored: Option<i32> = row
+        .try_get(column)
+        .map_err(|_| InvalidInput::new("payload_version", "is not a whole number"))?;
+    payload_version_from_stored(stored.map(i64::from))
+}
+
 pub(crate) fn trace(
     row: &PgRow,
     parent: usize,
@@ -103,6 +119,15 @@ pub(crate) fn trace(
     };
     let state = text(row, state, "tracestate")?.map(str::to_owned);
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
+}
+
+/// A due time as statements take it: a time, or none and a delay.
+pub(crate) fn due(due: RunAt) -> (Option<i64>, i64) {
+    match due {
+        RunAt::Now => (None, 0),
+        RunAt::In(delay) => (None, duration_millis(delay)),
+        RunAt::At(at) => (Some(to_millis(at)), 0),
+    }
 }
 
 pub(crate) fn job_id(row: &PgRow, column: usize) -> Result<JobId> {
@@ -132,6 +157,7 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
         json(row, 14).unwrap_or_else(|| Json::from_stored("missing")),
     );
     spec.priority = Priority::from_level(row.try_get::<i16, _>(3)?.into())?;
+    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
     spec.retry = keep(
         &mut problem,
         text(row, 15, "retry").and_then(RetryPolicy::from_stored),
@@ -143,6 +169,12 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
     spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
     spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
     spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    let slot = row.try_get::<Option<i64>, _>(29)?.map(from_millis);
+    let definition = keep(&mut problem, name(row, 28, "recurring"), None);
+    spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
+    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+        .into_iter()
+        .collect();
 
     let time = |column: usize| row.try_get(column).map(from_millis);
     let optional_time = |column: usize| {
@@ -171,6 +203,19 @@ pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
     job.result = json(row, 25);
     job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
     Ok(job)
+}
+
+/// The batch of a row of `get_batches.sql` and those like it.
+pub(crate) fn batch_record(row: &PgRow) -> Result<BatchRecord> {
+    let id = BatchId::from(row.try_get::<Uuid, _>(0)?);
+    let mut batch = BatchRecord::new(id, from_millis(row.try_get(6)?));
+    batch.total = seq(row, 1)?;
+    batch.succeeded = seq(row, 2)?;
+    batch.failed = seq(row, 3)?;
+    batch.cancelled = seq(row, 4)?;
+    batch.closed = row.try_get(5)?;
+    batch.ended_at = row.try_get::<Option<i64>, _>(7)?.map(from_millis);
+    Ok(batch)
 }
 
 /// What a job that cannot be read says of itself.

@@ -10,12 +10,19 @@ use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::Result;
-use crate::row;
+use crate::lanes::Places;
+use crate::row::{self, HAS_LANE};
 use crate::store::PostgresStore;
 
 /// The longest delay, in milliseconds: far beyond every calendar, and added to a time it is still a
 /// number that the database can hold.
 const LONGEST_DELAY: i64 = i64::MAX / 2;
+
+/// The end of a claim of a job for whose end others wait.
+struct Awaited<'a> {
+    settlement: &'a Settlement,
+    has_lane: bool,
+}
 
 /// Settlements as columns.
 #[derive(Default)]
@@ -56,8 +63,9 @@ impl PostgresStore {
     /// Ends the claims of one call.
     ///
     /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
-    /// their order matters: which was the last to settle the job changes with each. Heads of lanes
-    /// that end are settled after the others, in transactions of their own.
+    /// their order matters: which was the last to settle the job changes with each. Jobs for whose end
+    /// others wait, in their lane or linked to them or to their batch, are settled after the others,
+    /// in transactions of their own.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut rounds: Vec<BTreeMap<JobId, usize>> = Vec::new();
         let mut earlier: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
@@ -76,11 +84,12 @@ impl PostgresStore {
             let one_each: Vec<&Settlement> =
                 round.values().map(|place| &settlements[*place]).collect();
             let mut applied = HashSet::new();
-            let heads = self
+            let awaited = self
                 .settle_round(&mut lease, &one_each, &mut applied)
                 .await?;
-            if !heads.is_empty() {
-                self.settle_heads(&mut lease, &heads, &mut applied).await?;
+            if !awaited.is_empty() {
+                self.settle_awaited(&mut lease, &awaited, &mut applied)
+                    .await?;
             }
             for place in round.into_values() {
                 if applied.contains(&settlements[place].token) {
@@ -91,65 +100,97 @@ impl PostgresStore {
         Ok(answers)
     }
 
-    /// Ends one claim each of some jobs, but for those that end at the head of a lane, which come
-    /// back.
+    /// Ends one claim each of some jobs, but for those for whose end others wait, which come back.
     async fn settle_round<'a>(
         &self,
         lease: &mut Lease<'_>,
         settlements: &[&'a Settlement],
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<Vec<&'a Settlement>> {
+    ) -> Result<Vec<Awaited<'a>>> {
         self.end_claims(lease, settlements, false, applied).await?;
-        let heads = self.find_settled(lease, settlements, applied).await?;
-        let is_head = |one: &&&Settlement| heads.contains(&one.token);
-        Ok(settlements.iter().filter(is_head).copied().collect())
+        let awaited = self.find_settled(lease, settlements, applied).await?;
+        let mut found = Vec::with_capacity(awaited.len());
+        for settlement in settlements {
+            if let Some(flags) = awaited.get(&settlement.token) {
+                let has_lane = flags & HAS_LANE != 0;
+                found.push(Awaited {
+                    settlement,
+                    has_lane,
+                });
+            }
+        }
+        Ok(found)
     }
 
-    /// Ends claims of jobs that end at the heads of their lanes. A lane that somebody else has
-    /// locked is waited for, but nobody else waits for it: the others are done before.
-    async fn settle_heads(
+    /// Ends claims of jobs for whose end others wait. A lane that somebody else has locked is waited
+    /// for, but nobody else waits for it: the others are done before.
+    async fn settle_awaited(
         &self,
         lease: &mut Lease<'_>,
-        heads: &[&Settlement],
+        awaited: &[Awaited<'_>],
         applied: &mut HashSet<ClaimToken>,
     ) -> Result<()> {
-        let jobs: Vec<Uuid> = heads.iter().map(|head| head.token.job.as_uuid()).collect();
+        let heads = awaited.iter().filter(|one| one.has_lane);
+        let heads: Vec<Uuid> = heads
+            .map(|one| one.settlement.token.job.as_uuid())
+            .collect();
         lease.begin().await?;
         let settled = async {
-            let (locked, places) = self.lock_lanes(lease, &jobs).await?;
-            let (now, later): (Vec<&Settlement>, Vec<&Settlement>) = heads
+            let (locked, places) = if heads.is_empty() {
+                Default::default()
+            } else {
+                self.lock_lanes(lease, &heads).await?
+            };
+            let (now, later): (Vec<&Awaited<'_>>, Vec<&Awaited<'_>>) = awaited
                 .iter()
-                .partition(|head| locked.contains(&head.token.job));
-            let ended = self.end_claims(lease, &now, true, applied).await?;
-            self.leave_lanes(lease, places, &ended).await?;
+                .partition(|one| !one.has_lane || locked.contains(&one.settlement.token.job));
+            let now: Vec<&Settlement> = now.iter().map(|one| one.settlement).collect();
+            self.end_awaited(lease, &now, places, applied).await?;
             Ok(later)
         }
         .await;
         for head in lease.finish(settled).await? {
             lease.begin().await?;
             let settled = async {
-                let lanes = self.lanes_of(lease, &[head.token.job.as_uuid()]).await?;
+                let job = head.settlement.token.job.as_uuid();
+                let lanes = self.lanes_of(lease, &[job]).await?;
                 let places = self.enter_lanes(lease, lanes.into_values()).await?;
-                let ended = self.end_claims(lease, &[head], true, applied).await?;
-                self.leave_lanes(lease, places, &ended).await
+                self.end_awaited(lease, &[head.settlement], places, applied)
+                    .await
             }
             .await;
             lease.finish(settled).await?;
         }
-        // Somebody else may have settled with the same tokens meanwhile.
-        self.find_settled(lease, heads, applied).await?;
+        // Nobody ran some of them any more.
+        let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
+        self.find_settled(lease, &settlements, applied).await?;
         Ok(())
     }
 
-    /// Runs the statement that ends claims and notes which it applied; the jobs that ended.
-    /// `in_lanes` says that the lanes of those that have one are locked.
+    /// Ends claims of jobs whose lanes are locked, and does to others what their ends do.
+    async fn end_awaited(
+        &self,
+        lease: &mut Lease<'_>,
+        settlements: &[&Settlement],
+        places: Places,
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let ended = self.end_claims(lease, settlements, true, applied).await?;
+        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+        self.leave_lanes(lease, places, &of_lanes).await?;
+        self.follow_ends(lease, &ended).await
+    }
+
+    /// Runs the statement that ends claims and notes which it applied; the jobs that ended, with their
+    /// flags. `followed` says that what their ends do to others is done after it.
     async fn end_claims(
         &self,
         lease: &mut Lease<'_>,
         settlements: &[&Settlement],
-        in_lanes: bool,
+        followed: bool,
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<Vec<Uuid>> {
+    ) -> Result<Vec<(Uuid, i16)>> {
         let mut columns = Columns::default();
         for settlement in settlements {
             // No claim has a number that the database cannot hold.
@@ -170,34 +211,34 @@ impl PostgresStore {
             .bind(&columns.errors)
             .bind(&columns.results)
             .bind(&columns.ran_for)
-            .bind(in_lanes);
+            .bind(followed);
         let mut ended = Vec::new();
         for row in lease.rows(settle).await? {
             let id = row::job_id(&row, 0)?;
             applied.insert(ClaimToken::new(id, row::seq(&row, 1)?));
             if JobState::from_code(row.try_get::<i16, _>(2)?.into())?.is_terminal() {
-                ended.push(id.as_uuid());
+                ended.push((id.as_uuid(), row.try_get(3)?));
             }
         }
         Ok(ended)
     }
 
-    /// Notes those that were settled before with the same token; the tokens of those that run at
-    /// the head of a lane.
+    /// Notes those that were settled before with the same token; the tokens of those that run and for
+    /// whose end others wait, with the flags of their jobs.
     async fn find_settled(
         &self,
         lease: &mut Lease<'_>,
         settlements: &[&Settlement],
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<HashSet<ClaimToken>> {
+    ) -> Result<HashMap<ClaimToken, i16>> {
         let missing: Vec<Uuid> = settlements
             .iter()
             .filter(|settlement| !applied.contains(&settlement.token))
             .map(|settlement| settlement.token.job.as_uuid())
             .collect();
-        let mut heads = HashSet::new();
+        let mut awaited = HashMap::new();
         if missing.is_empty() {
-            return Ok(heads);
+            return Ok(awaited);
         }
         let find = self.sql().find_settled.query().bind(missing);
         for row in lease.rows(find).await? {
@@ -205,9 +246,11 @@ impl PostgresStore {
             let (settled, running) = (row::seq(&row, 1)?, row::seq(&row, 2)?);
             // 0 is no claim's number: it stands for none.
             applied.extend((settled > 0).then(|| ClaimToken::new(id, settled)));
-            heads.extend((running > 0).then(|| ClaimToken::new(id, running)));
+            if running > 0 {
+                awaited.insert(ClaimToken::new(id, running), row.try_get(3)?);
+            }
         }
-        Ok(heads)
+        Ok(awaited)
     }
 
     /// Keeps what running bodies tell.

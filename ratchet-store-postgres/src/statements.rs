@@ -70,14 +70,24 @@ macro_rules! statements {
 }
 
 statements! {
-    acquire_lock add_route advance_lanes applied_migrations await_claims await_nodes beat_node
-    bump_version bury_nodes change_state claim_jobs count_jobs enqueue_job enqueue_jobs
-    enqueue_keyed enter_lanes find_keys find_lock find_schema find_settled find_unique_keys
-    find_versions forget_nodes get_jobs history identify is_tenure lanes_of list_ended_newest
-    list_ended_oldest list_newest list_oldest load_inputs load_routes lock_lanes move_expiry nodes
-    notify_queues now own_objects pause_queue paused_queues place_in_lanes purge_jobs put_node
-    read_state reclaim_jobs report_life request_cancel requeue_jobs resume_queue running_jobs
-    set_node_status settle_jobs take_unique_keys
+    acquire_lock add_links add_recurring add_route add_signals advance_lanes applied_migrations
+    archive_due archive_jobs await_claims await_nodes batches_of beat_node bump_version bury_nodes
+    change_recurring change_state children_of claim_jobs claim_recurring close_batch close_signals
+    count_batch count_children count_in_batches count_jobs count_matching count_tagged create_batch decide_links
+    declared_recurring delete_jobs delete_recurring end_batches enqueue_job enqueue_jobs
+    enqueue_keyed enter_lanes find_ended find_keys find_lock find_permit find_recurring find_schema
+    find_settled find_unique_keys find_versions fire_recurring flag_parents forget_nodes
+    forget_rates get_archived get_batches get_jobs grow_batches held_permits histories history
+    identify is_tenure join_batches keep_errors lanes_of links_of list_archived_newest
+    list_archived_oldest list_batch_newest list_batch_oldest list_batches list_ended_newest
+    list_ended_oldest list_newest list_oldest list_recurring list_tagged_newest list_tagged_oldest
+    load_inputs load_routes lock_batches lock_lanes lock_permits lock_recurring lock_tokens
+    look_at_permits miss_signals move_expiry nodes notify_queues now open_children open_links
+    overdue_signals own_objects own_session pause_queue paused_queues place_in_lanes purge_archive
+    purge_batches purge_jobs put_node read_state rebind_locks reclaim_jobs release_jobs
+    renew_signals report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs
+    set_node_status set_permits set_priority settle_jobs signal_was_had signals_of take_rates
+    take_signals take_unique_keys unclaim_jobs waiting_signals
 }
 
 /// For the scripts of the migrations.

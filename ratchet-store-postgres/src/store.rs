@@ -7,7 +7,8 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
@@ -53,7 +54,8 @@ const RETRIES: u32 = 8;
 impl PostgresStore {
     /// Connects to the database of a URL, `postgres://user:password@host:5432/database`, and
     /// creates or upgrades the tables in its schema `ratchet`. Query parameters are those of the
-    /// driver: `sslmode`, `sslrootcert`, `application_name`, `options`, …
+    /// driver: `sslmode`, `sslrootcert`, `application_name`, `options`, …; and `session_locks`, as
+    /// for [`Builder::session_locks`], which is `true` or `false`.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -105,6 +107,13 @@ impl PostgresStore {
     /// into them wait, and so do the ends of their heads. Keep such transactions short, and if they
     /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
     ///
+    /// So are the stored jobs and the batches that new jobs wait for, and the batches that they join:
+    /// their ends, their reports (progress, checkpoints, signs of life), and the ends of other children
+    /// of these batches wait for the transaction, and with them what the same node settles and reports
+    /// meanwhile. So keep the transaction far shorter than the deadlines of the store and the stall
+    /// timeouts of jobs; and a body that adds jobs which wait for itself must not report anything
+    /// before it commits: it would wait for itself.
+    ///
     /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
     /// due at once are woken up, unless wakeups are off ([`Builder::wakeups`]): PostgreSQL keeps one
     /// notification for each such queue until then.
@@ -113,9 +122,9 @@ impl PostgresStore {
     /// [`enqueue_in_quietly`](Self::enqueue_in_quietly) there.
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` if there is no transaction but jobs have keys or lanes,
-    /// `Unavailable` if the store is closed, or a failure of the database, after which the
-    /// transaction can only be rolled back.
+    /// `Invalid`, after which the transaction can go on; `Misconfigured` if there is no transaction but
+    /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
+    /// failure of the database, after which the transaction can only be rolled back.
     pub async fn enqueue_in(
         &self,
         connection: &mut PgConnection,
@@ -189,6 +198,9 @@ impl PostgresStore {
             let version = migrate::open(&liveness, &sql, &config).await?;
             if config.direct.is_some() {
                 pooler::check(&pool, &liveness, &sql, &config.schema).await?;
+            }
+            if config.session_locks {
+                pooler::bind_locks(&liveness, &sql).await?;
             }
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;
@@ -365,6 +377,30 @@ impl Store for PostgresStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
     }
 
     fn connections(&self) -> Option<u32> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
-use ratchet_core::{JobId, SharedStore};
+use ratchet_core::SharedStore;
 
 use crate::server::Schema;
 
@@ -38,21 +38,10 @@ impl Fixture for PostgresFixture {
     }
 
     fn vandal(&self) -> Option<&dyn Vandal> {
-        Some(self)
+        Some(&self.0)
     }
 
     async fn teardown(&self) {
         self.0.take_away().await;
-    }
-}
-
-#[async_trait]
-impl Vandal for PostgresFixture {
-    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
-        let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
-        self.0
-            .execute(&spoil.replace("{job}", &job.to_string()))
-            .await?;
-        Ok(())
     }
 }

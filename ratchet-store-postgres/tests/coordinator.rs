@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Power, Provision,
+    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
+    Provision,
 };
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::Store;
@@ -15,29 +16,46 @@ use ratchet_core::store::Store;
 use crate::server::Schema;
 
 fn main() -> ExitCode {
-    CoordinatorSuite::new("postgres", &[Power::Delivery]).run(async {
+    CoordinatorSuite::new("postgres", &[Power::Delivery, Power::Outage]).run(async {
         let Some(url) = server::url() else {
             return Provision::unavailable(server::MISSING);
         };
         Provision::Ready(CoordinatorFactory::new(move || {
             let url = url.clone();
-            async move { Ok(Notifications(Schema::create(&url).await?)) }
+            async move { Notifications::create(&url).await }
         }))
     })
 }
 
-struct Notifications(Schema);
+/// A schema, and a line to the server for what carries wakeups.
+struct Notifications {
+    schema: Schema,
+    line: Line,
+}
+
+impl Notifications {
+    async fn create(url: &str) -> Result<Self, BoxError> {
+        let line = Line::to(server::host(url)).await?;
+        let schema = Schema::create(url).await?;
+        Ok(Self { schema, line })
+    }
+}
 
 #[async_trait]
 impl CoordinatorFixture for Notifications {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
-        let store = self.0.builder().connect().await?;
+        let line = server::at(&self.schema.url, &self.line.address().to_string());
+        let store = self.schema.builder().direct(&line).connect().await?;
         store
             .coordinator()
             .ok_or_else(|| "the store has no coordinator".into())
     }
 
+    fn outage(&self) -> Option<&dyn Outage> {
+        Some(&self.line)
+    }
+
     async fn teardown(&self) {
-        self.0.take_away().await;
+        self.schema.take_away().await;
     }
 }

@@ -11,10 +11,11 @@ use rusqlite::{OptionalExtension, params};
 use crate::enqueue::{find_key, take_unique_key};
 use crate::error::Result;
 use crate::lanes;
+use crate::links;
 use crate::locks::is_tenure;
 use crate::read::{selected_ids, states_of};
 use crate::request::Work;
-use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY};
+use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::settle::give_up;
 use crate::statements;
 
@@ -26,10 +27,15 @@ pub(crate) fn act(
 ) -> Result<Vec<Acted>> {
     let ids = match jobs {
         JobSelector::Ids(ids) => ids.clone(),
-        JobSelector::Matching { filter, limit } => {
+        JobSelector::Matching {
+            filter,
+            after,
+            limit,
+        } => {
             let responds = |state: &JobState| state.respond(action) != Response::Refuse;
             let states: Vec<JobState> = states_of(filter).into_iter().filter(responds).collect();
             let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
+            let page = page.after(*after);
             selected_ids(work, filter, &states, &page, *limit)?
         }
         // A selector this version does not know selects nothing.
@@ -60,6 +66,14 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
                 .execute([id.as_bytes()])?;
             return Ok(ActionOutcome::CancelRequested);
         }
+        Response::Change => {
+            change(work, id, action)?;
+            return Ok(ActionOutcome::Changed);
+        }
+        Response::Remove => {
+            forget(work, &[(id, data, flags)])?;
+            return Ok(ActionOutcome::Deleted);
+        }
         Response::Become(to) => to,
     };
     if action == JobAction::Requeue {
@@ -80,6 +94,19 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
     Ok(ActionOutcome::Became(to))
 }
 
+/// Gives a job what the action says.
+fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
+    let (sql, value) = match action {
+        JobAction::Reschedule(due) => (statements::RESCHEDULE_JOB, due.resolve(work.now)),
+        JobAction::SetPriority(priority) => (statements::SET_PRIORITY, priority.level().into()),
+        _ => return Ok(()),
+    };
+    work.conn
+        .prepare_cached(sql)?
+        .execute(params![id.as_bytes(), value])?;
+    Ok(())
+}
+
 fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOutcome> {
     if flags & HAS_UNIQUE_KEY != 0 {
         let key = work
@@ -95,10 +122,12 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOu
             take_unique_key(work.conn, id, &key)?;
         }
     }
-    let to = if flags & HAS_LANE == 0 {
-        JobState::Pending
-    } else {
+    let to = if flags & HAS_LANE != 0 {
         lanes::enter_again(work.conn, id)?
+    } else if flags & WAITS != 0 {
+        links::wait_again(work, id)?
+    } else {
+        JobState::Pending
     };
     work.conn
         .prepare_cached(statements::REQUEUE_JOB)?
@@ -115,17 +144,27 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
         return Ok(Guarded::Stale);
     }
     let old = old_jobs(work, request, request.limit)?;
+    forget(work, &old)?;
+    Ok(Guarded::Done(old.len() as u64))
+}
+
+/// Deletes finished jobs, each with its data and flags, and all that they left but their idempotency keys.
+pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, i64)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(statements::PURGE_JOB)?;
     let mut notes = work.conn.prepare_cached(statements::PURGE_NOTES)?;
     let mut attempts = work.conn.prepare_cached(statements::PURGE_ATTEMPTS)?;
+    let mut tags = work.conn.prepare_cached(statements::PURGE_TAGS)?;
     let mut cold = work.conn.prepare_cached(statements::PURGE_DATA)?;
-    for (id, data) in &old {
-        for statement in [&mut job, &mut notes, &mut attempts] {
+    for (id, data, flags) in jobs {
+        for statement in [&mut job, &mut notes, &mut attempts, &mut tags] {
             statement.execute([id.as_bytes()])?;
         }
         cold.execute([data])?;
+        if flags & (WAITS | IN_BATCH) != 0 {
+            links::forget(work.conn, *id)?;
+        }
     }
-    Ok(Guarded::Done(old.len() as u64))
+    Ok(())
 }
 
 /// The answer to a purge that changes nothing, if it is one: reads only, and needs no lock.
@@ -140,12 +179,17 @@ pub(crate) fn nothing_to_purge(
     Ok(nothing.then_some(Guarded::Done(0)))
 }
 
-fn old_jobs(work: &Work<'_>, request: &PurgeRequest, limit: usize) -> Result<Vec<(JobId, i64)>> {
+/// The ids, the places of the data, and the flags.
+fn old_jobs(
+    work: &Work<'_>,
+    request: &PurgeRequest,
+    limit: usize,
+) -> Result<Vec<(JobId, i64, i64)>> {
     let cutoff = work.now.saturating_sub(duration_millis(request.older_than));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = work.conn.prepare_cached(statements::PURGE_DUE)?;
     let found = statement.query_map(params![request.state.code(), cutoff, limit], |row| {
-        Ok((row::job_id(row, 0)?, row.get(1)?))
+        Ok((row::job_id(row, 0)?, row.get(1)?, row.get(2)?))
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }

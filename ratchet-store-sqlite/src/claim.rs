@@ -1,16 +1,21 @@
 //! Claiming: exact order at index speed.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobInput};
-use ratchet_core::priority::merge;
+use ratchet_core::permit::Budget;
+use ratchet_core::priority::merge_admitted;
 use ratchet_core::time::from_millis;
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, StoreErrorKind};
+use ratchet_core::{
+    ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route, StoreErrorKind,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
+use crate::permits;
 use crate::request::Work;
-use crate::row;
+use crate::routes::json_of;
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::{Ended, end_claim};
 use crate::statements;
 
@@ -25,11 +30,11 @@ pub(crate) enum Depth {
 
 /// Whether a claim would find nothing: reads only, and needs no lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
-    let Some(wanted) = wanted_routes(work, request)? else {
+    let Some(wanted) = Wanted::of(work, request)? else {
         return Ok(true);
     };
     let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
-    Ok(!statement.exists(params![wanted, work.now, request.node.as_bytes()])?)
+    Ok(!statement.exists(params![wanted.ids, work.now, request.node.as_bytes()])?)
 }
 
 /// Claims due jobs; the inputs are at their place if `depth` asks for them.
@@ -56,26 +61,59 @@ pub(crate) fn claim(
     Ok(claimed)
 }
 
-fn wanted_routes(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<String>> {
-    work.routes
-        .matching(work.conn, |route| route.matches(request))
+/// The routes to claim from.
+struct Wanted {
+    /// Their ids, as a JSON array for `json_each`.
+    ids: String,
+    /// Those whose jobs need a permit.
+    permitted: HashMap<i64, Route>,
+    /// What is left of these permits.
+    budget: Budget,
+}
+
+impl Wanted {
+    /// The routes that match, without those whose permits are used up; none if that leaves none.
+    fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
+        let matching = work
+            .routes
+            .matching(work.conn, |route| route.matches(request))?;
+        let budget = permits::budget(work.conn, matching.iter().map(|(_, route)| *route))?;
+        let (mut ids, mut permitted) = (Vec::new(), HashMap::new());
+        for (id, route) in matching {
+            match budget.rest(route) {
+                Some(0) => continue,
+                Some(_) => {
+                    permitted.insert(id, route.clone());
+                }
+                None => {}
+            }
+            ids.push(id);
+        }
+        Ok((!ids.is_empty()).then(|| Self {
+            ids: json_of(ids.into_iter()),
+            permitted,
+            budget,
+        }))
+    }
 }
 
 /// The jobs to claim, in claim order.
 fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<Vec<JobId>> {
-    let Some(wanted) = wanted_routes(work, request)? else {
+    let Some(mut wanted) = Wanted::of(work, request)? else {
         return Ok(Vec::new());
     };
     let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
-    let mut rows = statement.query(params![wanted, work.now, request.node.as_bytes()])?;
+    let mut rows = statement.query(params![wanted.ids, work.now, request.node.as_bytes()])?;
+    let mut routes: Vec<i64> = Vec::new();
     let mut streams = Vec::new();
     while let Some(row) = rows.next()? {
-        let level = row.get(1)?;
+        let (route, level) = (row.get(0)?, row.get(1)?);
+        routes.push(route);
         let head = (row.get(2)?, row::job_id(row, 3)?);
         let stream = Due {
             conn: work.conn,
             now: work.now,
-            route: row.get(0)?,
+            route,
             level,
             chunk: 0,
             last: head,
@@ -89,7 +127,11 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     for (_, stream) in &mut streams {
         stream.chunk = chunk;
     }
-    merge(streams, request.aging, work.now, limit)
+    let admit = |stream: usize| match wanted.permitted.get(&routes[stream]) {
+        None => true,
+        Some(route) => wanted.budget.take(route),
+    };
+    merge_admitted(streams, request.aging, work.now, limit, admit)
 }
 
 /// The due jobs of one route and priority, in claim order, read in chunks as they are asked for.
@@ -210,10 +252,13 @@ fn decode(
         );
         claim.attempts = row::number(row, 4, "attempts")?;
         claim.crash_count = row::number(row, 5, "crash_count")?;
+        claim.payload_version = row::payload_version(row, 16)?;
         claim.retry = RetryPolicy::from_stored(row::text(row, 7, "retry")?)?;
         claim.timeout = row::duration(row, 8, "timeout")?;
         claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;
         claim.lane = row::name(row, 15, "lane")?;
+        let flags: i64 = row::number(row, 14, "flags")?;
+        claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
         claim.trace = row::trace(row, 10, 11)?;
         let payload = row::json(row, 12).unwrap_or_else(|| Json::from_stored("null"));
         let input = JobInput {

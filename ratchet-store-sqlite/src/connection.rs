@@ -95,7 +95,7 @@ fn open(config: &Config) -> Result<Connection> {
         }
         failure
     })?;
-    conn.set_prepared_statement_cache_capacity(128);
+    conn.set_prepared_statement_cache_capacity(192);
     conn.busy_handler(Some(wait_for_lock))?;
     Ok(conn)
 }

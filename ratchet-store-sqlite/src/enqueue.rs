@@ -1,18 +1,21 @@
 //! Storing new jobs.
 
-use ratchet_core::model::{Enqueued, JobSpec, NewJob};
-use ratchet_core::time::duration_millis;
+use ratchet_core::model::{Enqueued, JobSpec, NewJob, payload_version_to_stored};
+use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::lanes;
+use crate::links;
+use crate::permits;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_TIMEOUTS, HAS_UNIQUE_KEY};
+use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    permits::require(work, jobs)?;
     let mut insert = Insert {
         hot: work.conn.prepare_cached(statements::ENQUEUE_JOB)?,
         cold: work.conn.prepare_cached(statements::ENQUEUE_DATA)?,
@@ -22,9 +25,19 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
             .query_row([], |row| row.get::<_, i64>(0))?
             + 1,
     };
-    jobs.iter()
-        .map(|job| enqueue_one(work, &mut insert, job))
-        .collect()
+    let mut answers = Vec::with_capacity(jobs.len());
+    let mut new = Vec::new();
+    for (place, job) in jobs.iter().enumerate() {
+        let (answer, stored) = enqueue_one(work, &mut insert, job)?;
+        answers.push(answer);
+        if stored && links::is_linked(job) {
+            new.push(place);
+        }
+    }
+    if !new.is_empty() {
+        links::link(work, jobs, &answers, &new)?;
+    }
+    Ok(answers)
 }
 
 /// The statements each job of a batch needs.
@@ -35,7 +48,12 @@ struct Insert<'a> {
     next_data: i64,
 }
 
-fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Result<Enqueued> {
+/// The answer, and whether the job was stored now.
+fn enqueue_one(
+    work: &mut Work<'_>,
+    insert: &mut Insert<'_>,
+    job: &NewJob,
+) -> Result<(Enqueued, bool)> {
     let (id, spec) = (job.id(), job.spec());
     let has_keys = spec.unique_key.is_some() || spec.idempotency_key.is_some();
     if has_keys && let Some(earlier) = holder_of_keys(work.conn, spec)? {
@@ -43,11 +61,12 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
             .conn
             .prepare_cached(statements::JOB_EXISTS)?
             .query_row([id.as_bytes()], |row| row.get(0))?;
-        return Ok(if repeated {
+        let answer = if repeated {
             Enqueued::Created(id)
         } else {
             Enqueued::Duplicate(earlier)
-        });
+        };
+        return Ok((answer, false));
     }
     let route = work.routes.id_of(work.conn, &spec.route)?;
     let mut flags = 0;
@@ -57,12 +76,22 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     if spec.timeout.is_some() || spec.stall_timeout.is_some() {
         flags |= HAS_TIMEOUTS;
     }
+    if !spec.tags.is_empty() {
+        flags |= HAS_TAGS;
+    }
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
     let mut state = JobState::Pending;
     if let Some(lane) = lane {
         flags |= HAS_LANE;
         state = lanes::state_of_next(work.conn, queue, lane)?;
+    }
+    if spec.waits() {
+        flags |= WAITS;
+        state = JobState::Blocked;
+    }
+    if spec.batch.is_some() {
+        flags |= IN_BATCH;
     }
     let stored = insert.hot.execute(params![
         id.as_bytes(),
@@ -75,9 +104,10 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         state.code(),
     ])?;
     if stored == 0 {
-        return Ok(Enqueued::Created(id));
+        return Ok((Enqueued::Created(id), false));
     }
     let retry = spec.retry.to_stored()?;
+    let origin = spec.recurring.as_ref();
     insert.cold.execute(params![
         insert.next_data,
         spec.payload.as_str(),
@@ -89,6 +119,9 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         lane,
         spec.trace.as_ref().map(TraceContext::traceparent),
         spec.trace.as_ref().and_then(TraceContext::tracestate),
+        origin.map(|origin| origin.name.as_str()),
+        origin.and_then(|origin| origin.slot).map(to_millis),
+        payload_version_to_stored(spec.payload_version),
     ])?;
     insert.next_data += 1;
     if let Some(lane) = lane {
@@ -97,7 +130,12 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     if has_keys {
         take_keys(work, id, spec)?;
     }
-    Ok(Enqueued::Created(id))
+    for tag in &spec.tags {
+        work.conn
+            .prepare_cached(statements::TAG_JOB)?
+            .execute(params![tag.as_str(), id.as_bytes()])?;
+    }
+    Ok((Enqueued::Created(id), true))
 }
 
 /// The earlier job that has a key of this one.

@@ -15,6 +15,8 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     text: String,
+    /// What of the input was refused.
+    refused: Option<InvalidInput>,
 }
 
 impl Failure {
@@ -22,6 +24,16 @@ impl Failure {
         Self {
             kind,
             text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// For input that only the database could show to be wrong.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
         }
     }
 
@@ -33,7 +45,11 @@ impl Failure {
 
     /// The error the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        StoreError::new(self.kind, operation).with_source(self)
+        let error = StoreError::new(self.kind, operation);
+        match self.refused {
+            Some(problem) => error.with_source(problem),
+            None => error.with_source(self),
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate()?;
+        jobs.validate(action)?;
         let jobs = jobs.clone();
         self.write("act", Urgency::Normal, move |work| {
             act::act(work, &jobs, action)

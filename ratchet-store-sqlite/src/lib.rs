@@ -8,6 +8,7 @@
 //! Times are milliseconds of SQLite's clock, which is the host's.
 
 mod act;
+mod archive;
 mod claim;
 mod config;
 mod connection;
@@ -15,21 +16,27 @@ mod enqueue;
 mod error;
 mod jobs;
 mod lanes;
+mod links;
 mod locks;
 mod migrate;
 mod nodes;
+mod permits;
 mod queue;
 mod queues;
+mod rates;
 mod read;
 mod readers;
 mod reclaim;
+mod recurring;
 mod request;
 mod routes;
 mod row;
 mod settle;
+mod signals;
 mod statements;
 mod store;
 mod versions;
+mod workflows;
 mod writer;
 
 pub use config::{Builder, SCHEME, Synchronous};

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ratchet_core::model::{QueueInfo, StateCounts};
+use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::{JobState, Name, Result};
 use rusqlite::params;
 
 use crate::queue::Urgency;
+use crate::read;
 use crate::request::Work;
 use crate::row;
 use crate::statements;
@@ -47,6 +48,12 @@ impl QueueStore for SqliteStore {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.read("queues", list).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let filter = filter.clone();
+        self.read("count_jobs", move |work| read::count(work, &filter))
+            .await
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimReason, ReclaimRequest, Reclaimed,
 };
+use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, NodeId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -59,15 +60,37 @@ impl Running {
     }
 }
 
+/// The nodes that have a row.
+struct Registry {
+    nodes: HashMap<NodeId, NodeRecord>,
+    /// When the first of them began.
+    since: Option<i64>,
+}
+
+impl Registry {
+    fn read(conn: &Connection) -> Result<Self> {
+        let nodes = all_nodes(conn)?;
+        let since = nodes.iter().map(|node| node.started_at).min();
+        Ok(Self {
+            nodes: nodes.into_iter().map(|node| (node.node, node)).collect(),
+            since: since.map(to_millis),
+        })
+    }
+
+    fn owner(&self, id: NodeId) -> Owner<'_> {
+        let unknown = Owner::Unknown {
+            registry_since: self.since,
+        };
+        self.nodes.get(&id).map_or(unknown, Owner::Known)
+    }
+}
+
 fn find_lost(
     work: &Work<'_>,
     request: &ReclaimRequest,
     limit: usize,
 ) -> Result<Vec<(Running, ReclaimReason)>> {
-    let nodes: HashMap<NodeId, NodeRecord> = all_nodes(work.conn)?
-        .into_iter()
-        .map(|node| (node.node, node))
-        .collect();
+    let nodes = Registry::read(work.conn)?;
     let mut found = Vec::new();
     let mut statement = work.conn.prepare_cached(statements::RUNNING_JOBS)?;
     let mut rows = statement.query([])?;
@@ -85,14 +108,11 @@ fn find_lost(
 /// Why the claim is to be taken back, if it is.
 fn lost(
     work: &Work<'_>,
-    nodes: &HashMap<NodeId, NodeRecord>,
+    nodes: &Registry,
     running: &Running,
     request: &ReclaimRequest,
 ) -> Result<Option<ReclaimReason>> {
-    let owner = match running.node {
-        None => Owner::Nobody,
-        Some(id) => nodes.get(&id).map_or(Owner::Unknown, Owner::Known),
-    };
+    let owner = running.node.map_or(Owner::Nobody, |node| nodes.owner(node));
     let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
         (None, None)
     } else {

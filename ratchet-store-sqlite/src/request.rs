@@ -1,5 +1,6 @@
 //! What callers hand to the store's threads.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ratchet_core::StoreErrorKind;
@@ -9,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::connection::Clock;
 use crate::error::{Failure, Result};
+use crate::links::{self, Come};
 use crate::routes::Routes;
 
 /// One thread's connection, with what it remembers between requests.
@@ -26,6 +28,19 @@ pub(crate) struct Work<'a> {
     pub(crate) routes: &'a mut Routes,
     /// The database's time, read when this request began to run.
     pub(crate) now: i64,
+    /// What others may wait for, and has come in this request.
+    pub(crate) come: RefCell<Come>,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn new(conn: &'a Connection, routes: &'a mut Routes, now: i64) -> Self {
+        Self {
+            conn,
+            routes,
+            now,
+            come: RefCell::default(),
+        }
+    }
 }
 
 impl Session {
@@ -37,16 +52,18 @@ impl Session {
         }
     }
 
-    /// Runs `step` at the present time; a panic in it is a failure like others.
+    /// Runs `step` at the present time, and then does to others what the ends in it do; a panic in it
+    /// is a failure like others.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
-        let mut work = Work {
-            conn: &self.conn,
-            routes: &mut self.routes,
-            now,
+        let mut work = Work::new(&self.conn, &mut self.routes, now);
+        let step = || {
+            let answer = step(&mut work)?;
+            links::follow(&work)?;
+            Ok(answer)
         };
         // What a panic may leave half changed is rolled back: the transaction and the routes.
-        catch_unwind(AssertUnwindSafe(|| step(&mut work)))
+        catch_unwind(AssertUnwindSafe(step))
             .unwrap_or_else(|_| Err(Failure::new(StoreErrorKind::Other, "the call panicked")))
     }
 

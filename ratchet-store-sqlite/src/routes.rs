@@ -18,6 +18,12 @@ pub(crate) struct Routes {
     seen: i64,
 }
 
+/// Ids as a JSON array for `json_each`.
+pub(crate) fn json_of(ids: impl Iterator<Item = i64>) -> String {
+    let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+    format!("[{}]", ids.join(","))
+}
+
 impl Routes {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
@@ -41,7 +47,7 @@ impl Routes {
                 let value = row.get_ref(column)?;
                 Ok::<_, rusqlite::Error>(value.as_str().unwrap_or("\0"))
             };
-            match Route::from_texts(text(1)?, text(2)?, text(3)?) {
+            match Route::from_texts(text(1)?, text(2)?, text(3)?, text(4)?) {
                 Ok(route) => {
                     self.ids.insert(route.clone(), id);
                     self.known.insert(id, route);
@@ -62,12 +68,12 @@ impl Routes {
         if let Some(id) = self.ids.get(route) {
             return Ok(*id);
         }
-        let capability = route.capability_text();
         conn.prepare_cached(statements::ADD_ROUTE)?
             .execute(params![
                 route.queue.as_str(),
                 route.kind.as_str(),
-                capability
+                route.capability_text(),
+                route.permit_text(),
             ])?;
         let id = conn.last_insert_rowid();
         self.ids.insert(route.clone(), id);
@@ -84,19 +90,19 @@ impl Routes {
         Ok(self.known.get(&id))
     }
 
-    /// The ids of the matching routes, as a JSON array for `json_each`. None if there is none.
+    /// Whether this route is known to be stored.
+    pub(crate) fn is_known(&self, route: &Route) -> bool {
+        self.ids.contains_key(route)
+    }
+
+    /// The matching routes.
     pub(crate) fn matching(
         &mut self,
         conn: &Connection,
         matches: impl Fn(&Route) -> bool,
-    ) -> Result<Option<String>> {
+    ) -> Result<Vec<(i64, &Route)>> {
         self.refresh(conn)?;
-        let ids: Vec<String> = self
-            .known
-            .iter()
-            .filter(|(_, route)| matches(route))
-            .map(|(id, _)| id.to_string())
-            .collect();
-        Ok((!ids.is_empty()).then(|| format!("[{}]", ids.join(","))))
+        let known = self.known.iter().map(|(id, route)| (*id, route));
+        Ok(known.filter(|(_, route)| matches(route)).collect())
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+    BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
+    TraceContext,
 };
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -21,6 +22,14 @@ pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
 pub(crate) const HAS_TIMEOUTS: i64 = 2;
 /// A bit of `ratchet_jobs.flags`: the job has a lane.
 pub(crate) const HAS_LANE: i64 = 4;
+/// A bit of `ratchet_jobs.flags`: the job has tags.
+pub(crate) const HAS_TAGS: i64 = 64;
+/// A bit of `ratchet_jobs.flags`: the job waits, or waited, for others or for a signal.
+pub(crate) const WAITS: i64 = 8;
+/// A bit of `ratchet_jobs.flags`: others were linked to the job.
+pub(crate) const HAS_CHILDREN: i64 = 16;
+/// A bit of `ratchet_jobs.flags`: the job is in a batch.
+pub(crate) const IN_BATCH: i64 = 32;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -92,6 +101,13 @@ pub(crate) fn duration(
     }
 }
 
+pub(crate) fn payload_version(row: &Row<'_>, column: usize) -> Result<u32, InvalidInput> {
+    let stored = row
+        .get(column)
+        .map_err(|_| InvalidInput::new("payload_version", "is not a whole number"))?;
+    payload_version_from_stored(stored)
+}
+
 pub(crate) fn trace(
     row: &Row<'_>,
     parent: usize,
@@ -130,6 +146,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let priority = Priority::from_level(row.get(3)?)?;
     let mut spec = JobSpec::new(route, json(row, 14).unwrap_or_else(unreadable_payload));
     spec.priority = priority;
+    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
     spec.retry = keep(
         &mut problem,
         text(row, 15, "retry").and_then(RetryPolicy::from_stored),
@@ -141,6 +158,12 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
     spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
     spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    let slot = row.get::<_, Option<i64>>(29)?.map(from_millis);
+    let definition = keep(&mut problem, name(row, 28, "recurring"), None);
+    spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
+    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+        .into_iter()
+        .collect();
 
     let time = |column: usize| row.get(column).map(from_millis);
     let optional_time = |column: usize| {
@@ -167,6 +190,19 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     job.result = json(row, 25);
     job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
     Ok(job)
+}
+
+/// The batch of a row of `get_batch.sql` or `list_batches.sql`.
+pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
+    let id = BatchId::from_bytes(row.get(0)?);
+    let mut batch = BatchRecord::new(id, from_millis(row.get(6)?));
+    batch.total = seq(row, 1)?;
+    batch.succeeded = seq(row, 2)?;
+    batch.failed = seq(row, 3)?;
+    batch.cancelled = seq(row, 4)?;
+    batch.closed = row.get(5)?;
+    batch.ended_at = row.get::<_, Option<i64>>(7)?.map(from_millis);
+    Ok(batch)
 }
 
 /// What a job that cannot be read says of itself.

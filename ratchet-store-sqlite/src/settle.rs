@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, OptionalExtension, params};
 use crate::error::Result;
 use crate::lanes;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_UNIQUE_KEY};
+use crate::row::{HAS_CHILDREN, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::statements;
 
 /// Ends the claims of one call.
@@ -122,7 +122,8 @@ pub(crate) fn end_claim(
     Ok(())
 }
 
-/// What a job that ends lets others have: its unique key, and its place in its lane.
+/// What a job that ends lets others have: its unique key, its place in its lane, and that it has
+/// ended.
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<()> {
     if flags & HAS_UNIQUE_KEY != 0 {
         work.conn
@@ -131,6 +132,14 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Resu
     }
     if flags & HAS_LANE != 0 {
         lanes::leave(work.conn, id)?;
+    }
+    if flags & WAITS != 0 {
+        work.conn
+            .prepare_cached(statements::CLOSE_SIGNAL)?
+            .execute([id.as_bytes()])?;
+    }
+    if flags & (HAS_CHILDREN | IN_BATCH) != 0 {
+        work.come.borrow_mut().ended(id);
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::config::{Builder, Config, Location, require_scheme};
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
+use crate::links;
 use crate::migrate::{MIGRATIONS, Migration};
 use crate::queue::Urgency;
 use crate::readers::Readers;
@@ -112,12 +114,11 @@ impl SqliteStore {
     fn enqueue_on(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Inner<Vec<Enqueued>> {
         tx.execute_batch("SAVEPOINT ratchet_enqueue")?;
         let enqueued = self.0.config.clock.now(tx).and_then(|now| {
-            let mut work = Work {
-                conn: tx,
-                routes: &mut Routes::default(),
-                now,
-            };
-            enqueue::enqueue(&mut work, jobs)
+            let mut routes = Routes::default();
+            let mut work = Work::new(tx, &mut routes, now);
+            let enqueued = enqueue::enqueue(&mut work, jobs)?;
+            links::follow(&work)?;
+            Ok(enqueued)
         });
         let end = match &enqueued {
             Ok(_) => "RELEASE ratchet_enqueue",
@@ -276,6 +277,30 @@ impl Store for SqliteStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
     }
 }
 

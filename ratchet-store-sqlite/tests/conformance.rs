@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
 use ratchet_core::memory::ManualClock;
-use ratchet_core::{JobId, SharedStore, time};
+use ratchet_core::{JobId, Name, SharedStore, time};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -59,6 +59,16 @@ impl Vandal for SqliteFixture {
             "UPDATE ratchet_job_data SET retry = CAST(x'ff' AS TEXT)
              WHERE id = (SELECT data FROM ratchet_jobs WHERE id = ?1)",
             [job.as_bytes()],
+        )?;
+        Ok(())
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        database.execute(
+            "UPDATE ratchet_recurring SET definition = CAST(x'ff' AS TEXT) WHERE name = ?1",
+            [name.as_str()],
         )?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::sleep;
 
-use crate::cluster::{Cluster, now};
+use crate::cluster::{Cluster, Times, now};
 use crate::judge;
 
 /// What makes the leader go, and when it began and what is to be waited for.
@@ -28,9 +28,14 @@ pub(crate) struct Seen {
 pub(crate) struct Case {
     name: &'static str,
     size: usize,
-    pub(crate) needs_network: bool,
+    needs_network: bool,
+    /// Whether locks end with the session of their holder, and last far longer than anybody waits.
+    session_locks: bool,
     disturb: Disturb,
 }
+
+/// How many times longer than otherwise a lock lasts that is to end with its session.
+const FAR_LONGER: u32 = 40;
 
 /// Every case.
 pub(crate) const CASES: &[Case] = &[
@@ -38,24 +43,35 @@ pub(crate) const CASES: &[Case] = &[
         name: "a_killed_leader_is_followed",
         size: 3,
         needs_network: false,
+        session_locks: false,
         disturb: |cluster, _| Box::pin(kill(cluster)),
+    },
+    Case {
+        name: "session_locks_of_a_killed_leader_end_with_it",
+        size: 3,
+        needs_network: false,
+        session_locks: true,
+        disturb: |cluster, ttl| Box::pin(kill_at_any_time(cluster, ttl)),
     },
     Case {
         name: "a_leader_that_was_stopped_is_fenced_when_it_goes_on",
         size: 3,
         needs_network: false,
+        session_locks: false,
         disturb: |cluster, ttl| Box::pin(stop(cluster, ttl)),
     },
     Case {
         name: "a_leader_cut_off_from_its_database_is_followed",
         size: 3,
         needs_network: true,
+        session_locks: false,
         disturb: |cluster, ttl| Box::pin(cut(cluster, ttl)),
     },
     Case {
         name: "a_rolling_restart_drops_nothing",
         size: 4,
         needs_network: false,
+        session_locks: false,
         disturb: |cluster, _| Box::pin(restart_all(cluster)),
     },
 ];
@@ -71,10 +87,27 @@ async fn kill(cluster: &mut Cluster) -> Seen {
     seen
 }
 
+/// Not where the history before, which is as long as some turns of the candidates, happens to end:
+/// at another moment between two of their turns each time.
+async fn kill_at_any_time(cluster: &mut Cluster, ttl: Duration) -> Seen {
+    let turn = i64::try_from((ttl / 4).as_millis()).unwrap();
+    sleep(Duration::from_millis((now() % turn).cast_unsigned())).await;
+    kill(cluster).await
+}
+
 async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {
-    let leader = cluster.leader().await;
-    let since = now();
-    cluster.processes[leader].signal("-STOP");
+    let (leader, since) = loop {
+        let leader = cluster.leader().await;
+        let since = now();
+        cluster.processes[leader].signal("-STOP");
+        if cluster.can_be_written().await {
+            break (leader, since);
+        }
+        // Within a write, it keeps the file of SQLite locked: then nobody can take over, nor write at
+        // all. Another moment will do.
+        cluster.processes[leader].signal("-CONT");
+        sleep(Duration::from_millis(20)).await;
+    };
     let seen = watch(cluster, since).await;
     sleep(ttl).await;
     cluster.processes[leader].signal("-CONT");
@@ -131,6 +164,11 @@ async fn watch(cluster: &Cluster, since: i64) -> Seen {
 }
 
 impl Case {
+    /// Whether it needs a database with connections.
+    pub(crate) const fn needs_server(&self) -> bool {
+        self.needs_network || self.session_locks
+    }
+
     /// The case on this database; an empty URL is a file of its own.
     pub(crate) fn trial(&'static self, backend: &str, url: Option<String>) -> Trial {
         let name = format!("{backend}::{}", self.name);
@@ -165,7 +203,14 @@ impl Case {
             .map_or(1_500, |millis| millis.parse().unwrap());
         let ttl = Duration::from_millis(millis);
         let database = Database::create(server, self.name).await;
-        let mut cluster = Cluster::new(&database.url, ttl, self.size, self.needs_network).await;
+        let mut url = database.url.clone();
+        let mut lock = ttl;
+        if self.session_locks {
+            url += "?session_locks=true";
+            lock *= FAR_LONGER;
+        }
+        let times = Times { ttl, lock };
+        let mut cluster = Cluster::new(&url, times, self.size, self.needs_network).await;
         // Some history first.
         sleep(ttl).await;
         let seen = (self.disturb)(&mut cluster, ttl).await;
@@ -175,10 +220,11 @@ impl Case {
         let inversions = judge::inversions(&bodies);
         let again = judge::judge_jobs(&cluster.client, &acknowledged, &bodies).await;
         println!(
-            "    promotion {} ms, recovery {} ms (ttl {millis} ms); {} samples, {} terms, one leader each; \
+            "    promotion {} ms, recovery {} ms (ttl {} ms); {} samples, {} terms, one leader each; \
              {} jobs acknowledged and succeeded, {again} bodies began again, {inversions} inversions",
             seen.promotion.as_millis(),
             seen.recovery.as_millis(),
+            lock.as_millis(),
             reign.samples,
             reign.terms,
             acknowledged.len(),
@@ -188,9 +234,21 @@ impl Case {
             seen.may_repeat || again == 0,
             "{again} bodies began again in a rolling restart"
         );
-        if strict.is_some() {
+        let heartbeat = ttl / 4;
+        if self.session_locks {
             assert!(
-                seen.promotion <= ttl + ttl / 4,
+                seen.promotion < lock / 2,
+                "time ended the lock, after {:?}",
+                seen.promotion
+            );
+        }
+        if strict.is_some() {
+            let limit = match self.session_locks {
+                true => 2 * heartbeat,
+                false => ttl + heartbeat,
+            };
+            assert!(
+                seen.promotion <= limit,
                 "promotion took {:?}",
                 seen.promotion
             );

@@ -42,11 +42,20 @@ impl Process {
     }
 }
 
+/// How long things last.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    /// What every other time is a part of.
+    pub(crate) ttl: Duration,
+    /// A leader's lock.
+    pub(crate) lock: Duration,
+}
+
 /// The scene of one case.
 pub(crate) struct Cluster {
     pub(crate) processes: Vec<Process>,
     pub(crate) client: Client,
-    ttl: Duration,
+    times: Times,
     url: String,
     cuttable: bool,
     spawned: usize,
@@ -58,7 +67,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// So many processes, one of which leads, under load.
-    pub(crate) async fn new(url: &str, ttl: Duration, size: usize, cuttable: bool) -> Self {
+    pub(crate) async fn new(url: &str, times: Times, size: usize, cuttable: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = match url {
             "" => format!("sqlite://{}", folder.path().join("jobs.db").display()),
@@ -70,7 +79,7 @@ impl Cluster {
         let mut cluster = Self {
             processes: Vec::new(),
             client,
-            ttl,
+            times,
             url,
             cuttable,
             spawned: 0,
@@ -97,7 +106,8 @@ impl Cluster {
             url: way
                 .as_ref()
                 .map_or_else(|| self.url.clone(), |way| way.url.clone()),
-            ttl: self.ttl,
+            ttl: self.times.ttl,
+            lock: self.times.lock,
             bodies: self.bodies_file(),
             samples: self.samples_file(number),
         };
@@ -148,6 +158,12 @@ impl Cluster {
             }
         });
         found.await.expect("somebody leads")
+    }
+
+    /// Whether anybody can write to the database.
+    pub(crate) async fn can_be_written(&self) -> bool {
+        let written = timeout(Duration::from_millis(500), self.client.bump("probe"));
+        matches!(written.await, Ok(Ok(_)))
     }
 
     /// Waits until a process leads in a later term than any before `since`, and says how long after

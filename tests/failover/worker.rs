@@ -22,6 +22,8 @@ const SAMPLE: Duration = Duration::from_millis(5);
 pub(crate) struct Order {
     pub(crate) url: String,
     pub(crate) ttl: Duration,
+    /// How long a leader's lock lasts.
+    pub(crate) lock: Duration,
     /// Where it notes every body that begins, as all do.
     pub(crate) bodies: PathBuf,
     /// Where it notes whether it leads.
@@ -74,6 +76,8 @@ pub(crate) async fn run(order: &Order) -> ExitCode {
 
 async fn node(order: &Order) -> anyhow::Result<()> {
     let beat = order.ttl / 8;
+    let mut timings = LeaderTimings::of_ttl(order.ttl);
+    timings.ttl = order.lock;
     let node = Ratchet::builder(ratchet::connect(&order.url).await?)
         .register::<Step>()
         .state(Arc::new(append(&order.bodies)?))
@@ -85,7 +89,7 @@ async fn node(order: &Order) -> anyhow::Result<()> {
         .dead_after(order.ttl * 3 / 4)
         .reclaim_interval(beat)
         .store_deadline(order.ttl * 2)
-        .leader_timings(LeaderTimings::of_ttl(order.ttl))
+        .leader_timings(timings)
         .build()?;
     let leadership = node.leadership("maintenance").unwrap();
     let samples = append(&order.samples)?;

@@ -62,13 +62,17 @@ const BACKENDS: [Backend; 5] = [
     },
 ];
 
-/// The servers the tests use, by the name of the backend, or why there is none. They are stopped
-/// when this is dropped.
-struct Servers(Vec<(&'static str, &'static str, Result<Server>)>);
+/// The servers the tests use, or why there is none. They are stopped when this is dropped.
+struct Servers {
+    /// By the name of the backend, with the variable that names it.
+    backends: Vec<(&'static str, &'static str, Result<Server>)>,
+    /// For the example of a coordinator of one's own.
+    redis: Result<Server>,
+}
 
 impl Servers {
     fn start() -> Self {
-        let mut servers = Vec::new();
+        let mut backends = Vec::new();
         for Backend { name, server } in &BACKENDS {
             if let Some(Needs { url, provide }) = server {
                 println!("\n== server for {name}");
@@ -77,22 +81,26 @@ impl Servers {
                     Ok(server) => println!("{}", server.origin),
                     Err(reason) => println!("not available: {reason:#}"),
                 }
-                servers.push((*name, *url, server));
+                backends.push((*name, *url, server));
             }
         }
-        Self(servers)
+        let redis = db::redis::provide();
+        if let Err(reason) = &redis {
+            println!("no server for the example custom_coordinator: {reason:#}");
+        }
+        Self { backends, redis }
     }
 
     /// The variables that name them.
     fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0.iter().filter_map(|(_, variable, server)| {
-            let server = server.as_ref().ok()?;
-            Some((*variable, server.url.as_str()))
-        })
+        let backends = self.backends.iter();
+        let backends = backends.map(|(_, variable, server)| (*variable, server));
+        let all = backends.chain([(db::redis::URL, &self.redis)]);
+        all.filter_map(|(variable, server)| Some((variable, server.as_ref().ok()?.url.as_str())))
     }
 
     fn of(&self, backend: &str) -> Option<&Result<Server>> {
-        let mut servers = self.0.iter();
+        let mut servers = self.backends.iter();
         servers.find_map(|(name, _, server)| (*name == backend).then_some(server))
     }
 }
@@ -147,6 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         step("example reload_configuration", || {
             example("reload_configuration", &[], &servers)
         })?,
+        step("example recurring", || example("recurring", &[], &servers))?,
     ];
     let input = index_files_input(&target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));
@@ -163,7 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             example("transactional_enqueue", &[], &servers)
         })?);
     }
-    if let Ok(redis) = db::redis::own() {
+    if let Ok(redis) = &servers.redis {
         let url = OsStr::new(&redis.url);
         steps.push(step("example custom_coordinator", || {
             example("custom_coordinator", &[url], &servers)

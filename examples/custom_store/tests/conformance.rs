@@ -10,7 +10,7 @@ use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Power, Provision, Su
 use ratchet_core::SharedStore;
 
 fn main() -> ExitCode {
-    Suite::new("metered", &[Power::Clock])
+    Suite::new("metered", Power::MEMORY)
         .run(async { Provision::ready(|| async { Ok(Metered(MemoryFixture::new())) }) })
 }
 

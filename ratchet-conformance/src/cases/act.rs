@@ -1,4 +1,5 @@
-//! Acting on jobs: which ones, and what they answer. With pausing and resuming of single jobs.
+//! Acting on jobs: which ones, and what they answer. With what single jobs can be given: pauses, due
+//! times, priorities, and their deletion.
 
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::state::Response;
@@ -42,16 +43,20 @@ cases! {
             for id in one_in_every_state(&node).await {
                 let before = node.get(id).await;
                 let outcome = node.act(id, action).await;
-                let after = node.get(id).await;
+                let after = node.find(id).await;
+                let kept = Some(before.state);
                 let (expected, state) = match before.state.respond(action) {
-                    Response::Become(state) => (ActionOutcome::Became(state), state),
-                    Response::RequestCancel => (ActionOutcome::CancelRequested, before.state),
-                    Response::Refuse => (ActionOutcome::Refused(before.state), before.state),
+                    Response::Become(state) => (ActionOutcome::Became(state), Some(state)),
+                    Response::RequestCancel => (ActionOutcome::CancelRequested, kept),
+                    Response::Refuse => (ActionOutcome::Refused(before.state), kept),
+                    Response::Change => (ActionOutcome::Changed, kept),
+                    Response::Remove => (ActionOutcome::Deleted, None),
                 };
                 assert_eq!(outcome, expected, "{action:?} of a {} job", before.state);
-                assert_eq!(after.state, state, "{action:?} of a {} job", before.state);
+                let found = after.as_ref().map(|job| job.state);
+                assert_eq!(found, state, "{action:?} of a {} job", before.state);
                 if let ActionOutcome::Refused(_) = outcome {
-                    assert_eq!(after, before, "a refused {action:?} changed the job");
+                    assert_eq!(after, Some(before), "a refused {action:?} changed the job");
                 }
             }
             drop(node);
@@ -103,10 +108,7 @@ cases! {
         // Those that refuse neither count against the limit nor are answered.
         node.act(all[0], JobAction::Pause).await;
         node.act(all[2], JobAction::Cancel).await;
-        let selector = JobSelector::Matching {
-            filter: JobFilter::all(),
-            limit: 2,
-        };
+        let selector = JobSelector::matching(JobFilter::all(), 2);
         let acted = node.act_on(&selector, JobAction::Pause).await;
         let outcome = ActionOutcome::Became(JobState::Paused);
         let expected = [
@@ -138,7 +140,7 @@ cases! {
             .kind(name("a"))
             .state(JobState::Pending)
             .state(JobState::Running);
-        let selector = JobSelector::Matching { filter, limit: 10 };
+        let selector = JobSelector::matching(filter, 10);
         let acted = node.act_on(&selector, JobAction::Cancel).await;
         let acted: Vec<JobId> = acted.iter().map(|one| one.job).collect();
         assert_eq!(acted, [all[0], all[3]]);
@@ -150,10 +152,7 @@ cases! {
         let node = cx.node().await;
         let id = node.add(job()).await;
         for limit in [0, MAX_BATCH + 1] {
-            let selector = JobSelector::Matching {
-                filter: JobFilter::all(),
-                limit,
-            };
+            let selector = JobSelector::matching(JobFilter::all(), limit);
             assert_refused(node.jobs().act(&selector, JobAction::Cancel).await, "limit");
         }
         let selector = JobSelector::Ids(vec![id; MAX_BATCH + 1]);
@@ -191,5 +190,220 @@ cases! {
         assert_eq!(node.claim_ids(10).await, [first, between]);
         cx.advance(30 * SECOND).await;
         assert_eq!(node.claim_ids(10).await, [later]);
+    }
+
+    #[proves("act.select")]
+    async fn passes_go_on_behind_the_last_job_until_there_is_none(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(7)).await;
+        let action = JobAction::SetPriority(Priority::High);
+        let (mut visited, mut after) = (Vec::new(), None);
+        loop {
+            let selector = JobSelector::matching(JobFilter::all(), 3).after(after);
+            let acted = node.act_on(&selector, action).await;
+            let Some(last) = acted.last() else {
+                break;
+            };
+            after = Some(last.job);
+            visited.extend(acted.iter().map(|one| one.job));
+            assert!(visited.len() <= all.len(), "a job was visited twice");
+        }
+        assert_eq!(visited, all);
+        // Ids are those that were asked for, whatever is said to be behind what.
+        let ids = JobSelector::Ids(all[..2].to_vec()).after(Some(all[6]));
+        assert_eq!(node.act_on(&ids, action).await.len(), 2);
+    }
+
+    #[proves("reschedule.job", "time.clock", "time.precision")]
+    #[needs(Clock)]
+    async fn a_rescheduled_job_is_claimed_from_its_new_time(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job().priority(Priority::High)).await;
+        let before = node.get(id).await;
+        let later = JobAction::Reschedule(RunAt::In(Duration::from_micros(59_999_001)));
+        assert_eq!(node.act(id, later).await, ActionOutcome::Changed);
+        let mut expected = before.clone();
+        expected.run_at = before.run_at + MINUTE;
+        assert_eq!(node.get(id).await, expected);
+        cx.advance(MINUTE - MILLI).await;
+        assert_eq!(node.claim_ids(10).await, []);
+        cx.advance(MILLI).await;
+        assert_eq!(node.claim_ids(10).await, [id]);
+    }
+
+    #[proves("reschedule.job", "claim.order")]
+    #[needs(Clock)]
+    async fn jobs_are_claimed_in_the_order_they_were_rescheduled_to(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(4)).await;
+        let now = node.now().await;
+        let due = [
+            RunAt::Now,
+            RunAt::In(HOUR),
+            RunAt::At(now - 2 * SECOND),
+            RunAt::At(now - SECOND),
+        ];
+        for (id, due) in all.iter().zip(due) {
+            node.act(*id, JobAction::Reschedule(due)).await;
+        }
+        assert_eq!(node.claim_ids(10).await, [all[2], all[3], all[0]]);
+        cx.advance(HOUR).await;
+        assert_eq!(node.claim_ids(10).await, [all[1]]);
+    }
+
+    #[proves("reschedule.job", "pause.job")]
+    #[needs(Clock)]
+    async fn a_paused_job_that_is_rescheduled_stays_paused(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        node.act(id, JobAction::Pause).await;
+        let later = JobAction::Reschedule(RunAt::In(HOUR));
+        assert_eq!(node.act(id, later).await, ActionOutcome::Changed);
+        cx.advance(2 * HOUR).await;
+        assert_eq!(node.state(id).await, JobState::Paused);
+        assert_eq!(node.claim_ids(10).await, []);
+        node.act(id, JobAction::Resume).await;
+        assert_eq!(node.claim_ids(10).await, [id]);
+    }
+
+    #[proves("reschedule.job", "act.respond")]
+    async fn running_and_ended_jobs_keep_their_due_time(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(2)).await;
+        node.fail(node.take().await).await;
+        node.take().await;
+        let before = node.get_all(&all).await;
+        let later = JobAction::Reschedule(RunAt::In(HOUR));
+        for (id, state) in all.iter().zip([JobState::Failed, JobState::Running]) {
+            assert_eq!(node.act(*id, later).await, ActionOutcome::Refused(state));
+        }
+        assert_eq!(node.get_all(&all).await, before);
+    }
+
+    #[proves("lane.reschedule", "reschedule.job")]
+    #[needs(Clock)]
+    async fn a_rescheduled_head_holds_its_lane_and_who_waits_keeps_the_place(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&[job().lane("l"), job().lane("l"), job().lane("l")]).await;
+        let later = JobAction::Reschedule(RunAt::In(HOUR));
+        assert_eq!(node.act(all[0], later).await, ActionOutcome::Changed);
+        // The last is due first, and stays the last.
+        let early = RunAt::At(node.now().await - HOUR);
+        assert_eq!(node.act(all[2], JobAction::Reschedule(early)).await, ActionOutcome::Changed);
+        assert_eq!(node.act(all[1], later).await, ActionOutcome::Changed);
+        assert_eq!(node.claim_ids(10).await, []);
+        assert_eq!(node.state(all[2]).await, JobState::Blocked);
+        cx.advance(HOUR).await;
+        for id in all {
+            let token = node.take().await;
+            assert_eq!(token.job, id);
+            node.succeed(token).await;
+        }
+    }
+
+    #[proves("act.select", "errors.kind")]
+    async fn due_times_that_cannot_be_stored_are_refused(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        let before = node.get(id).await;
+        let past = ratchet_core::time::from_millis(-1);
+        for (due, field) in [(RunAt::At(past), "run_at"), (RunAt::In(Duration::MAX), "delay")] {
+            let action = JobAction::Reschedule(due);
+            for jobs in [JobSelector::Ids(vec![id]), JobSelector::matching(JobFilter::all(), 1)] {
+                assert_refused(node.jobs().act(&jobs, action).await, field);
+            }
+        }
+        assert_eq!(node.get(id).await, before);
+    }
+
+    #[proves("priority.job", "claim.order")]
+    async fn a_job_is_claimed_by_its_new_priority(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(4)).await;
+        node.act(all[3], JobAction::Pause).await;
+        let set = [(3, Priority::Critical), (1, Priority::High), (0, Priority::Lowest)];
+        for (place, priority) in set {
+            let action = JobAction::SetPriority(priority);
+            assert_eq!(node.act(all[place], action).await, ActionOutcome::Changed);
+            assert_eq!(node.get(all[place]).await.spec.priority, priority);
+        }
+        assert_eq!(node.state(all[3]).await, JobState::Paused);
+        node.act(all[3], JobAction::Resume).await;
+        let claimed = node.claim(10).await;
+        assert_eq!(ids(&claimed), [all[3], all[1], all[2], all[0]]);
+        assert_eq!(claimed[0].claim.priority, Priority::Critical);
+    }
+
+    #[proves("priority.job", "settle.token")]
+    async fn a_running_job_keeps_its_claim_and_has_the_priority_when_it_waits_again(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(job()).await;
+        let token = node.take().await;
+        let high = JobAction::SetPriority(Priority::High);
+        assert_eq!(node.act(first, high).await, ActionOutcome::Changed);
+        let other = node.add(job()).await;
+        node.alive(token).await;
+        node.release(token).await;
+        node.act(other, JobAction::Reschedule(RunAt::At(node.now().await - MINUTE))).await;
+        let claimed = node.claim(1).await;
+        assert_eq!(ids(&claimed), [first]);
+        assert_eq!(claimed[0].claim.priority, Priority::High);
+    }
+
+    #[proves("delete.job")]
+    async fn a_deleted_job_is_gone_for_every_read_and_its_idempotency_key_stays_used(cx: &Cx) {
+        let node = cx.node().await;
+        let new = || job().unique_key("u").tag("t");
+        let first = new().idempotency_key("i");
+        let id = node.add(first.clone()).await;
+        node.fail(node.take().await).await;
+        assert_eq!(node.act(id, JobAction::Delete).await, ActionOutcome::Deleted);
+        assert_eq!(node.find(id).await, None);
+        assert_eq!(node.history(id).await, []);
+        assert!(node.everything().await.is_empty());
+        assert_eq!(node.act(id, JobAction::Delete).await, ActionOutcome::NotFound);
+        let tagged = JobFilter::all().tag(name("t"));
+        assert!(node.list(&tagged, &PageRequest::first(10)).await.jobs.is_empty());
+        let again = job().idempotency_key("i");
+        assert_eq!(node.offer(&again).await, Enqueued::Duplicate(id));
+        node.add(new()).await;
+    }
+
+    #[proves("delete.job")]
+    async fn an_unfinished_job_is_never_deleted(cx: &Cx) {
+        let node = cx.node().await;
+        let running = node.add(job()).await;
+        let token = node.take().await;
+        let paused = node.add(job()).await;
+        node.act(paused, JobAction::Pause).await;
+        let lane = node.add_all(&[job().lane("l"), job().lane("l")]).await;
+        let unfinished = [running, paused, lane[0], lane[1]];
+        for id in unfinished {
+            let state = node.state(id).await;
+            assert_eq!(node.act(id, JobAction::Delete).await, ActionOutcome::Refused(state));
+        }
+        let all = JobSelector::matching(JobFilter::all(), 10);
+        assert_eq!(node.act_on(&all, JobAction::Delete).await, []);
+        node.succeed(token).await;
+        let acted = node.act_on(&all, JobAction::Delete).await;
+        let outcome = ActionOutcome::Deleted;
+        assert_eq!(acted, [Acted { job: running, outcome }]);
+        assert_eq!(node.everything().await.len(), 3);
+    }
+
+    #[proves("delete.job", "act.select")]
+    async fn one_call_deletes_each_job_once(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(3)).await;
+        for id in &all[..2] {
+            node.act(*id, JobAction::Cancel).await;
+        }
+        let asked = JobSelector::Ids(vec![all[0], all[2], all[0], all[1]]);
+        let acted = node.act_on(&asked, JobAction::Delete).await;
+        let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+        let deleted = ActionOutcome::Deleted;
+        let refused = ActionOutcome::Refused(JobState::Pending);
+        assert_eq!(outcomes, [deleted, refused, ActionOutcome::NotFound, deleted]);
+        assert_eq!(node.everything().await.len(), 1);
     }
 }

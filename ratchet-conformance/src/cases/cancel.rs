@@ -125,10 +125,7 @@ cases! {
         let token = node.take().await;
         node.succeed(token).await;
         node.take().await;
-        let everything = JobSelector::Matching {
-            filter: JobFilter::all(),
-            limit: 10,
-        };
+        let everything = JobSelector::matching(JobFilter::all(), 10);
         let acted = node.act_on(&everything, JobAction::Cancel).await;
         let expected = [
             Acted {

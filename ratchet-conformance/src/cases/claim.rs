@@ -1,6 +1,6 @@
 //! Claiming: which jobs, how many, and what comes with them.
 
-use ratchet_core::limits::MAX_BATCH;
+use ratchet_core::limits::{MAX_BATCH, MAX_PAYLOAD_VERSION};
 use ratchet_core::time;
 
 use super::prelude::*;
@@ -305,6 +305,37 @@ cases! {
         assert_eq!(claimed.claim, expected);
         assert_eq!(claimed.input.payload, new.spec().payload);
         assert_eq!(claimed.input.checkpoint, None);
+    }
+
+    #[proves("claim.version", "claim.optimized", "enqueue.created", "get.whole")]
+    async fn the_version_of_a_payload_comes_with_every_claim(cx: &Cx) {
+        let node = cx.node().await;
+        let versions = [1, 2, 7, MAX_PAYLOAD_VERSION];
+        let with = |version: u32| job().payload_version(version);
+        // Alone, in a batch, with a key and in a lane.
+        let mut all = Vec::new();
+        for version in versions {
+            all.push((node.add(with(version)).await, version));
+            let key = format!("key {version}");
+            all.push((node.add(with(version).unique_key(&key)).await, version));
+            all.push((node.add(with(version).lane(&key)).await, version));
+        }
+        let batch = node.add_all(&versions.map(with)).await;
+        all.extend(batch.into_iter().zip(versions));
+        for (id, version) in &all {
+            assert_eq!(node.get(*id).await.spec.payload_version, *version);
+        }
+        let claimed = node.claim(100).await;
+        let tokens = |claims: &[Claim]| -> Vec<(JobId, u32)> {
+            let told = |claim: &Claim| (claim.token.job, claim.payload_version);
+            claims.iter().map(told).collect()
+        };
+        let claims: Vec<Claim> = claimed.into_iter().map(|job| job.claim).collect();
+        assert_eq!(tokens(&claims), all);
+        for claim in claims {
+            node.release(claim.token).await;
+        }
+        assert_eq!(tokens(&node.claim_lean(&node.request(100)).await), all);
     }
 
     #[proves("claim.whole")]

@@ -266,6 +266,56 @@ cases! {
         }
     }
 
+    #[proves("reschedule.job", "claim.exclusive")]
+    async fn a_claim_and_a_reschedule_at_once_agree(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        for _ in 0..20 {
+            let id = nodes[0].add(job()).await;
+            let answers = race(2, |racer| {
+                let node = nodes[racer].clone();
+                async move {
+                    if racer == 0 {
+                        (node.claim_ids(1).await.len(), None)
+                    } else {
+                        let later = JobAction::Reschedule(RunAt::In(HOUR));
+                        (0, Some(node.act(id, later).await))
+                    }
+                }
+            })
+            .await;
+            let (claimed, outcome) = (answers[0].0, answers[1].1);
+            let refused = ActionOutcome::Refused(JobState::Running);
+            let expected = if claimed == 1 { refused } else { ActionOutcome::Changed };
+            assert_eq!(outcome, Some(expected));
+        }
+    }
+
+    #[proves("delete.job", "requeue.fresh")]
+    async fn a_requeue_and_a_delete_at_once_agree(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        for _ in 0..20 {
+            let id = nodes[0].add(job().unique_key("k").tag("t")).await;
+            nodes[0].fail(nodes[0].take().await).await;
+            let actions = [JobAction::Requeue, JobAction::Delete];
+            let answers = race(2, |racer| {
+                let node = nodes[racer].clone();
+                async move { node.act(id, actions[racer]).await }
+            })
+            .await;
+            let found = nodes[0].find(id).await.map(|job| job.state);
+            let requeued = [
+                ActionOutcome::Became(JobState::Pending),
+                ActionOutcome::Refused(JobState::Pending),
+            ];
+            let deleted = [ActionOutcome::NotFound, ActionOutcome::Deleted];
+            match found {
+                Some(state) => assert_eq!((state, &*answers), (JobState::Pending, &requeued[..])),
+                None => assert_eq!(answers, deleted),
+            }
+            nodes[0].act(id, JobAction::Cancel).await;
+        }
+    }
+
     #[proves("claim.paused", "queue.pause")]
     async fn once_a_pause_has_returned_nobody_claims(cx: &Cx) {
         let nodes = cx.nodes(3).await;
@@ -352,6 +402,91 @@ cases! {
         let twice = given.iter().find(|(_, count)| **count > 1);
         assert_eq!(twice, None, "a token was given twice");
     }
+
+    #[proves("act.respond", "requeue.key", "cancel.waiting")]
+    async fn a_requeue_and_a_cancel_of_a_dead_letter_at_once_agree(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        for round in 0..20 {
+            let key = format!("key {round}");
+            let id = nodes[0].add(job().unique_key(&key)).await;
+            nodes[0].fail(nodes[0].take().await).await;
+            let answers = race(2, |racer| {
+                let action = [JobAction::Requeue, JobAction::Cancel][racer];
+                let node = nodes[racer].clone();
+                async move { node.act(id, action).await }
+            })
+            .await;
+            assert_eq!(answers[0], ActionOutcome::Became(JobState::Pending));
+            let state = match answers[1] {
+                ActionOutcome::Refused(JobState::Failed) => JobState::Pending,
+                ActionOutcome::Became(JobState::Cancelled) => JobState::Cancelled,
+                other => panic!("the cancel said {other:?}"),
+            };
+            assert_eq!(nodes[0].state(id).await, state);
+            // The key is the job's exactly while it waits.
+            let next = nodes[1].offer(&job().unique_key(&key)).await;
+            let waits = state == JobState::Pending;
+            assert_eq!(next == Enqueued::Duplicate(id), waits, "{next:?}");
+            nodes[1].act(next.id(), JobAction::Cancel).await;
+        }
+    }
+
+    #[proves("keys.idempotency", "purge.keys", "keys.race")]
+    #[needs(Clock)]
+    async fn an_enqueue_and_the_purge_of_its_first_job_agree(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        for round in 0..20 {
+            let once = job().idempotency_key(&format!("key {round}"));
+            let again = || NewJob::new("again", &()).idempotency_key(&format!("key {round}"));
+            let first = nodes[0].add(once).await;
+            nodes[0].succeed(nodes[0].take().await).await;
+            cx.advance(HOUR).await;
+            race(4, |racer| {
+                let (node, again) = (nodes[racer].clone(), again());
+                async move {
+                    if racer == 0 {
+                        assert_eq!(node.purge(JobState::Succeeded, MINUTE, 10).await, 1);
+                    } else {
+                        assert_eq!(node.offer(&again).await, Enqueued::Duplicate(first));
+                    }
+                }
+            })
+            .await;
+            assert_eq!(nodes[1].offer(&again()).await, Enqueued::Duplicate(first));
+            assert!(nodes[0].everything().await.is_empty());
+        }
+    }
+
+    #[proves("lock.renew", "lock.exclusive", "lock.expire")]
+    #[needs(Clock)]
+    async fn a_renewal_and_a_takeover_at_the_expiry_agree(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        for round in 0..10 {
+            // A millisecond before the lock expires, and when it does.
+            let early = round % 2 == 0;
+            let lock = format!("lock {round}");
+            let Acquired::Acquired { fence } = nodes[0].acquire(&lock, SECOND).await else {
+                panic!("a lock that nobody has is held");
+            };
+            cx.advance(SECOND - if early { MILLI } else { Duration::ZERO })
+                .await;
+            let won = race(2, |racer| {
+                let (node, lock) = (nodes[racer].clone(), lock.clone());
+                async move {
+                    if racer == 0 {
+                        let (locks, lock) = (node.store.locks(), name(&lock));
+                        let renewed = locks.renew(&lock, &node.label, fence, SECOND).await;
+                        ok(renewed) == Fenced::Applied
+                    } else {
+                        let taken = node.acquire(&lock, SECOND).await;
+                        matches!(taken, Acquired::Acquired { .. })
+                    }
+                }
+            })
+            .await;
+            assert_eq!(won, [early, !early], "exactly one wins, and the clock says who");
+        }
+    }
 }
 
 /// Does a bit of everything in a random order; the tokens it was given.
@@ -393,7 +528,7 @@ async fn storm(node: TestNode, racer: usize) -> Vec<ClaimToken> {
                 let action = random.choice(JobAction::ALL).unwrap_or(JobAction::Cancel);
                 let limit = random.usize(1..4);
                 let filter = JobFilter::all();
-                node.act_on(&JobSelector::Matching { filter, limit }, action)
+                node.act_on(&JobSelector::matching(filter, limit), action)
                     .await;
             }
             6 => {

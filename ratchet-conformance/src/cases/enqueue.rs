@@ -18,6 +18,7 @@ cases! {
         let new = NewJob::new("resize", &("cat.png", 640))
             .queue("images")
             .capability("gpu")
+            .payload_version(3)
             .priority(Priority::High)
             .retry(RetryPolicy::linear(7, SECOND, MINUTE).with_jitter(10))
             .timeout(90 * SECOND)
@@ -41,7 +42,7 @@ cases! {
         let id = node.add(NewJob::new("k", &())).await;
         let spec = node.get(id).await.spec;
         assert_eq!(spec.route.queue, NewJob::DEFAULT_QUEUE);
-        assert_eq!(spec.priority, Priority::Normal);
+        assert_eq!((spec.priority, spec.payload_version), (Priority::Normal, 1));
         assert_eq!(spec.retry, RetryPolicy::default());
         assert_eq!((spec.timeout, spec.stall_timeout), (None, None));
         assert_eq!((spec.unique_key, spec.idempotency_key), (None, None));
@@ -218,6 +219,8 @@ cases! {
                 "run_at",
             ),
             (job().delay(Duration::MAX), "delay"),
+            (job().payload_version(0), "payload_version"),
+            (job().payload_version(u32::MAX), "payload_version"),
         ];
         for (bad, field) in table {
             assert_refused(node.jobs().enqueue(&[bad]).await, field);

@@ -3,6 +3,8 @@
 mod prelude;
 
 mod act;
+mod archive;
+mod batch;
 mod cancel;
 mod capability;
 mod claim;
@@ -14,17 +16,24 @@ mod guard;
 mod keys;
 mod lane;
 mod limits;
+mod link;
 mod lock;
 mod migrate;
 mod node;
 mod order;
 mod page;
+mod permit;
 mod purge;
 mod queue;
+mod rate;
 mod reclaim;
+mod recurring;
+mod recurring_fire;
 mod report;
 mod retry;
 mod settle;
+mod signal;
+mod tag;
 mod time;
 mod token;
 mod version;
@@ -46,13 +55,22 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     act::CASES,
     cancel::CASES,
     lane::CASES,
+    permit::CASES,
+    rate::CASES,
+    link::CASES,
+    batch::CASES,
+    signal::CASES,
     page::CASES,
     purge::CASES,
+    tag::CASES,
+    archive::CASES,
     queue::CASES,
     node::CASES,
     lock::CASES,
     guard::CASES,
     version::CASES,
+    recurring::CASES,
+    recurring_fire::CASES,
     time::CASES,
     limits::CASES,
     errors::CASES,

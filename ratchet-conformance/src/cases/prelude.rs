@@ -5,10 +5,11 @@ pub(super) use std::time::Duration;
 pub(super) use ratchet_core::model::*;
 pub(super) use ratchet_core::store::{Acquired, Changed, HeldLock, LockInfo};
 pub(super) use ratchet_core::{
-    Aging, Backoff, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState, Name,
-    NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
+    Aging, Backoff, BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState,
+    Name, NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
 };
 
+pub(super) use crate::Power;
 pub(super) use crate::build::*;
 pub(super) use crate::case::cases;
 pub(super) use crate::cx::Cx;

@@ -152,7 +152,32 @@ cases! {
         new.succeed(new.take().await).await;
     }
 
-    #[proves("reclaim.dead")]
+    #[proves("reclaim.unknown")]
+    #[needs(Clock)]
+    async fn where_all_nodes_lost_their_rows_each_has_time_to_register_again(cx: &Cx) {
+        let (living, dead, other) = (cx.node().await, cx.node().await, cx.node().await);
+        let mut tokens = Vec::new();
+        for node in [&living, &dead] {
+            node.add(job()).await;
+            let token = node.take().await;
+            node.alive(token).await;
+            tokens.push(token);
+        }
+        cx.advance(HOUR).await;
+        // The first of all to have a row again.
+        other.beat().await;
+        assert_eq!(other.reclaim(&reclaim()).await, []);
+        cx.advance(DEAD_AFTER).await;
+        other.beat().await;
+        assert_eq!(other.reclaim(&reclaim()).await, []);
+        living.beat().await;
+        cx.advance(MILLI).await;
+        let lost = lost(tokens[1], ReclaimReason::OwnerLost, 1);
+        assert_eq!(other.reclaim(&reclaim()).await, [lost]);
+        living.succeed(tokens[0]).await;
+    }
+
+    #[proves("reclaim.unknown")]
     #[needs(Clock)]
     async fn a_claim_whose_node_has_no_row_is_taken_when_it_is_old(cx: &Cx) {
         let node = cx.node().await;

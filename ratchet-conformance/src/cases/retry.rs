@@ -160,10 +160,7 @@ cases! {
         for claimed in node.claim(3).await {
             node.fail(claimed.claim.token).await;
         }
-        let selector = JobSelector::Matching {
-            filter: JobFilter::all().queue(name("default")),
-            limit: 10,
-        };
+        let selector = JobSelector::matching(JobFilter::all().queue(name("default")), 10);
         let acted = node.act_on(&selector, JobAction::Requeue).await;
         let became = |job| Acted {
             job,

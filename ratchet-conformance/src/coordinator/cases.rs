@@ -4,15 +4,81 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ratchet_core::NodeId;
-use ratchet_core::cluster::Wakeup;
+use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use tokio::time::{sleep, timeout};
 
-use super::{Transport, deliver};
+use super::Transport;
 use crate::build::name;
 use crate::case::cases;
-use crate::runner::race;
+use crate::runner::{caught, race};
+
+/// After this long, what has not happened never will.
+const NEVER: Duration = Duration::from_secs(60);
 
 fn about(queue: &str) -> Wakeup {
     Wakeup::queue(name(queue))
+}
+
+/// Sends a wakeup until it comes: a single one may be lost.
+async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
+    for stream in to {
+        let came = until(stream, || from.notify(wakeup.clone()), |_| true).await;
+        // Copies of earlier tries may come, and nothing else.
+        assert_eq!(came, *wakeup);
+    }
+}
+
+/// As [`deliver`], past whatever was sent before.
+async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
+    for stream in to {
+        until(
+            stream,
+            || from.notify(wakeup.clone()),
+            |came| came == wakeup,
+        )
+        .await;
+    }
+}
+
+/// Sends again and again, until one comes that is meant.
+async fn until<F: Future<Output = ()>>(
+    stream: &mut WakeupStream,
+    send: impl Fn() -> F,
+    is_meant: impl Fn(&Wakeup) -> bool,
+) -> Wakeup {
+    for _ in 0..20 {
+        send().await;
+        let meant = async {
+            loop {
+                let came = stream.next().await;
+                if is_meant(&came) {
+                    return came;
+                }
+            }
+        };
+        if let Ok(came) = timeout(Duration::from_millis(500), meant).await {
+            return came;
+        }
+    }
+    panic!("a subscription never got its wakeup");
+}
+
+/// Sends a few, which must be no trouble whatever becomes of them.
+async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
+    let sending = async {
+        for _ in 0..20 {
+            from.notify(wakeup.clone()).await;
+        }
+    };
+    let sent = timeout(NEVER, sending).await;
+    assert!(sent.is_ok(), "a transport that is away holds up the sender");
+}
+
+/// How many tasks this runtime has.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
 }
 
 cases! {
@@ -87,7 +153,7 @@ cases! {
                 node.notify(about("images")).await;
             }
         };
-        let done = tokio::time::timeout(Duration::from_secs(60), flood).await;
+        let done = timeout(NEVER, flood).await;
         assert!(done.is_ok(), "a slow subscription holds up the sender");
     }
 
@@ -99,7 +165,7 @@ cases! {
         for _ in 0..5_000 {
             node.notify(about("images")).await;
         }
-        let woken = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
+        let woken = timeout(NEVER, stream.next()).await;
         assert!(woken.is_ok(), "whoever missed much is not told at all");
     }
 
@@ -128,5 +194,113 @@ cases! {
             }
         })
         .await;
+    }
+
+    #[proves("wakeup.echo")]
+    #[needs(Delivery)]
+    async fn a_subscriber_knows_its_own_echoes_by_their_source(transport: &Transport) {
+        let ends = [transport.connect().await, transport.connect().await];
+        let ids = [NodeId::new(), NodeId::new()];
+        let mut streams = [ends[0].subscribe(), ends[1].subscribe()];
+        let sent = |by: usize| about("images").from_node(ids[by]);
+        for (own, stream) in streams.iter_mut().enumerate() {
+            let other = 1 - own;
+            let both = || async {
+                ends[own].notify(sent(own)).await;
+                ends[other].notify(sent(other)).await;
+            };
+            let came = until(stream, both, |came| !came.is_echo_of(ids[own])).await;
+            assert_eq!(came, sent(other), "what is no echo is what the other sent");
+            // What a client sends, which is no node, is nobody's echo.
+            reach(&*ends[own], &about("videos"), std::slice::from_mut(stream)).await;
+        }
+    }
+
+    #[proves("wakeup.isolated", "wakeup.everyone")]
+    #[needs(Delivery)]
+    async fn a_listener_that_panics_or_never_looks_harms_nobody(transport: &Transport) {
+        let (a, b) = (transport.connect().await, transport.connect().await);
+        for round in 0..3 {
+            let mut doomed = b.subscribe();
+            let _never_looks = b.subscribe();
+            let mut others = [a.subscribe(), b.subscribe()];
+            let listener = tokio::spawn(caught(async move {
+                let wakeup = doomed.next().await;
+                panic!("the listener panics at {wakeup:?}");
+            }));
+            let panicked = timeout(NEVER, async {
+                while !listener.is_finished() {
+                    a.notify(about("images")).await;
+                    sleep(Duration::from_millis(10)).await;
+                }
+                listener.await
+            })
+            .await;
+            let panicked: Result<(), String> = panicked.expect("it hears of one").expect("caught");
+            assert!(panicked.is_err());
+            let next = about(&format!("images {round}"));
+            reach(&*a, &next, &mut others).await;
+            reach(&*b, &next, &mut [a.subscribe(), b.subscribe()]).await;
+        }
+    }
+
+    #[proves("wakeup.outage", "wakeup.harmless")]
+    #[needs(Delivery, Outage)]
+    async fn an_outage_is_silent_and_afterwards_everybody_is_woken(transport: &Transport) {
+        let (a, b) = (transport.connect().await, transport.connect().await);
+        let mut streams = [a.subscribe(), b.subscribe()];
+        deliver(&*a, &about("images"), &mut streams).await;
+        reach(&*b, &about("videos"), &mut [a.subscribe()]).await;
+        for round in 0..2 {
+            transport.outage().cut().await;
+            for end in [&a, &b] {
+                send_anyhow(&**end, &about("images")).await;
+            }
+            transport.outage().mend().await;
+            for stream in &mut streams {
+                let told = timeout(NEVER, async { while stream.next().await != Wakeup::any() {} });
+                assert!(told.await.is_ok(), "nobody is told that wakeups may have been lost");
+            }
+            let next = about(&format!("images {round}"));
+            reach(&*a, &next, &mut streams).await;
+            let next = about(&format!("videos {round}"));
+            reach(&*b, &next, &mut streams).await;
+        }
+    }
+
+    #[proves("wakeup.end")]
+    #[needs(Delivery)]
+    async fn nothing_is_left_of_a_coordinator_that_was_dropped(transport: &Transport) {
+        let before = tasks();
+        for stream_first in [false, true] {
+            let mut orphan = None;
+            let node = transport.connect().await;
+            let mut stream = node.subscribe();
+            deliver(&*node, &about("images"), std::slice::from_mut(&mut stream)).await;
+            if stream_first {
+                drop(stream);
+                drop(node);
+            } else {
+                drop(node);
+                orphan = Some(stream);
+            }
+            let ended = timeout(NEVER, async {
+                while tasks() > before {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            assert!(ended.is_ok(), "{} tasks go on", tasks() - before);
+            if let Some(stream) = &mut orphan {
+                // What had come is still there, and then it waits.
+                let left = async { while stream.next().now_or_never().is_some() {} };
+                let waits = timeout(NEVER, left).await;
+                assert!(waits.is_ok(), "a stream without a coordinator never rests");
+            }
+        }
+        // Others are not concerned.
+        let (a, b) = (transport.connect().await, transport.connect().await);
+        drop(transport.connect().await);
+        deliver(&*a, &about("images"), &mut [b.subscribe()]).await;
     }
 }

@@ -1,16 +1,18 @@
 //! The suite for [`ClusterCoordinator`]s.
 
 mod cases;
+mod line;
+
+pub use line::Line;
 
 use std::fmt;
 use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use ratchet_core::cluster::ClusterCoordinator;
 
 use crate::fixture::BoxError;
 use crate::runner::{self, Context, Failure, Setup, Subject};
@@ -26,8 +28,24 @@ pub trait CoordinatorFixture: Send + Sync + 'static {
     /// Whatever went wrong; it fails the case.
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError>;
 
+    /// The power [`Power::Outage`]: taking the transport away for a while. A [`Line`] does it for
+    /// whatever talks TCP.
+    fn outage(&self) -> Option<&dyn Outage> {
+        None
+    }
+
     /// Takes the transport away. Called once, also when the case panicked.
     async fn teardown(&self) {}
+}
+
+/// Takes a transport away from all ends that are or will be connected, and gives it back.
+#[async_trait]
+pub trait Outage: Send + Sync {
+    /// From now on nothing is carried, and nobody can connect. The ends notice.
+    async fn cut(&self);
+
+    /// From now on they can connect again.
+    async fn mend(&self);
 }
 
 /// A coordinator whose clones share the transport is its own fixture.
@@ -68,7 +86,8 @@ impl fmt::Debug for CoordinatorFactory {
 
 /// The suite for coordinators.
 ///
-/// Its powers are none for a coordinator that carries nothing, or [`Power::Delivery`].
+/// Its powers are none for a coordinator that carries nothing; otherwise [`Power::Delivery`], and
+/// [`Power::Outage`] if its fixture can cut the transport. One inside a process has nothing to cut.
 ///
 /// ```no_run
 /// use ratchet_conformance::{CoordinatorFactory, CoordinatorSuite, Power, Provision};
@@ -99,7 +118,7 @@ impl CoordinatorSuite {
     /// Lists or runs the cases as the command line says, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision<CoordinatorFactory>>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
-            Provision::Ready(factory) => Provision::Ready(setup(factory)),
+            Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, Vec::new());
@@ -111,19 +130,29 @@ impl CoordinatorSuite {
         cases::CASES.iter()
     }
 
-    /// Runs one case on a new fixture: for tests of the suite itself.
+    /// The case with this full name, such as `wakeup::nothing_comes_that_was_not_sent`.
+    #[must_use]
+    pub fn case(full_name: &str) -> Option<&'static Case<Transport>> {
+        Self::cases().find(|case| case.full_name() == full_name)
+    }
+
+    /// Runs one case on a new fixture with these powers: for tests of the suite itself.
     ///
     /// # Errors
     /// Why the case failed.
-    pub async fn check(case: &Case<Transport>, factory: CoordinatorFactory) -> Result<(), Failure> {
-        runner::check(case, &*setup(factory)).await
+    pub async fn check(
+        case: &Case<Transport>,
+        powers: &[Power],
+        factory: CoordinatorFactory,
+    ) -> Result<(), Failure> {
+        runner::check(case, &*setup(factory, powers.to_vec())).await
     }
 }
 
-fn setup(factory: CoordinatorFactory) -> Arc<Setup<Transport>> {
+fn setup(factory: CoordinatorFactory, powers: Vec<Power>) -> Arc<Setup<Transport>> {
     Arc::new(move || {
-        let made = (factory.0)();
-        Box::pin(async move { Ok(Transport(made.await?)) })
+        let (made, powers) = ((factory.0)(), powers.clone());
+        Box::pin(async move { Transport::new(made.await?, &powers).await })
     })
 }
 
@@ -131,6 +160,20 @@ fn setup(factory: CoordinatorFactory) -> Arc<Setup<Transport>> {
 pub struct Transport(Box<dyn CoordinatorFixture>);
 
 impl Transport {
+    async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
+        // A fixture that hides the power would skip cases; one that claims it would break them.
+        if fixture.outage().is_some() != powers.contains(&Power::Outage) {
+            fixture.teardown().await;
+            return Err("the suite and its fixture disagree about Outage".into());
+        }
+        Ok(Self(fixture))
+    }
+
+    fn outage(&self) -> &dyn Outage {
+        let outage = self.0.outage();
+        outage.expect("the case says that it needs Outage")
+    }
+
     async fn connect(&self) -> Arc<dyn ClusterCoordinator> {
         match self.0.connect().await {
             Ok(coordinator) => coordinator,
@@ -149,20 +192,5 @@ impl Context for Transport {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Transport")
-    }
-}
-
-/// Sends a wakeup until it comes: a single one may be lost.
-async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
-    'subscriptions: for (number, stream) in to.iter_mut().enumerate() {
-        for _ in 0..20 {
-            from.notify(wakeup.clone()).await;
-            // Copies of earlier tries may come, and nothing else.
-            if let Ok(got) = tokio::time::timeout(Duration::from_millis(500), stream.next()).await {
-                assert_eq!(got, *wakeup);
-                continue 'subscriptions;
-            }
-        }
-        panic!("subscription {number} never got the wakeup");
     }
 }

@@ -6,19 +6,19 @@ use async_trait::async_trait;
 use ratchet_core::model::*;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
-    Aging, ClaimToken, Enqueued, JobAction, JobId, JobRecord, JobState, Name, NewJob, NodeId,
-    Result, Selection, time,
+    Aging, ClaimToken, Enqueued, InvalidInput, JobAction, JobId, JobRecord, JobState, Name, NewJob,
+    NodeId, Result, Selection, StoreError, time,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
 impl Sabotaged {
-    async fn everything(&self) -> Result<Vec<JobRecord>> {
+    pub(crate) async fn everything(&self) -> Result<Vec<JobRecord>> {
         let page = PageRequest::first(10_000).order(JobOrder::OldestFirst);
         Ok(self.inner.list(&JobFilter::all(), &page).await?.jobs)
     }
 
-    async fn find(&self, job: JobId) -> Result<Option<JobRecord>> {
+    pub(crate) async fn find(&self, job: JobId) -> Result<Option<JobRecord>> {
         Ok(self.inner.get(&[job]).await?.remove(0))
     }
 
@@ -39,6 +39,9 @@ impl Sabotaged {
                 job.clone().run_at(time::from_millis(due))
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
+            Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
+            Sabotage::DeliversLateSignals => Self::patient(job),
+            Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
             // Everybody has a lane for himself.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::NeverFreesUniqueKeys => {
@@ -89,14 +92,14 @@ impl Sabotaged {
         Ok(self.inner.enqueue(&[again]).await?[0])
     }
 
-    async fn blocked(&self) -> Result<Vec<JobId>> {
+    pub(crate) async fn blocked(&self) -> Result<Vec<JobId>> {
         let jobs = self.everything().await?;
         let blocked = jobs.iter().filter(|job| job.state == JobState::Blocked);
         Ok(blocked.map(|job| job.id).collect())
     }
 
     /// Takes back that these jobs, which were blocked, were let go.
-    async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
+    pub(crate) async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
         let selector = JobSelector::Ids(blocked);
         self.inner
             .act(&selector, JobAction::Pause)
@@ -123,11 +126,33 @@ impl Sabotaged {
 #[async_trait]
 impl JobStore for Sabotaged {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        if self.is(Sabotage::None) {
+        if self.is(Sabotage::SwallowsBadLinks) {
+            let answers = self.inner.enqueue(jobs).await;
+            let bad = |error: &StoreError| {
+                let field = error.invalid_input().map(InvalidInput::field);
+                field.is_some_and(|field| ["parent", "batch"].contains(&field))
+            };
+            return match answers {
+                Err(error) if bad(&error) => {
+                    Ok(jobs.iter().map(|job| Enqueued::Created(job.id())).collect())
+                }
+                answers => answers,
+            };
+        }
+        // Jobs may be named before those that they wait for.
+        let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
+        if self.is(Sabotage::None) || in_one {
             return self.inner.enqueue(jobs).await;
         }
         if !self.is(Sabotage::StoresPartOfABatch) {
             NewJob::validate_all(jobs)?;
+            self.look_at_permits(jobs).await?;
+        }
+        if self.is(Sabotage::TakesEveryRegistryForOld) {
+            let label = Name::new("label", "ancient").expect("a name");
+            let minute = Duration::from_secs(60);
+            let ancient = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, minute);
+            self.inner.heartbeat(&ancient).await?;
         }
         if self.is(Sabotage::OrdersLanesByTime) {
             let mut sorted = jobs.to_vec();
@@ -167,6 +192,9 @@ impl JobStore for Sabotaged {
                 asked = ClaimRequest::new(request.node, request.limit)
                     .capabilities(self.required_capabilities().await?);
             }
+            Sabotage::CountsPermitsBeforeItClaims => {
+                return self.claim_after_counting(&asked).await;
+            }
             _ => {}
         }
         let mut claimed = self.inner.claim_next_batch(&asked).await?;
@@ -184,6 +212,13 @@ impl JobStore for Sabotaged {
                 claimed = own;
             }
             Sabotage::ReturnsBatchesOutOfOrder => claimed.reverse(),
+            Sabotage::LetsPermitsHoldOthersUp if self.wait_for_permits().await? => {
+                let (some, others): (Vec<ClaimedJob>, Vec<ClaimedJob>) = claimed
+                    .into_iter()
+                    .partition(|job| job.claim.route.permit.is_some());
+                self.give_back(&others).await?;
+                claimed = some;
+            }
             Sabotage::LosesCheckpoints => {
                 claimed
                     .iter_mut()
@@ -211,6 +246,7 @@ impl JobStore for Sabotaged {
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         Settlement::validate_all(settlements)?;
+        self.miscount_permits(settlements).await?;
         let mut answers = Vec::new();
         for settlement in settlements {
             let mut settlement = settlement.clone();
@@ -240,6 +276,12 @@ impl JobStore for Sabotaged {
                     let blocked = self.blocked().await?;
                     answers.extend(self.inner.settle(&[settlement]).await?);
                     self.hold_back(blocked).await?;
+                    continue;
+                }
+                (Sabotage::CallsBackTwice, _) => {
+                    let blocked = self.blocked().await?;
+                    answers.extend(self.inner.settle(&[settlement]).await?);
+                    self.double(&blocked).await?;
                     continue;
                 }
                 (Sabotage::PromotesOnRetry, Outcome::Retry { error, .. }) => {
@@ -284,7 +326,11 @@ impl JobStore for Sabotaged {
             Sabotage::IgnoresTheCrashBudget => asked.max_crashes = u32::MAX,
             _ => {}
         }
+        let blocked = self.blocked().await?;
         let mut lost = self.inner.reclaim(&asked).await?;
+        if self.is(Sabotage::ForgetsToReleaseAfterReclaim) {
+            self.hold_back(blocked).await?;
+        }
         if self.is(Sabotage::BlamesNobody) {
             lost.iter_mut().for_each(|lost| lost.crash_count = 1);
         }
@@ -311,6 +357,21 @@ impl JobStore for Sabotaged {
             self.hold_back(blocked).await?;
             return Ok(acted);
         }
+        if self.is(Sabotage::StartsEveryPassAnew)
+            && let JobSelector::Matching { after: Some(_), .. } = jobs
+        {
+            return self.inner.act(&jobs.clone().after(None), action).await;
+        }
+        if self.is(Sabotage::CountsRequeuedChildrenAgain) && action == JobAction::Requeue {
+            let acted = self.inner.act(jobs, action).await?;
+            for one in &acted {
+                if matches!(one.outcome, ActionOutcome::Became(_)) {
+                    let batch = self.find(one.job).await?.and_then(|job| job.spec.batch);
+                    self.memory().requeued.extend(batch);
+                }
+            }
+            return Ok(acted);
+        }
         if let JobSelector::Ids(ids) = jobs
             && let [id] = ids[..]
             && let Some(job) = self.find(id).await?
@@ -318,6 +379,24 @@ impl JobStore for Sabotaged {
             if self.is(Sabotage::IgnoresCancels) && job.state == JobState::Running {
                 let outcome = ActionOutcome::CancelRequested;
                 return Ok(vec![Acted { job: id, outcome }]);
+            }
+            let running = job.state == JobState::Running;
+            match (self.how, action) {
+                (Sabotage::DeletesRunningJobs, JobAction::Delete) if running => {
+                    let token = ClaimToken::new(id, job.claim_seq);
+                    let end = Settlement::new(token, Outcome::Cancelled);
+                    self.inner.settle(&[end]).await?;
+                }
+                (Sabotage::ReschedulesEndedJobs, JobAction::Reschedule(_)) => {
+                    self.inner.act(jobs, JobAction::Requeue).await?;
+                }
+                (Sabotage::SetsPrioritiesOfWaitingJobsOnly, JobAction::SetPriority(_))
+                    if running =>
+                {
+                    let outcome = ActionOutcome::Changed;
+                    return Ok(vec![Acted { job: id, outcome }]);
+                }
+                _ => {}
             }
             if self.is(Sabotage::RequeuesWithoutTheKey) && action == JobAction::Requeue {
                 let outcome = ActionOutcome::Became(JobState::Pending);
@@ -361,6 +440,19 @@ impl JobStore for Sabotaged {
             let mut read = self.inner.list(filter, &all).await?;
             let from = (number * page.limit).min(read.jobs.len());
             return Ok(JobPage::cut(read.jobs.split_off(from), page.limit));
+        }
+        if self.is(Sabotage::IgnoresCaseOfTags)
+            && let Some(tag) = &filter.tag
+        {
+            let mut without = filter.clone();
+            without.tag = None;
+            let all = PageRequest::first(10_000).order(page.order);
+            let mut read = self.inner.list(&without, &all.after(page.after)).await?;
+            read.jobs.retain(|job| {
+                let mut tags = job.spec.tags.iter();
+                tags.any(|other| other.as_str().eq_ignore_ascii_case(tag.as_str()))
+            });
+            return Ok(JobPage::cut(read.jobs, page.limit));
         }
         self.inner.list(filter, &asked).await
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others,
-    QueueInfo, SweptNodes,
+    Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord, NodeStatus,
+    NodeSweep, Others, QueueInfo, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, LockInfo, LockStore, NodeStore, QueueStore, VersionStore,
@@ -30,6 +30,10 @@ impl QueueStore for Sabotaged {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.inner.queues().await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.inner.count_jobs(filter).await
     }
 }
 
@@ -136,7 +140,11 @@ impl LockStore for Sabotaged {
         ttl: Duration,
     ) -> Result<Fenced> {
         let fence = self.inner_fence(name, fence);
-        self.inner.renew(name, owner, fence, ttl).await
+        let renewed = self.inner.renew(name, owner, fence, ttl).await?;
+        Ok(match self.how {
+            Sabotage::RenewsWhatIsLost => Fenced::Applied,
+            _ => renewed,
+        })
     }
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {

@@ -8,9 +8,12 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
-use ratchet_core::{ClaimToken, Fence, JobId, Json, MemoryStore, Name, SharedStore};
+use ratchet_core::{
+    BatchId, ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore,
+};
 use tokio::sync::Notify;
 
 macro_rules! sabotages {
@@ -65,6 +68,7 @@ sabotages! {
     PagesByOffset,
     PurgesTooYoung,
     IgnoresPausedQueues,
+    ForgetsPayloadVersions,
     IgnoresLanes,
     OrdersLanesByTime,
     LetsDuplicatesTakePlaces,
@@ -88,6 +92,50 @@ sabotages! {
     ForgetsThatLocksWereReleased,
     ReadsVersionsBeforeItBumps,
     HidesTheOtherNodes,
+    TakesEveryRegistryForOld,
+    RenewsWhatIsLost,
+    IgnoresRecurringTokens,
+    MovesOnWithoutJobs,
+    ClaimsPausedDefinitions,
+    ClaimsDefinitionsEarly,
+    ForgetsLeases,
+    LeavesGhosts,
+    HidesTheNextSlot,
+    FiresLaterSlotsFirst,
+    RetiresWhateverItDoesNotKnow,
+    DeletesRunningJobs,
+    ReschedulesEndedJobs,
+    SetsPrioritiesOfWaitingJobsOnly,
+    IgnoresCaseOfTags,
+    StartsEveryPassAnew,
+    LosesArchivedJobs,
+    ArchivesWithoutHistory,
+    ArchivesTooYoung,
+    PurgesTheArchiveTooYoung,
+    CountsPermitsBeforeItClaims,
+    IgnoresPermits,
+    HoldsPermitsForEver,
+    FreesPermitsTwice,
+    LetsPermitsHoldOthersUp,
+    TakesUnknownPermits,
+    ChangesPermitsLate,
+    GrantsEveryStart,
+    SharesOneRate,
+    RefillsByTheProcessClock,
+    LooksAtRatesBeforeItTakes,
+    ForgetsRatesInUse,
+    ForgetsToReleaseAfterReclaim,
+    CallsBackTwice,
+    LosesCancelledChildren,
+    CountsRequeuedChildrenAgain,
+    LetsClosedBatchesGrow,
+    ForgetsToDecideAtTheClose,
+    LosesLinksOfPurgedParents,
+    SwallowsBadLinks,
+    DeliversLateSignals,
+    ForgetsDeadlines,
+    LosesSignalPayloads,
+    AnswersRepeatedSignalsAsDelivered,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -98,7 +146,18 @@ pub(crate) struct Memory {
     pub(crate) settled: Vec<ClaimToken>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
+    /// Children of batches that were requeued.
+    pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,
+    pub(crate) incarnations: HashMap<Name, Incarnation>,
+    /// What was asked to be the number of permits.
+    pub(crate) permits: HashMap<Name, u32>,
+    /// Of each resource, how many more permits there are than were asked for.
+    pub(crate) extra: HashMap<Name, i64>,
+    /// How often rates were forgotten.
+    pub(crate) generation: usize,
+    /// The rates of a store that looks before it takes.
+    pub(crate) rates: HashMap<Name, i64>,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
 }
@@ -110,6 +169,8 @@ pub(crate) struct Sabotaged {
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
     second: Arc<Notify>,
+    /// Held by who does several things that nobody else may come between.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Sabotaged {
@@ -166,6 +227,30 @@ impl Store for Sabotaged {
     fn versions(&self) -> &dyn VersionStore {
         self
     }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
+    }
 }
 
 pub(crate) struct SabotagedFixture {
@@ -181,6 +266,7 @@ impl SabotagedFixture {
             how,
             memory: Arc::default(),
             second: Arc::default(),
+            turn: Arc::default(),
         };
         Self { memory, store }
     }

@@ -3,19 +3,26 @@ use tokio::sync::Notify;
 use crate::name::Name;
 use crate::route::Selection;
 
-/// What wakes the pollers of a node from within its process: one bell each.
+/// What wakes the loops of a node from within its process: one bell for each poller, and one for the
+/// loop that fires recurring definitions.
 #[derive(Debug)]
-pub(crate) struct Bells(Vec<(Selection, Notify)>);
+pub(crate) struct Bells {
+    pollers: Vec<(Selection, Notify)>,
+    recurring: Notify,
+}
 
 impl Bells {
     /// Bells for pollers of these queues, in this order.
     pub(crate) fn new(queues: impl IntoIterator<Item = Selection>) -> Self {
-        Self(queues.into_iter().map(|of| (of, Notify::new())).collect())
+        Self {
+            pollers: queues.into_iter().map(|of| (of, Notify::new())).collect(),
+            recurring: Notify::new(),
+        }
     }
 
     /// Wakes the pollers of this queue; none: all.
     pub(crate) fn ring(&self, queue: Option<&Name>) {
-        for (queues, bell) in &self.0 {
+        for (queues, bell) in &self.pollers {
             if queue.is_none_or(|queue| queues.contains(queue)) {
                 bell.notify_one();
             }
@@ -24,6 +31,16 @@ impl Bells {
 
     /// Waits until this poller is woken.
     pub(crate) async fn rung(&self, poller: usize) {
-        self.0[poller].1.notified().await;
+        self.pollers[poller].1.notified().await;
+    }
+
+    /// Says that slots of recurring definitions have changed.
+    pub(crate) fn ring_recurring(&self) {
+        self.recurring.notify_one();
+    }
+
+    /// Waits until slots of recurring definitions have changed.
+    pub(crate) async fn rung_recurring(&self) {
+        self.recurring.notified().await;
     }
 }

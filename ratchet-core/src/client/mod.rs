@@ -1,15 +1,27 @@
 //! The client: enqueue jobs and look after them, without running any.
 
+mod archive;
 mod bells;
+mod bulk;
 mod call;
+mod flow;
+mod permits;
+mod recurring;
 mod versions;
+mod workflows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use archive::ArchiveClient;
+pub(crate) use archive::archive;
 pub(crate) use bells::Bells;
+pub use bulk::{Bulk, BulkCounts};
 pub(crate) use call::{Backoff, Calls};
+pub use flow::{Step, Workflow};
+pub use recurring::RecurringClient;
+pub(crate) use recurring::recurring;
 pub use versions::VersionWatch;
 
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
@@ -17,11 +29,11 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::id::{JobId, NodeId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, Enqueued, JobFilter, JobPage, JobRecord, JobSelector, NewJob,
-    NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt,
+    NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt, StateCounts,
 };
 use crate::name::Name;
 use crate::priority::Priority;
-use crate::state::JobAction;
+use crate::state::{JobAction, JobState};
 use crate::store::{Changed, SharedStore};
 
 /// Enqueues jobs and looks after them. Cheap to clone.
@@ -69,11 +81,13 @@ impl Wakes {
     /// Whether nodes are woken up for this job.
     fn wakes(self, job: &NewJob) -> bool {
         let due = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
-        due && match self {
-            Self::Due => true,
-            Self::Critical => job.spec().priority == Priority::Critical,
-            Self::Never => false,
-        }
+        // What waits for others only may find that they have ended.
+        due && job.spec().signal.is_none()
+            && match self {
+                Self::Due => true,
+                Self::Critical => job.spec().priority == Priority::Critical,
+                Self::Never => false,
+            }
     }
 }
 
@@ -165,6 +179,9 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the jobs may or may not have been enqueued.
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let store = self.store();
+        let (workflows, signals) = (store.workflows(), store.signals());
+        NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some())?;
         let mut backoff = Backoff::default();
         let mut tries = 1;
         let answers = loop {
@@ -198,7 +215,7 @@ impl Client {
 
     /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
     /// caller wait.
-    async fn wake(&self, mut wakeup: Wakeup) {
+    pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
         if let Some((node, bells)) = &self.0.node {
             bells.ring(wakeup.queue.as_ref());
             wakeup = wakeup.from_node(*node);
@@ -277,7 +294,32 @@ impl Client {
         self.act_on(job, JobAction::Resume).await
     }
 
-    /// Does the action to every selected job, each by itself.
+    /// Makes a waiting job due at another time.
+    ///
+    /// # Errors
+    /// `Invalid` for a time that cannot be stored, or a failure of the store.
+    pub async fn reschedule(&self, job: JobId, due: RunAt) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Reschedule(due)).await
+    }
+
+    /// Gives an unfinished job another priority.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn set_priority(&self, job: JobId, priority: Priority) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::SetPriority(priority)).await
+    }
+
+    /// Deletes an ended job, with its history; unfinished ones are to be cancelled first.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn delete(&self, job: JobId) -> Result<ActionOutcome> {
+        self.act_on(job, JobAction::Delete).await
+    }
+
+    /// Does the action to every selected job, each by itself; [`bulk`](Self::bulk) is for more than
+    /// fit one call.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.
@@ -287,7 +329,11 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
-        if matches!(action, JobAction::Requeue | JobAction::Resume) {
+        let ended = ActionOutcome::Became(JobState::Cancelled);
+        // An end may have let others go.
+        if (action.may_make_due() && !acted.is_empty())
+            || acted.iter().any(|one| one.outcome == ended)
+        {
             self.wake(Wakeup::any()).await;
         }
         Ok(acted)
@@ -336,6 +382,17 @@ impl Client {
             .calls
             .call("queues", |store| store.queues().queues())
             .await
+    }
+
+    /// Counts the jobs that match the filter, by state. With a tag it reads the jobs that have it,
+    /// without one the whole table of jobs.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn count(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let calls = &self.0.calls;
+        let count = calls.call("count_jobs", |store| store.queues().count_jobs(filter));
+        count.await
     }
 
     /// Lists the nodes.

@@ -68,7 +68,9 @@ impl Election {
     }
 
     /// Waits so long before it takes over from a leader that vanished, so that others are preferred.
-    /// A role that was given up in order is taken at once by anybody.
+    /// A role that was given up in order is taken at once by anybody. The delay begins when the lock
+    /// expires, and such a candidate waits for that: where a store frees a lock sooner, because its
+    /// holder's connection is gone, that is left to the others.
     #[must_use]
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.takeover_delay = delay;

@@ -61,6 +61,12 @@ impl Wakeup {
         self.source = Some(node);
         self
     }
+
+    /// Whether this node sent it itself, and so knew before.
+    #[must_use]
+    pub fn is_echo_of(&self, node: NodeId) -> bool {
+        self.source == Some(node)
+    }
 }
 
 /// Carries wakeups between nodes. Implement it over anything: Redis, NATS, the database itself.
@@ -68,12 +74,24 @@ impl Wakeup {
 /// # Contract
 /// - **[wakeup.delivery]** A wakeup sent while a subscription exists reaches it, as a rule; any may
 ///   be lost, none may be made up.
-/// - **[wakeup.everyone]** Every subscription gets its own copy.
+/// - **[wakeup.everyone]** Every subscription gets its own copy, also those of the sender: one
+///   coordinator may serve several nodes and clients of a process, and cannot know which of them
+///   subscribed.
+/// - **[wakeup.echo]** A wakeup comes with the `source` it was sent with, or without one if it had
+///   none. So each subscriber can leave its own echoes out: [`Wakeup::is_echo_of`].
 /// - **[wakeup.harmless]** `notify` never fails and never blocks on a slow or dead transport or
 ///   subscriber: it drops the hint.
+/// - **[wakeup.isolated]** A subscriber that panics, falls behind or goes away costs the senders and
+///   the other subscribers nothing.
+/// - **[wakeup.outage]** While the transport is away nobody is told: `notify` returns as always, and
+///   streams wait. When it is back, each subscription that is there gets a wakeup about any queue,
+///   since others may have been lost, and then those that are sent, without subscribing again.
+/// - **[wakeup.end]** There is nothing to close. When the last handle (all clones) is dropped,
+///   whatever the coordinator does in the background ends, and streams that are left wait for ever.
+///   Handles and streams may be dropped in any order.
 ///
 /// The engine calls `notify` only after what the hint is about was committed, and ignores wakeups
-/// whose `source` is the node itself.
+/// that are echoes of the node itself.
 #[async_trait]
 pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
     /// Sends a wakeup to all subscribers, at best.

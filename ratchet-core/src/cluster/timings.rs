@@ -7,7 +7,10 @@ use std::time::Duration;
 /// - `heartbeat + renew_timeout < fence_timeout`: one renewal may fail without a demotion.
 /// - `fence_timeout + watchdog tick + teardown ≤ ttl`: a leader that cannot renew has stopped by
 ///   itself before its lock can expire. It holds because trust is counted from *before* the renewal
-///   was sent, and the lock's time from when the database got it.
+///   was sent, and the lock's time from when the database got it. A store that is told to free the
+///   locks of holders whose connection is gone gives that up; see [`LockStore`].
+///
+/// [`LockStore`]: crate::store::LockStore
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderTimings {

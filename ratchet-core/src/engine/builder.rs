@@ -1,3 +1,6 @@
+mod recurring;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -5,16 +8,19 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::daemon::{Daemon, DaemonContext, DaemonResult};
+use super::hooks::Hooks;
 use super::leader::Roles;
 use super::node::Node;
 use super::partition::partition;
 use super::pool::Pool;
+use super::retention::Retention;
 use super::shared::Shared;
 use super::taking::{Surroundings, Taking, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
 use crate::error::InvalidInput;
 use crate::handler::{Job, Registry, StateMap};
-use crate::model::NodeProfile;
+use crate::limiter::Limit;
+use crate::model::{Definition, NodeProfile};
 use crate::name::Name;
 use crate::priority::Aging;
 use crate::route::Selection;
@@ -25,8 +31,11 @@ use crate::store::SharedStore;
 /// Setters never fail; [`build`](Self::build) tells everything that is wrong at once.
 #[must_use]
 pub struct NodeBuilder {
-    store: SharedStore,
-    registry: Registry,
+    pub(super) store: SharedStore,
+    pub(super) registry: Registry,
+    #[cfg(feature = "tower")]
+    pub(super) layers: crate::handler::Layers,
+    pub(super) hooks: Hooks,
     state: StateMap,
     config: Config,
     label: Option<Name>,
@@ -39,8 +48,10 @@ pub struct NodeBuilder {
     roles: Option<Vec<Name>>,
     active_in: Option<Name>,
     daemons: Vec<Daemon>,
+    declared: Vec<Definition>,
     seed: Option<u64>,
-    problems: Vec<String>,
+    pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) problems: Vec<String>,
 }
 
 impl NodeBuilder {
@@ -48,6 +59,9 @@ impl NodeBuilder {
         Self {
             store,
             registry: Registry::default(),
+            #[cfg(feature = "tower")]
+            layers: crate::handler::Layers::default(),
+            hooks: Hooks::default(),
             state: StateMap::default(),
             config: Config::default(),
             label: None,
@@ -60,15 +74,18 @@ impl NodeBuilder {
             roles: None,
             active_in: None,
             daemons: Vec::new(),
+            declared: Vec::new(),
             seed: None,
+            limits: BTreeMap::new(),
             problems: Vec::new(),
         }
     }
 
-    /// Lets the node run jobs of this type; jobs of other kinds are left to other nodes.
+    /// Lets the node run jobs of this type, under all its names; jobs of other kinds are left to other
+    /// nodes.
     pub fn register<J: Job>(mut self) -> Self {
         let registered = self.registry.register::<J>();
-        self.keep(registered);
+        self.problems.extend(registered.err().into_iter().flatten());
         self
     }
 
@@ -81,7 +98,13 @@ impl NodeBuilder {
 
     /// What people call the node. It must be unique among live nodes: a node that starts with the
     /// label of another takes over from it, so a process that restarts under its own label takes
-    /// back its jobs at once. The default is made from the node's random id.
+    /// back its jobs at once. The default is made from the node's random id, which is a new one at
+    /// each start and cannot be set.
+    ///
+    /// Two processes with one label, such as copies of one deployment, displace each other: the older
+    /// loses its claims and its roles and stops with [`RunError::Displaced`](crate::RunError), "another
+    /// node runs under the label …". One that is started again then displaces the other. Give
+    /// each a label of its own (a stateful set's pod name, host and port), or none.
     pub fn label(mut self, label: &str) -> Self {
         self.label = self.keep(Name::new("label", label));
         self
@@ -215,8 +238,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how long finished jobs are kept; none: for ever. Default 90 days.
-    pub fn retention(mut self, retention: Option<Duration>) -> Self {
+    /// Sets what becomes of finished jobs. Default: successes are deleted after a day, dead letters and
+    /// cancelled jobs after 90 days.
+    pub fn retention(mut self, retention: Retention) -> Self {
         self.config.retention = retention;
         self
     }
@@ -311,7 +335,8 @@ impl NodeBuilder {
 
     /// Takes label, capabilities and roles from the environment, where it has them:
     /// `RATCHET_NODE_LABEL`, and with commas between their items `RATCHET_NODE_CAPABILITIES` and
-    /// `RATCHET_NODE_ROLES`. They replace what was set before.
+    /// `RATCHET_NODE_ROLES`. They replace what was set before. Each process needs a
+    /// [`label`](Self::label) of its own.
     pub fn read_env(mut self) -> Self {
         match Surroundings::read() {
             Ok(found) => self.surround(&found),
@@ -361,18 +386,34 @@ impl NodeBuilder {
     /// Checks everything and makes the node. Does no I/O.
     ///
     /// # Errors
-    /// [`BuildError`] with every problem: bad names, kinds registered twice, missing state, pools
-    /// that cannot work, timings that clash.
+    /// [`BuildError`] with every problem: bad names, names that two job types claim, missing state,
+    /// pools that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
+        let limit_problems = self.limit_problems();
+        #[cfg_attr(
+            not(feature = "tower"),
+            expect(unused_mut, reason = "it is changed by the layers only")
+        )]
+        let mut registry = self.registry;
         let mut problems = self.problems;
+        #[cfg(feature = "tower")]
+        problems.extend(registry.stack(self.layers).err().into_iter().flatten());
+        problems.extend(limit_problems);
         problems.extend(self.config.problems());
-        if self.registry.kinds().is_empty() && self.daemons.is_empty() {
+        if self.config.retention.needs_archive() && self.store.archive().is_none() {
+            problems.push("jobs are to be archived, and the store has no archive".to_owned());
+        }
+        if registry.kinds().is_empty() && self.daemons.is_empty() {
             problems.push("no job is registered; to enqueue only, use a client".to_owned());
         }
         if self.queues == Selection::Only(Vec::new()) {
             problems.push("the list of queues is empty".to_owned());
         }
-        for (kind, state) in self.registry.missing_state(&self.state) {
+        let recurring = !self.declared.is_empty() || self.config.retire_recurring;
+        if recurring && self.store.recurring().is_none() {
+            problems.push("the store keeps no recurring definitions".to_owned());
+        }
+        for (kind, state) in registry.missing_state(&self.state) {
             problems.push(format!("job {kind} needs state of type {state}"));
         }
         let taking = Taking::new(&self.leads, self.roles.as_deref(), self.promotable);
@@ -392,7 +433,7 @@ impl NodeBuilder {
         let profile = NodeProfile::new(taking.names(), self.capabilities.clone());
         let pools = partition(
             self.queues,
-            self.registry.kinds(),
+            registry.kinds(),
             self.capabilities,
             &self.config,
             &self.pools,
@@ -410,7 +451,8 @@ impl NodeBuilder {
             .unwrap_or_else(|| Arc::new(NoopCoordinator));
         let shared = Shared::new(
             self.store,
-            self.registry,
+            registry,
+            self.hooks,
             self.state,
             self.config,
             self.label,
@@ -420,7 +462,9 @@ impl NodeBuilder {
             taking.works,
             self.active_in,
             self.daemons,
+            self.declared,
             profile,
+            self.limits,
             self.seed,
         );
         Ok(Node::new(Arc::new(shared)))

@@ -5,6 +5,7 @@ use tokio::sync::Notify;
 use super::partition::Share;
 use super::ready::ReadyQueue;
 use super::shared::{Counters, Shared};
+use super::throttle::Throttles;
 
 /// One pool during one run: its claims and the room for more. What its size is and which jobs it
 /// takes stands in its [`Share`].
@@ -17,6 +18,7 @@ pub(super) struct Bulkhead {
     /// The poller is told of room when no more than this many claims are held.
     pub(super) refill_at: AtomicUsize,
     pub(super) room: Notify,
+    pub(super) throttles: Throttles,
 }
 
 impl Bulkhead {
@@ -27,6 +29,7 @@ impl Bulkhead {
             held: AtomicUsize::new(0),
             refill_at: AtomicUsize::new(0),
             room: Notify::new(),
+            throttles: Throttles::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::retention::Retention;
 use crate::cluster::LeaderTimings;
 use crate::model::ReclaimRequest;
 use crate::priority::Aging;
@@ -38,10 +39,16 @@ pub(super) struct Config {
     pub(super) max_crashes: u32,
     /// How long a drain waits for running bodies. 30 s.
     pub(super) drain_grace: Duration,
-    /// How long finished jobs are kept. 90 days; none: for ever.
-    pub(super) retention: Option<Duration>,
+    /// What becomes of finished jobs. Successes go after a day, the others after 90 days.
+    pub(super) retention: Retention,
     /// How often old jobs are looked for. 1 min.
     pub(super) maintenance_interval: Duration,
+    /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a definition
+    /// may come into effect that another process put, without wakeups.
+    pub(super) recurring_interval: Duration,
+    /// Whether definitions are deleted that were declared once and are not any more. No: what this
+    /// program does not have another may.
+    pub(super) retire_recurring: bool,
     /// How long one call of the store may take. 10 s.
     pub(super) store_deadline: Duration,
     pub(super) leadership: LeaderTimings,
@@ -68,8 +75,10 @@ impl Default for Config {
             start_timeout: seconds(300),
             max_crashes: 3,
             drain_grace: seconds(30),
-            retention: Some(seconds(90 * 86_400)),
+            retention: Retention::default(),
             maintenance_interval: seconds(60),
+            recurring_interval: seconds(5),
+            retire_recurring: false,
             store_deadline: seconds(10),
             leadership: LeaderTimings::default(),
             takeover_delay: Duration::ZERO,
@@ -79,7 +88,7 @@ impl Default for Config {
 
 impl Config {
     /// The longest duration a setting may have: ten years, far from every overflow.
-    const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+    pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
     /// The prefetch of a pool for which none was set: 30 claims for each slot, and 960 at most.
     pub(super) const fn prefetch_for(concurrency: usize) -> usize {
@@ -129,6 +138,7 @@ impl Config {
             ("reclaim_interval", self.reclaim_interval),
             ("start_timeout", self.start_timeout),
             ("maintenance_interval", self.maintenance_interval),
+            ("recurring_interval", self.recurring_interval),
             ("store_deadline", self.store_deadline),
         ] {
             refuse(value.is_zero(), format!("{name} is zero"));
@@ -141,7 +151,6 @@ impl Config {
             ("poll_interval.max", self.poll_max),
             ("drain_grace", self.drain_grace),
             ("takeover_delay", self.takeover_delay),
-            ("retention", self.retention.unwrap_or_default()),
         ] {
             refuse(
                 value > Self::LONGEST,
@@ -184,6 +193,7 @@ impl Config {
                 self.start_timeout, self.prefetch_ttl
             ),
         );
+        problems.extend(self.retention.problems());
         problems.extend(self.leadership.problems());
         problems
     }

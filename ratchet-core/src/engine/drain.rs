@@ -40,6 +40,8 @@ pub(super) async fn drain(run: &Run) {
     run.daemons.close();
     let teardown = run.shared.config.leadership.teardown;
     let _ = tokio::time::timeout(teardown + LAST_WORDS, run.daemons.wait()).await;
+    run.under_way.close();
+    let _ = tokio::time::timeout(run.shared.config.store_deadline, run.under_way.wait()).await;
     leader::step_down(run).await;
     run.set_status(NodeStatus::Left);
     if let Err(error) = heartbeat::beat(run, NodeStatus::Left).await {

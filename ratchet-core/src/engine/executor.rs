@@ -5,12 +5,15 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::bulkhead::Bulkhead;
+use super::limits;
+use super::newer;
 use super::outcome::{Ended, outcome};
 use super::ready::Ready;
 use super::reporter::JobReports;
@@ -28,21 +31,27 @@ const READ_AHEAD: usize = 32;
 
 /// Runs one job of its pool after another for as long as the node runs.
 pub(super) async fn slot(run: Arc<Run>, pool: usize) {
-    let isolate_from = run.shared.config.isolate_from();
     let pool = &run.pools[pool];
     loop {
         let ready = pool.ready.pop().await;
         if run.draining.is_cancelled() || run.stands_by() {
             run.hand_back(pool, vec![ready]);
-        } else if ready.claim.crash_count < isolate_from {
-            execute(&run, pool, ready).await;
-        } else if let Some(_alone) = run.suspects.admit() {
-            execute(&run, pool, ready).await;
         } else {
-            let delay = suspects::PUT_OFF;
-            let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
-            run.settle(pool, put_off);
+            admit(&run, pool, ready).await;
         }
+    }
+}
+
+/// Runs one claimed job to its end, unless it is a suspect that has to wait.
+pub(super) async fn admit(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
+    if ready.claim.crash_count < run.shared.config.isolate_from() {
+        execute(run, pool, ready).await;
+    } else if let Some(_alone) = run.suspects.admit() {
+        execute(run, pool, ready).await;
+    } else {
+        let delay = suspects::PUT_OFF;
+        let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
+        run.settle(pool, put_off);
     }
 }
 
@@ -53,6 +62,13 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     if ready.node != run.node() {
         return run.let_go(pool, 1);
     }
+    let known = run.shared.registry.version(&claim.route.kind);
+    if let Some(known) = known.filter(|known| claim.payload_version > *known) {
+        run.shared.newer.tell(&claim, known);
+        let delay = newer::put_off(&claim, run.shared.random());
+        let put_off = Settlement::new(claim.token, Outcome::Snoozed { delay });
+        return run.settle(pool, put_off);
+    }
     let input = match ready.input {
         Some(input) => input,
         None => match read_inputs(run, pool, &claim).await {
@@ -60,6 +76,18 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
             None => return,
         },
     };
+    if run.shared.limits.contains_key(&claim.route.kind) {
+        if let Err(settlement) = limits::admit(run, pool, &claim, &input).await {
+            return run.settle(pool, settlement);
+        }
+        // What may have happened while the limiter was asked.
+        if ready.node != run.node() {
+            return run.let_go(pool, 1);
+        }
+        if run.draining.is_cancelled() || run.stands_by() {
+            return run.settle(pool, Settlement::new(claim.token, Outcome::Released));
+        }
+    }
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;
     }
@@ -75,11 +103,18 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     run.running.remove(claim.token);
     let ended = ended.unwrap_or_else(|panic| Stopped::Ended(Ended::Panicked(panic)));
     if let Stopped::Lost = ended {
+        run.shared.hooks.tell(|hook| hook.job_lost(&claim));
         return run.let_go(pool, 1);
     }
     run.reporter.flush(&job).await;
     let ran_for = time::monotonic().saturating_duration_since(begun);
-    let settle = |outcome| Settlement::new(claim.token, outcome).ran_for(ran_for);
+    let settle = |outcome| {
+        let settlement = Settlement::new(claim.token, outcome);
+        match job.started.load(Ordering::Acquire) {
+            true => settlement.ran_for(ran_for),
+            false => settlement,
+        }
+    };
     let settlement = match ended {
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
@@ -105,9 +140,6 @@ enum Stopped {
 async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> Stopped {
     let claim = &*job.claim;
     let kind = &claim.route.kind;
-    let Some(handler) = run.shared.registry.get(kind) else {
-        return Stopped::Interrupted;
-    };
     let context = JobContext::new(ContextParts {
         claim: Arc::clone(&job.claim),
         checkpoint: input.checkpoint.clone(),
@@ -116,9 +148,11 @@ async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> S
         client: run.shared.client.clone(),
         reports: Arc::new(JobReports::new(&run.reporter, job)),
     });
-    let body = match handler.body(&input.payload, context) {
-        Ok(body) => body,
-        Err(error) => return Stopped::Unreadable(format!("the payload is not a {kind}: {error}")),
+    let registry = &run.shared.registry;
+    let body = match registry.body(kind, &input.payload, claim.payload_version, &context) {
+        Some(Ok(body)) => body,
+        Some(Err(problem)) => return Stopped::Unreadable(problem),
+        None => return Stopped::Interrupted,
     };
     let span = tracing::info_span!(
         "job",
@@ -127,6 +161,8 @@ async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> S
         attempt = claim.attempts + 1,
         traceparent = claim.trace.as_ref().map(|trace| trace.traceparent()),
     );
+    job.started.store(true, Ordering::Release);
+    run.shared.hooks.tell(|hook| hook.job_started(claim));
     tokio::select! {
         biased;
         returned = body.instrument(span) => match returned {
@@ -175,7 +211,7 @@ async fn stalled(job: &RunningJob) {
 
 /// Makes known that the body of a job that was lost before begins; false if the claim is lost, was
 /// cancelled, or was handed back because the node drains.
-async fn announce(run: &Run, pool: &Bulkhead, claim: &Claim) -> bool {
+async fn announce(run: &Run, pool: &Bulkhead, claim: &Arc<Claim>) -> bool {
     let end = |outcome| Settlement::new(claim.token, outcome);
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
     match known {
@@ -183,7 +219,7 @@ async fn announce(run: &Run, pool: &Bulkhead, claim: &Claim) -> bool {
             cancel_requested: false,
         }) => return true,
         Some(Reported::Applied { .. }) => {
-            run.settle(pool, end(Outcome::Cancelled).without_attempt());
+            run.settle_ended(pool, claim, end(Outcome::Cancelled).without_attempt());
         }
         Some(Reported::Stale) => run.let_go(pool, 1),
         None => run.settle(pool, end(Outcome::Released)),

@@ -54,7 +54,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     for pool in &run.pools {
         for claim in pool.ready.take_these(&reply.cancel_requested) {
             let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
-            run.settle(pool, cancelled.without_attempt());
+            run.settle_ended(pool, &claim.claim, cancelled.without_attempt());
         }
     }
     for token in reply.cancel_requested {

@@ -1,18 +1,33 @@
-//! Maintenance: deletes finished jobs that are older than the retention, a bounded pass at a time.
+//! Maintenance: deletes or archives finished jobs that are older than the retention says, and deletes
+//! old batches and rates that nobody uses any more, a bounded pass at a time.
 //!
 //! The leader of the maintenance role does it, and each pass lands only in its term.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::leader::MAINTENANCE;
+use super::retention::Retain;
 use super::run::Run;
+use super::shared::Counters;
+use crate::client::archive;
 use crate::cluster::Leadership;
 use crate::error::Result;
-use crate::model::{Guarded, PurgeRequest};
-use crate::state::JobState;
+use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
 
 /// The most jobs one pass deletes, so that it never holds the database up.
 const PASS: usize = 1_000;
+/// The most jobs one pass archives: they are read and written whole.
+const ARCHIVE_PASS: usize = 200;
+
+/// What maintenance has done in all runs of a node.
+#[derive(Debug, Default)]
+pub(super) struct Maintained {
+    pub(super) deleted: AtomicU64,
+    pub(super) archived: AtomicU64,
+    pub(super) deleted_from_archive: AtomicU64,
+    pub(super) batches: AtomicU64,
+}
 
 /// Maintains for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
@@ -23,36 +38,117 @@ pub(super) async fn run(run: Arc<Run>) {
         if !leads.is_some_and(Leadership::is_leader) {
             continue;
         }
-        if let Err(error) = tick(&run).await {
-            tracing::warn!(%error, "maintenance failed");
+        tick(&run).await;
+    }
+}
+
+/// Does away with what is old. What fails for one kind of job is tried for the others all the same.
+pub(super) async fn tick(run: &Run) {
+    let Some(guard) = run.shared.maintenance_guard() else {
+        return;
+    };
+    let guard = Some(guard);
+    let retention = &run.shared.config.retention;
+    let maintained = &run.shared.maintained;
+    for (state, retain) in retention.states() {
+        let done = match retain {
+            Retain::Forever => continue,
+            Retain::Delete(age) => {
+                let request = PurgeRequest::new(state, age, PASS).guarded(guard.clone());
+                repeat(PASS, &maintained.deleted, || purge(run, &request)).await
+            }
+            Retain::Archive(age) => {
+                let request = PurgeRequest::new(state, age, ARCHIVE_PASS).guarded(guard.clone());
+                let pass = || put_away(run, &request);
+                repeat(ARCHIVE_PASS, &maintained.archived, pass).await
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, %state, "old jobs could not be done away with");
+        }
+    }
+    if let Err(error) = forget_rates(run).await {
+        tracing::warn!(%error, "unused rates could not be deleted");
+    }
+    if let Some(age) = retention.batches() {
+        let request = BatchPurge::new(age, PASS).guarded(guard.clone());
+        let pass = || purge_batches(run, &request);
+        if let Err(error) = repeat(PASS, &maintained.batches, pass).await {
+            tracing::warn!(%error, "old batches could not be deleted");
+        }
+    }
+    if let Some(age) = retention.archived() {
+        let request = ArchivePurge::new(age, PASS).guarded(guard);
+        let pass = || purge_archive(run, &request);
+        if let Err(error) = repeat(PASS, &maintained.deleted_from_archive, pass).await {
+            tracing::warn!(%error, "old archived jobs could not be deleted");
         }
     }
 }
 
-/// Deletes what is old.
-pub(super) async fn tick(run: &Run) -> Result<()> {
-    let Some(retention) = run.shared.config.retention else {
-        return Ok(());
-    };
-    let Some(guard) = run.shared.maintenance_guard() else {
-        return Ok(());
-    };
-    for state in JobState::ALL
-        .into_iter()
-        .filter(|state| state.is_terminal())
-    {
-        let request = PurgeRequest::new(state, retention, PASS).guarded(Some(guard.clone()));
-        loop {
-            let purge = run
-                .shared
-                .calls
-                .call("purge", |store| store.jobs().purge(&request));
-            match purge.await? {
-                Guarded::Done(purged) if purged < PASS as u64 => break,
-                Guarded::Done(_) => {}
-                Guarded::Stale => return Ok(()),
-            }
+/// Makes passes until one finds less than it may take, or the tenure is over.
+async fn repeat<F>(limit: usize, counter: &AtomicU64, pass: impl Fn() -> F) -> Result<()>
+where
+    F: Future<Output = Result<Guarded<u64>>>,
+{
+    loop {
+        let Guarded::Done(done) = pass().await? else {
+            return Ok(());
+        };
+        let done = usize::try_from(done).unwrap_or(usize::MAX);
+        Counters::add(counter, done);
+        if done < limit {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+async fn purge(run: &Run, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    let calls = &run.shared.calls;
+    calls
+        .call("purge", |store| store.jobs().purge(request))
+        .await
+}
+
+async fn put_away(run: &Run, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    let calls = &run.shared.calls;
+    let put_away = calls.call("archive", |store| async {
+        archive(store)?.archive(request).await
+    });
+    put_away.await
+}
+
+async fn purge_archive(run: &Run, request: &ArchivePurge) -> Result<Guarded<u64>> {
+    let calls = &run.shared.calls;
+    let purge = calls.call("purge_archive", |store| async {
+        archive(store)?.purge_archive(request).await
+    });
+    purge.await
+}
+
+async fn purge_batches(run: &Run, request: &BatchPurge) -> Result<Guarded<u64>> {
+    let calls = &run.shared.calls;
+    let purge = calls.call("purge_batches", |store| async move {
+        match store.workflows() {
+            Some(workflows) => workflows.purge_batches(request).await,
+            None => Ok(Guarded::Done(0)),
+        }
+    });
+    purge.await
+}
+
+/// Deletes the rates that are as if they had never been used. Whoever does it does no harm.
+async fn forget_rates(run: &Run) -> Result<()> {
+    let calls = &run.shared.calls;
+    loop {
+        let forgotten = calls.call("forget_idle", |store| async move {
+            match store.rates() {
+                None => Ok(0),
+                Some(rates) => rates.forget_idle(PASS).await,
+            }
+        });
+        if forgotten.await? < PASS as u64 {
+            return Ok(());
+        }
+    }
 }

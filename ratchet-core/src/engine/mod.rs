@@ -10,19 +10,23 @@
 //! settler ends claims, many at a time. Poller, ready queue and slots exist once per pool. The
 //! heartbeat keeps the node alive and learns of cancels, the reporter tells what bodies say. The
 //! leader loops campaign for the node's roles; on the node that leads in maintenance the reclaimer
-//! takes back what dead nodes held, and old jobs are deleted. Each loop survives every store failure
-//! and its own panics.
+//! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring
+//! definitions. Each loop survives every store failure and its own panics.
 
 mod builder;
 mod bulkhead;
 mod config;
 mod daemon;
 mod drain;
+mod edge;
 mod executor;
 mod heartbeat;
+mod hooks;
 mod leader;
+mod limits;
 mod load;
 mod maintenance;
+mod newer;
 mod node;
 mod outcome;
 mod pace;
@@ -32,20 +36,29 @@ mod pool;
 mod prefetch;
 mod ready;
 mod reclaimer;
+mod recurring;
 mod reporter;
+mod retention;
 mod run;
 mod running;
 mod settler;
 mod shared;
+#[cfg(feature = "testing")]
+mod steps;
 mod supervisor;
 mod suspects;
 mod taking;
+mod throttle;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};
+pub use hooks::NodeHook;
 pub use node::{Node, RunError};
 pub use pool::{Pool, SYSTEM_QUEUE};
+pub use retention::{Retain, Retention};
 pub use shared::{NodeStats, PoolStats};
+#[cfg(feature = "testing")]
+pub(crate) use steps::Steps;
 
 use crate::client::Client;
 use crate::store::SharedStore;

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use super::run::Run;
 use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
 use super::{
-    daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer, reporter,
-    settler, supervisor,
+    daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
+    recurring, reporter, settler, supervisor,
 };
 use crate::client::{Backoff, Client};
 use crate::cluster::Leadership;
@@ -49,8 +49,8 @@ const LEAVE_BEHIND: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Node {
-    shared: Arc<Shared>,
-    running: Arc<AtomicBool>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) running: Arc<AtomicBool>,
 }
 
 impl Node {
@@ -131,6 +131,8 @@ impl Node {
             }
             joined = join(&run) => joined.map_err(RunError::Store)?,
         }
+        let hooks = &run.shared.hooks;
+        hooks.tell(|hook| hook.node_joined(run.node(), &run.label));
         let tasks = start(&run);
         tokio::select! {
             biased;
@@ -146,6 +148,7 @@ impl Node {
         end(tasks).await;
         // Whatever stopped the node: what it still leads in is free at once.
         leader::step_down(&run).await;
+        hooks.tell(|hook| hook.node_left(run.node(), &run.label));
         if run.displaced.is_cancelled() {
             return Err(RunError::Displaced {
                 label: run.label.clone(),
@@ -167,7 +170,7 @@ impl Node {
 }
 
 /// Registers the node, waiting for the database if it is away.
-async fn join(run: &Run) -> Result<()> {
+pub(super) async fn join(run: &Run) -> Result<()> {
     for status in [NodeStatus::Joining, NodeStatus::Active] {
         let mut backoff = Backoff::default();
         while let Err(error) = heartbeat::beat(run, status).await {
@@ -192,6 +195,9 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     supervisor::keep(&mut tasks, run, "reporter", reporter::run);
     supervisor::keep(&mut tasks, run, "prefetch", prefetch::run);
     supervisor::keep(&mut tasks, run, "maintenance", maintenance::run);
+    if run.shared.calls.store().recurring().is_some() {
+        supervisor::keep(&mut tasks, run, "recurring", recurring::run);
+    }
     for candidacy in run.shared.roles.all() {
         let (one, other) = (Arc::clone(candidacy), Arc::clone(candidacy));
         supervisor::keep(&mut tasks, run, "leader", move |run| {
@@ -254,10 +260,10 @@ impl Drop for Unled<'_> {
 }
 
 /// Makes sure that a node runs once at a time.
-struct OnlyRun<'a>(&'a AtomicBool);
+pub(super) struct OnlyRun<'a>(&'a AtomicBool);
 
 impl<'a> OnlyRun<'a> {
-    fn begin(running: &'a AtomicBool) -> Result<Self, RunError> {
+    pub(super) fn begin(running: &'a AtomicBool) -> Result<Self, RunError> {
         if running.swap(true, Ordering::AcqRel) {
             return Err(RunError::AlreadyRunning);
         }
@@ -278,7 +284,8 @@ pub enum RunError {
     /// The node could not join.
     #[error("the node could not join the cluster: {0}")]
     Store(#[source] StoreError),
-    /// Another node started under the same label and took over.
+    /// Another node started under the same label and took over: this process was replaced, or two
+    /// were given one [label](crate::NodeBuilder::label).
     #[error("another node runs under the label {label}")]
     Displaced {
         /// The label.

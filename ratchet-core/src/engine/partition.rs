@@ -445,7 +445,7 @@ mod tests {
             for queue in ["a", "b", "c", "d", SYSTEM_QUEUE] {
                 for kind in ["k", "l", "m"] {
                     for capability in ["", "x", "y", "z"] {
-                        let route = Route::from_texts(queue, kind, capability).unwrap();
+                        let route = Route::from_texts(queue, kind, capability, "").unwrap();
                         let in_shares: Vec<&str> = shares
                             .iter()
                             .filter(|share| route.matches(&share.request(NodeId::new())))

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::bulkhead::Bulkhead;
 use super::prefetch::Rate;
 use super::ready::Ready;
@@ -18,6 +20,8 @@ use crate::client::Backoff;
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::Result;
 use crate::model::ClaimRequest;
+use crate::name::Name;
+use crate::route::Selection;
 use crate::time;
 
 /// How much longer each wait of an idle poller is than the one before.
@@ -56,8 +60,8 @@ pub(super) async fn run(run: Arc<Run>, pool: usize) {
         };
         wakeups.clear();
         let wait = poller.tick(&run, pool, limit).await;
-        if !wait.is_zero() {
-            idle(&run, pool, wait, poller.failing, &mut wakeups).await;
+        if !wait.is_zero() && idle(&run, pool, wait, poller.failing, &mut wakeups).await {
+            poller.wake();
         }
     }
 }
@@ -69,6 +73,8 @@ pub(super) struct Poller {
     delay: Duration,
     backoff: Backoff,
     failing: bool,
+    /// When to poll next for all that is not throttled.
+    due_at: Instant,
 }
 
 impl Poller {
@@ -82,7 +88,13 @@ impl Poller {
             delay: shared.config.poll_min,
             backoff: Backoff::default(),
             failing: false,
+            due_at: time::monotonic(),
         }
+    }
+
+    /// Polls next without waiting any longer.
+    fn wake(&mut self) {
+        self.due_at = time::monotonic();
     }
 
     /// How many jobs to ask for; none while there is too little room to be worth a call.
@@ -99,11 +111,50 @@ impl Poller {
         (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
     }
 
-    /// Polls once and says how long to wait before the next poll.
+    /// Polls once, for a throttled kind if it is time to, and says how long to wait before the next
+    /// poll.
     pub(super) async fn tick(&mut self, run: &Run, pool: &Bulkhead, limit: usize) -> Duration {
+        let throttles = &pool.throttles;
+        let began = time::monotonic();
+        // What is due first goes first, so that neither keeps the other waiting.
+        let asks = throttles
+            .next()
+            .filter(|at| *at <= self.due_at || self.due_at > began);
+        if let Some((kind, share)) = asks.and_then(|_| throttles.due(began)) {
+            let limit = limit.min(share);
+            let (claimed, wait) = self.poll(run, pool, limit, vec![kind.clone()]).await;
+            match claimed {
+                Some(claimed) if claimed < limit => throttles.lift(&kind),
+                Some(_) => {}
+                None => self.due_at = time::monotonic() + wait,
+            }
+        } else if self.due_at <= began {
+            let kinds = throttles.open_ones(&pool.share(&run.shared).kinds);
+            let wait = if kinds.is_empty() {
+                run.shared.config.poll_max
+            } else {
+                self.poll(run, pool, limit, kinds).await.1
+            };
+            self.due_at = time::monotonic() + wait;
+        }
+        let next = throttles.next().filter(|_| !self.failing);
+        let next = next.map_or(self.due_at, |at| at.min(self.due_at));
+        next.saturating_duration_since(time::monotonic())
+    }
+
+    /// Asks for jobs of these kinds; how many there were, if the store answered, and how long to wait
+    /// before asking for more of them.
+    async fn poll(
+        &mut self,
+        run: &Run,
+        pool: &Bulkhead,
+        limit: usize,
+        kinds: Vec<Name>,
+    ) -> (Option<usize>, Duration) {
         let config = &run.shared.config;
         self.request.node = run.node();
         self.request.limit = limit;
+        self.request.kinds = Selection::Only(kinds);
         // Held before they are claimed: a drain that begins meanwhile waits for the answer.
         pool.hold(limit);
         let answer = claim(run, pool, &self.request).await;
@@ -118,7 +169,7 @@ impl Poller {
                 accept(run, pool, batch);
                 if claimed == limit {
                     self.delay = config.poll_min;
-                    return Duration::ZERO;
+                    return (Some(claimed), Duration::ZERO);
                 }
                 let delay = if claimed > 0 {
                     config.poll_min
@@ -127,19 +178,24 @@ impl Poller {
                 };
                 self.delay = delay.mul_f64(GROWTH).min(config.poll_max);
                 let jitter = 1.0 + JITTER * (2.0 * run.shared.random() - 1.0);
-                delay.mul_f64(jitter).min(config.poll_max)
+                let wait = delay.mul_f64(jitter).min(config.poll_max);
+                (Some(claimed), wait)
             }
             Err(error) => {
                 tracing::warn!(%error, "claiming failed, trying again");
                 self.failing = true;
-                self.backoff.next(run.shared.random())
+                (None, self.backoff.next(run.shared.random()))
             }
         }
     }
 }
 
 /// Claims a batch, with payloads or without as configured.
-async fn claim(run: &Run, pool: &Bulkhead, request: &ClaimRequest) -> Result<Vec<Ready>> {
+pub(super) async fn claim(
+    run: &Run,
+    pool: &Bulkhead,
+    request: &ClaimRequest,
+) -> Result<Vec<Ready>> {
     let shared = &run.shared;
     let counters = pool.counters(shared);
     Counters::add(&counters.claim_calls, 1);
@@ -183,27 +239,27 @@ fn accept(run: &Run, pool: &Bulkhead, batch: Vec<Ready>) {
     }
 }
 
-/// Waits; a wakeup cuts the wait unless the store is failing.
+/// Waits; a wakeup cuts the wait unless the store is failing, and then this says so.
 async fn idle(
     run: &Run,
     pool: &Bulkhead,
     wait: Duration,
     failing: bool,
     wakeups: &mut WakeupStream,
-) {
+) -> bool {
     let sleep = tokio::time::sleep(wait);
     tokio::pin!(sleep);
     loop {
         tokio::select! {
             biased;
-            () = run.draining.cancelled() => return,
-            () = run.shared.bells.rung(pool.index), if !failing => return,
+            () = run.draining.cancelled() => return false,
+            () = run.shared.bells.rung(pool.index), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
                 if concerns(run, pool, &wakeup) {
-                    return;
+                    return true;
                 }
             }
-            () = &mut sleep => return,
+            () = &mut sleep => return false,
         }
     }
 }
@@ -211,7 +267,7 @@ async fn idle(
 /// Whether a wakeup is from somebody else and about a queue that this pool takes from.
 fn concerns(run: &Run, pool: &Bulkhead, wakeup: &Wakeup) -> bool {
     let queues = &pool.share(&run.shared).queues;
-    wakeup.source != Some(run.shared.source)
+    !wakeup.is_echo_of(run.shared.source)
         && wakeup
             .queue
             .as_ref()

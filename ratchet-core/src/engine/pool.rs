@@ -83,9 +83,10 @@ impl Pool {
         self
     }
 
-    /// Takes the jobs of this type too, which the node must register.
+    /// Takes the jobs of this type too, which the node must register, under all of its names.
     pub fn kind<J: Job>(mut self) -> Self {
-        self.kinds.push(J::KIND.to_owned());
+        let names = [J::KIND].into_iter().chain(J::ALIASES.iter().copied());
+        self.kinds.extend(names.map(str::to_owned));
         self
     }
 

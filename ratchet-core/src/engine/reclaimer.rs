@@ -6,7 +6,7 @@
 //! pass begins with a heartbeat: a node that was asleep must not find itself among the dead. After
 //! an outage of the database the others get `dead_after` to be heard again before their silence
 //! counts. A job whose crash budget is used up is settled here as failed, through the same fenced
-//! write as every other end.
+//! write as every other end. Jobs whose signal did not come in time are failed in the same passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,14 @@ use super::run::Run;
 use crate::cluster::Leadership;
 use crate::error::Result;
 use crate::handler::CancelReason;
-use crate::model::{NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::id::JobId;
+use crate::model::{Claim, Fenced, NodeSweep, Outcome, Reclaimed, Settlement};
 
 /// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
 /// who cannot reclaim.
 const WITHOUT_LEADING: u32 = 10;
+/// The most jobs one pass fails because their signals did not come.
+const PASS: usize = 500;
 /// How long after its last heartbeat an ended node is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
@@ -77,6 +80,32 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
             run.shared.bells.ring(None);
         }
         if reclaimed.len() < request.limit {
+            return expire_signals(run).await;
+        }
+    }
+}
+
+/// Fails the jobs whose signal did not come in time.
+async fn expire_signals(run: &Run) -> Result<()> {
+    if run.shared.calls.store().signals().is_none() {
+        return Ok(());
+    }
+    loop {
+        let expire = run.shared.calls.call("expire", |store| async move {
+            match store.signals() {
+                Some(signals) => signals.expire(PASS).await,
+                None => Ok(Vec::new()),
+            }
+        });
+        let expired = expire.await?;
+        if !expired.is_empty() {
+            tracing::warn!(
+                jobs = expired.len(),
+                "failed jobs whose signal did not come"
+            );
+            run.shared.bells.ring(None);
+        }
+        if expired.len() < PASS {
             return Ok(());
         }
     }
@@ -99,5 +128,29 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
         .shared
         .calls
         .call("settle", |store| store.jobs().settle(&failed));
-    settle.await.map(drop)
+    let answers = settle.await?;
+    if run.shared.hooks.is_empty() {
+        return Ok(());
+    }
+    let applied: Vec<&Settlement> = failed
+        .iter()
+        .zip(answers)
+        .filter(|(_, answer)| *answer == Fenced::Applied)
+        .map(|(settlement, _)| settlement)
+        .collect();
+    tell(run, &applied).await
+}
+
+/// Lets the hooks hear of jobs that were failed here: what they were is read for that.
+async fn tell(run: &Run, failed: &[&Settlement]) -> Result<()> {
+    let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
+    let calls = &run.shared.calls;
+    let jobs = calls.call("get", |store| store.jobs().get(&ids)).await?;
+    for (end, job) in failed.iter().zip(jobs) {
+        if let Some(job) = job {
+            let claim = Claim::of(&job);
+            run.shared.hooks.tell(|hook| hook.job_ended(&claim, end));
+        }
+    }
+    Ok(())
 }

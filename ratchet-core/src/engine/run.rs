@@ -7,12 +7,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
+use super::limits::PutOff;
 use super::load::Gauge;
 use super::pace::Pace;
 use super::ready::Ready;
 use super::reporter::Reporter;
 use super::running::RunningSet;
-use super::settler::SettleBuffer;
+use super::settler::{Ending, SettleBuffer};
 use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::NodeId;
@@ -27,6 +28,8 @@ pub(super) struct Run {
     identity: Mutex<(NodeId, NodeStatus)>,
     pub(super) pools: Box<[Bulkhead]>,
     pub(super) suspects: Suspects,
+    /// The jobs of limited keys that were put off.
+    pub(super) put_off: PutOff,
     pub(super) running: RunningSet,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
@@ -44,6 +47,8 @@ pub(super) struct Run {
     pub(super) beating: tokio::sync::Mutex<()>,
     /// The instances of daemons that run.
     pub(super) daemons: TaskTracker,
+    /// What is better ended than dropped before the node leaves.
+    pub(super) under_way: TaskTracker,
     /// No more claiming.
     pub(super) draining: CancellationToken,
     /// No more leading.
@@ -78,6 +83,7 @@ impl Run {
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
             suspects: Suspects::default(),
+            put_off: PutOff::default(),
             running: RunningSet::default(),
             settlements: SettleBuffer::default(),
             settled: Notify::new(),
@@ -87,6 +93,7 @@ impl Run {
             beat_now: Notify::new(),
             beating: tokio::sync::Mutex::new(()),
             daemons: TaskTracker::new(),
+            under_way: TaskTracker::new(),
             draining: CancellationToken::new(),
             stepping_down: CancellationToken::new(),
             abort: CancellationToken::new(),
@@ -206,19 +213,23 @@ impl Run {
     /// Ends a claim of a pool, soon; it is settled together with others while more are about to
     /// end.
     pub(super) fn settle(&self, pool: &Bulkhead, settlement: Settlement) {
-        self.add(pool, settlement, false);
+        self.add(Ending::new(settlement, pool), pool);
     }
 
-    /// Ends a claim whose body ran. If a lane moves on with it, the next poll is not waited for.
-    pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
-        let head = claim.lane.is_some() && settlement.effect(false).state.is_terminal();
-        self.add(pool, settlement, head);
+    /// Ends a claim whose body ran, or whose job ends with it: the hooks hear of it. If others may go
+    /// on with it, in its lane, waiting for it or for its permit, the next poll is not waited for.
+    pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
+        let mut ending = Ending::new(settlement, pool);
+        let waited_for = claim.lane.is_some() || claim.awaited;
+        let ends = waited_for && ending.settlement.effect(false).state.is_terminal();
+        ending.makes_room = ends || claim.route.permit.is_some();
+        ending.told = (!self.shared.hooks.is_empty()).then(|| Arc::clone(claim));
+        self.add(ending, pool);
     }
 
-    fn add(&self, pool: &Bulkhead, settlement: Settlement, head: bool) {
+    fn add(&self, ending: Ending, pool: &Bulkhead) {
         let more_coming = pool.ready.len() > 0;
-        self.settlements
-            .push(settlement, pool.index, head, more_coming);
+        self.settlements.push(ending, more_coming);
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct RunningJob {
     pub(super) claim: Arc<Claim>,
     pub(super) begun: Instant,
     pub(super) cancel: CancelHandle,
+    /// Whether it has a body: what was stored could be decoded.
+    pub(super) started: AtomicBool,
     /// Whether the store knows that the body has begun.
     pub(super) reported: AtomicBool,
     words: Mutex<Words>,
@@ -36,6 +38,7 @@ impl RunningJob {
             claim,
             begun,
             cancel: CancelHandle::default(),
+            started: AtomicBool::new(false),
             reported: AtomicBool::new(false),
             words: Mutex::new(Words {
                 pending,

@@ -12,17 +12,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::bulkhead::Bulkhead;
 use super::run::Run;
 use super::shared::Counters;
 use crate::client::Backoff;
-use crate::error::{Result, StoreErrorKind};
-use crate::model::{Fenced, Outcome, Settlement};
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::model::{Claim, Fenced, Outcome, Settlement};
 use crate::time;
 
 /// How long a settlement waits for others while more bodies are about to run.
 const LINGER: Duration = Duration::from_millis(2);
 /// How many settlements are enough to go.
 const ENOUGH: usize = 256;
+/// How often a batch may take longer than the store's deadline before its settlements are sent one by
+/// one: one of them may be too much for it, such as the end of a job that very many wait for.
+const TIMEOUTS: u32 = 1;
 
 /// Settlements that are to be sent.
 #[derive(Default)]
@@ -31,14 +35,38 @@ pub(super) struct SettleBuffer {
     changed: Notify,
 }
 
-/// Settlements, and beside each the place of the pool whose claim it ends: the store is given the
-/// settlements as they lie.
+/// One settlement, and what is to be known of it when it is written.
+pub(super) struct Ending {
+    pub(super) settlement: Settlement,
+    /// The place of the pool whose claim it ends.
+    pool: usize,
+    /// Whether it lets others go, by its lane, by links or by a permit: another job may be claimed
+    /// once it is written.
+    pub(super) makes_room: bool,
+    /// The claim, if the hooks are to hear of its end.
+    pub(super) told: Option<Arc<Claim>>,
+}
+
+impl Ending {
+    /// The end of a claim of this pool that nobody needs to hear of.
+    pub(super) fn new(settlement: Settlement, pool: &Bulkhead) -> Self {
+        Self {
+            settlement,
+            pool: pool.index,
+            makes_room: false,
+            told: None,
+        }
+    }
+}
+
+/// Settlements, and beside each what belongs to it: the store is given the settlements as they lie.
 #[derive(Default)]
 struct Batch {
     settlements: Vec<Settlement>,
-    pools: Vec<usize>,
-    /// Whether one of them ends the head of a lane: another job is due once it is settled.
-    heads: bool,
+    /// Place of the pool, and claim for the hooks.
+    of: Vec<(usize, Option<Arc<Claim>>)>,
+    /// Whether another job may be claimed once they are settled.
+    makes_room: bool,
 }
 
 impl Batch {
@@ -50,33 +78,39 @@ impl Batch {
         self.settlements.is_empty()
     }
 
-    fn push(&mut self, settlement: Settlement, pool: usize) {
-        self.settlements.push(settlement);
-        self.pools.push(pool);
+    fn push(&mut self, ending: Ending) {
+        self.settlements.push(ending.settlement);
+        self.of.push((ending.pool, ending.told));
+        self.makes_room |= ending.makes_room;
     }
 
     /// Takes the first `count`.
     fn take(&mut self, count: usize) -> Self {
         let rest = Self {
-            heads: self.heads && count < self.len(),
+            makes_room: self.makes_room && count < self.len(),
             settlements: self.settlements.split_off(count),
-            pools: self.pools.split_off(count),
+            of: self.of.split_off(count),
         };
         std::mem::replace(self, rest)
     }
 
-    fn into_iter(self) -> impl Iterator<Item = (Settlement, usize)> {
-        self.settlements.into_iter().zip(self.pools)
+    fn into_iter(self) -> impl Iterator<Item = Ending> {
+        let makes_room = self.makes_room;
+        let ending = move |(settlement, (pool, told))| Ending {
+            settlement,
+            pool,
+            makes_room,
+            told,
+        };
+        self.settlements.into_iter().zip(self.of).map(ending)
     }
 }
 
 impl SettleBuffer {
-    /// Adds one that ends a claim of this pool, perhaps the head of a lane; `more_coming` says that
-    /// others are likely to follow within microseconds.
-    pub(super) fn push(&self, settlement: Settlement, pool: usize, head: bool, more_coming: bool) {
+    /// Adds one; `more_coming` says that others are likely to follow within microseconds.
+    pub(super) fn push(&self, ending: Ending, more_coming: bool) {
         let mut pending = self.pending();
-        pending.push(settlement, pool);
-        pending.heads |= head;
+        pending.push(ending);
         let count = pending.len();
         drop(pending);
         if count == 1 || count == ENOUGH || !more_coming {
@@ -85,11 +119,14 @@ impl SettleBuffer {
     }
 
     /// Puts back what could not be sent, before the others.
-    fn put_back(&self, settlements: impl Iterator<Item = (Settlement, usize)>) {
-        let (settlements, pools): (Vec<_>, Vec<_>) = settlements.unzip();
+    fn put_back(&self, endings: impl Iterator<Item = Ending>) {
+        let mut first = Batch::default();
+        endings.for_each(|ending| first.push(ending));
         let mut pending = self.pending();
-        pending.settlements.splice(0..0, settlements);
-        pending.pools.splice(0..0, pools);
+        first.settlements.append(&mut pending.settlements);
+        first.of.append(&mut pending.of);
+        first.makes_room |= pending.makes_room;
+        *pending = first;
         drop(pending);
         self.changed.notify_one();
     }
@@ -102,8 +139,8 @@ impl SettleBuffer {
     /// to be settled. What waits in other pools holds nothing up.
     fn awaits(&self, run: &Run) -> bool {
         let pending = self.pending();
-        let mut pools = pending.pools.iter();
-        pools.any(|pool| run.pools[*pool].ready.len() > 0)
+        let mut of = pending.of.iter();
+        of.any(|(pool, _)| run.pools[*pool].ready.len() > 0)
     }
 
     fn take(&self) -> Batch {
@@ -170,20 +207,23 @@ impl Settler {
     pub(super) async fn tick(&mut self, run: &Run) {
         let batch = run.settlements.take();
         let mut backoff = Backoff::default();
+        let mut timeouts = 0;
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
-                    count(run, &batch.settlements, &batch.pools, &answers);
-                    if batch.heads {
+                    wind_up(run, &batch, &answers);
+                    if batch.makes_room {
                         run.shared.bells.ring(None);
                     }
                     break;
                 }
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_transient() && timeouts < TIMEOUTS => {
+                    timeouts += u32::from(error.kind() == StoreErrorKind::Timeout);
                     tracing::warn!(%error, jobs = batch.len(), "settling failed, trying again");
                     tokio::time::sleep(backoff.next(run.shared.random())).await;
                 }
                 Err(error) => {
+                    // Or one of them takes longer than the store has time for.
                     tracing::error!(%error, "the store refused settlements");
                     self.one_by_one(run, batch).await;
                     break;
@@ -197,29 +237,41 @@ impl Settler {
         }
     }
 
-    /// Settles each by itself, so that one that the store refuses harms only its own job. One that
-    /// is invalid is failed with the reason; the others are tried again later. If the store fails
-    /// meanwhile, the rest goes back to where it came from.
+    /// Settles each by itself, so that one that the store refuses, or has no time for, harms only its
+    /// own job. One that is invalid is failed with the reason; the others are tried again later. If
+    /// the store fails meanwhile, the rest goes back to where it came from.
     async fn one_by_one(&mut self, run: &Run, batch: Batch) {
         let mut batch = batch.into_iter();
-        while let Some((settlement, pool)) = batch.next() {
-            let one = std::slice::from_ref(&settlement);
-            match send(run, one).await {
-                Ok(answers) => count(run, one, &[pool], &answers),
+        let mut timeouts_in_a_row = 0;
+        while let Some(ending) = batch.next() {
+            let mut one = Batch::default();
+            one.push(ending);
+            match send(run, &one.settlements).await {
+                Ok(answers) => {
+                    timeouts_in_a_row = 0;
+                    wind_up(run, &one, &answers);
+                }
+                Err(error)
+                    if error.kind() == StoreErrorKind::Timeout && timeouts_in_a_row < TIMEOUTS =>
+                {
+                    timeouts_in_a_row += 1;
+                    tracing::warn!(%error, "an end takes too long, trying it later");
+                    one.into_iter().for_each(|ending| self.refused.push(ending));
+                }
                 Err(error) if error.is_transient() => {
                     tracing::warn!(%error, "settling failed, trying again");
-                    let rest = std::iter::once((settlement, pool)).chain(batch);
-                    run.settlements.put_back(rest);
+                    run.settlements.put_back(one.into_iter().chain(batch));
                     tokio::time::sleep(self.backoff.next(run.shared.random())).await;
                     break;
                 }
-                Err(error) if error.kind() == StoreErrorKind::Invalid => {
-                    let error = format!("the outcome could not be stored: {error}");
-                    let failed = Outcome::Failed { error };
-                    let settlement = Settlement::new(settlement.token, failed);
-                    self.refused.push(settlement, pool);
+                Err(error) => {
+                    for mut ending in one.into_iter() {
+                        if error.kind() == StoreErrorKind::Invalid {
+                            ending.settlement = failed(&ending.settlement, &error);
+                        }
+                        self.refused.push(ending);
+                    }
                 }
-                Err(_) => self.refused.push(settlement, pool),
             }
         }
         if self.refused.is_empty() {
@@ -248,19 +300,40 @@ struct Tally {
     stale: usize,
 }
 
-/// Counts what was settled, pool by pool, and lets it go.
-fn count(run: &Run, batch: &[Settlement], pools: &[usize], answers: &[Fenced]) {
+/// What becomes of a claim whose end cannot be stored.
+fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
+    let error = format!("the outcome could not be stored: {error}");
+    let failed = Settlement::new(settlement.token, Outcome::Failed { error });
+    match settlement.ran_for {
+        Some(ran_for) => failed.ran_for(ran_for),
+        None => failed,
+    }
+}
+
+/// What follows when a batch was written: the hooks hear of it, and its claims are counted, pool by
+/// pool, and let go.
+fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
+    let hooks = &run.shared.hooks;
     let mut tallies = vec![Tally::default(); run.pools.len()];
-    for pool in pools {
+    for (pool, _) in &batch.of {
         tallies[*pool].sent += 1;
     }
-    for ((settlement, pool), answer) in batch.iter().zip(pools).zip(answers) {
+    for ((settlement, (pool, told)), answer) in batch.settlements.iter().zip(&batch.of).zip(answers)
+    {
         let tally = &mut tallies[*pool];
         match answer {
-            Fenced::Stale => tally.stale += 1,
+            Fenced::Stale => {
+                tally.stale += 1;
+                if let Some(claim) = told.as_ref().filter(|_| settlement.ran_for.is_some()) {
+                    hooks.tell(|hook| hook.job_lost(claim));
+                }
+            }
             Fenced::Applied => {
                 tally.settled += 1;
                 tally.finished += usize::from(settlement.effect(false).state.is_terminal());
+                if let Some(claim) = told {
+                    hooks.tell(|hook| hook.job_ended(claim, settlement));
+                }
             }
         }
     }

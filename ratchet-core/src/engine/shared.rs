@@ -1,15 +1,20 @@
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::config::Config;
 use super::daemon::Daemon;
+use super::hooks::Hooks;
 use super::leader::{MAINTENANCE, Roles};
+use super::maintenance::Maintained;
+use super::newer::Warned;
 use super::partition::Share;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
-use crate::model::{Guard, NodeProfile};
+use crate::limiter::{Counted, Limit};
+use crate::model::{Definition, Guard, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
 
@@ -19,6 +24,9 @@ pub(super) struct Shared {
     pub(super) calls: Arc<Calls>,
     pub(super) client: Client,
     pub(super) registry: Registry,
+    pub(super) hooks: Hooks,
+    /// What was told of payloads that are too new.
+    pub(super) newer: Warned,
     pub(super) state: Arc<StateMap>,
     pub(super) config: Config,
     pub(super) label: Option<Name>,
@@ -30,13 +38,20 @@ pub(super) struct Shared {
     /// The role that the node must lead in to claim.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
+    /// The recurring definitions of the program.
+    pub(super) declared: Vec<Definition>,
+    /// Slots of recurring definitions whose jobs this node made.
+    pub(super) fired: AtomicU64,
     pub(super) profile: NodeProfile,
+    /// The rate limits, by kind and by alias.
+    pub(super) limits: BTreeMap<Name, Arc<Counted>>,
     /// By how many milliseconds the node's clock was last found ahead of the database's.
     skew: AtomicI64,
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
     /// Wake the pollers of the pools.
     pub(super) bells: Arc<Bells>,
+    pub(super) maintained: Maintained,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -45,6 +60,7 @@ impl Shared {
     pub(super) fn new(
         store: SharedStore,
         registry: Registry,
+        hooks: Hooks,
         state: StateMap,
         config: Config,
         label: Option<Name>,
@@ -54,7 +70,9 @@ impl Shared {
         works: bool,
         active_in: Option<Name>,
         daemons: Vec<Daemon>,
+        declared: Vec<Definition>,
         profile: NodeProfile,
+        limits: BTreeMap<Name, Limit>,
         seed: Option<u64>,
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
@@ -66,10 +84,13 @@ impl Shared {
             source,
             Arc::clone(&bells),
         );
+        let limits = counted(limits, &registry, &calls);
         Self {
             calls,
             client,
             registry,
+            hooks,
+            newer: Warned::default(),
             state: Arc::new(state),
             config,
             label,
@@ -79,10 +100,14 @@ impl Shared {
             works,
             active_in,
             daemons,
+            declared,
+            fired: AtomicU64::new(0),
             profile,
+            limits,
             skew: AtomicI64::new(0),
             source,
             bells,
+            maintained: Maintained::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
     }
@@ -124,8 +149,12 @@ impl Shared {
             settled: sum(|of| &of.settled),
             finished: sum(|of| &of.finished),
             stale: sum(|of| &of.stale),
+            fired: Counters::read(&self.fired),
             store_calls: self.calls.made(),
             clock_skew_millis: self.skew.load(Ordering::Relaxed),
+            deleted: Counters::read(&self.maintained.deleted),
+            archived: Counters::read(&self.maintained.archived),
+            deleted_from_archive: Counters::read(&self.maintained.deleted_from_archive),
         }
     }
 
@@ -133,6 +162,21 @@ impl Shared {
     pub(super) fn capacity(&self) -> usize {
         self.pools.iter().map(|pool| pool.share.concurrency).sum()
     }
+}
+
+/// The limits at work, under every name of their kinds.
+fn counted(
+    limits: BTreeMap<Name, Limit>,
+    registry: &Registry,
+    calls: &Arc<Calls>,
+) -> BTreeMap<Name, Arc<Counted>> {
+    let mut counted = BTreeMap::new();
+    for (kind, limit) in limits {
+        let limit = Arc::new(limit.counted(kind.clone(), calls));
+        let names = registry.names_of(kind.as_str());
+        counted.extend(names.map(|name| (name.clone(), Arc::clone(&limit))));
+    }
+    counted
 }
 
 /// One pool of a node: what it takes, and what it has done in all runs.
@@ -177,11 +221,19 @@ pub struct NodeStats {
     pub finished: u64,
     /// Claims whose end came too late: the job had been taken away.
     pub stale: u64,
+    /// Jobs of recurring definitions that this node made, for slots of theirs.
+    pub fired: u64,
     /// Calls of the store, of every kind, those of the node's client included.
     pub store_calls: u64,
     /// By how many milliseconds the node's clock was ahead of the database's at the last heartbeat;
     /// negative: behind. Nothing depends on it but labels and logs.
     pub clock_skew_millis: i64,
+    /// Finished jobs that this node deleted because they were old.
+    pub deleted: u64,
+    /// Finished jobs that it archived.
+    pub archived: u64,
+    /// Archived jobs that it deleted.
+    pub deleted_from_archive: u64,
 }
 
 /// What one [pool](crate::Pool) of a node is and has done since the node was built.

@@ -85,6 +85,13 @@ impl JobContext {
         self.0.claim.run_at
     }
 
+    /// The slot that the job is for, if it is one of a recurring definition that was not made out of
+    /// turn: unlike [`run_at`](Self::run_at), it stays the same through all attempts.
+    #[must_use]
+    pub fn slot(&self) -> Option<Timestamp> {
+        self.job_id().slot()
+    }
+
     /// Which attempt this is: 1 for the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {

@@ -2,6 +2,9 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+/// Any error.
+pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
 /// What a body returns.
 pub type JobResult<T> = Result<T, JobError>;
 
@@ -38,7 +41,8 @@ pub struct JobError {
 
 /// What is to become of a job whose body did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+#[non_exhaustive]
+pub enum Verdict {
     /// A failed attempt; the policy decides.
     Retry,
     /// A failed attempt; if the policy allows another, after this.
@@ -81,8 +85,16 @@ impl JobError {
         Self::new(Verdict::Cancel, String::new())
     }
 
-    pub(crate) const fn verdict(&self) -> Verdict {
+    /// What is to follow.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
         self.verdict
+    }
+
+    /// The same error, followed by something else.
+    #[cfg(feature = "tower")]
+    pub(crate) fn followed_by(self, verdict: Verdict) -> Self {
+        Self { verdict, ..self }
     }
 
     pub(crate) fn into_message(self) -> String {
@@ -92,10 +104,10 @@ impl JobError {
 
 impl<E> From<E> for JobError
 where
-    E: Into<Box<dyn StdError + Send + Sync + 'static>>,
+    E: Into<BoxError>,
 {
     fn from(error: E) -> Self {
-        let error: Box<dyn StdError + Send + Sync> = error.into();
+        let error: BoxError = error.into();
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {

@@ -2,6 +2,9 @@
 
 mod context;
 mod error;
+#[cfg(feature = "tower")]
+mod layers;
+mod parents;
 mod registry;
 
 use std::any::{TypeId, type_name};
@@ -10,10 +13,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use context::{CancelReason, JobContext};
-pub use error::{JobError, JobResult};
+pub use error::{BoxError, JobError, JobResult, Verdict};
+
+#[cfg(feature = "tower")]
+pub(crate) use layers::Layers;
+#[cfg(feature = "tower")]
+pub use layers::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
+pub use parents::ParentJob;
 
 pub(crate) use context::{CancelHandle, ContextParts, ReportSink, soft_timeout};
-pub(crate) use error::Verdict;
+pub(crate) use registry::decode;
 pub(crate) use registry::{Registry, StateMap};
 
 use crate::model::NewJob;
@@ -42,8 +51,35 @@ use crate::model::NewJob;
 /// # assert!(job.validate().is_ok());
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The name under which jobs of this type are stored. Changing it orphans stored jobs.
+    /// The name under which jobs of this type are stored. Whoever changes it keeps the old one among
+    /// the [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;
+
+    /// Names that jobs of this type were stored under before: those jobs run too, and count as this
+    /// kind for the [pools](crate::Pool) of a node. New jobs are stored under [`KIND`](Self::KIND).
+    ///
+    /// A node whose types claim one name twice does not build. While a deploy goes on, nodes that do
+    /// not know the new name yet leave its jobs to those that do.
+    ///
+    /// ```
+    /// # use ratchet_core::{Job, JobContext, JobResult};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct ResizeImage;
+    /// impl Job for ResizeImage {
+    ///     const KIND: &'static str = "resize_image";
+    ///     const ALIASES: &'static [&'static str] = &["resize"];
+    ///     # type Output = ();
+    ///     # async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+    /// }
+    /// ```
+    const ALIASES: &'static [&'static str] = &[];
+
+    /// Which form the payload has, at least 1: stored with each job, and raised when the form changes
+    /// so that what is stored does not decode any more. A new name does not begin a new count.
+    ///
+    /// An older payload goes through [`upcast`](Self::upcast) first. A newer one, which a node of the
+    /// next release has enqueued, is left to such a node: it is put off, at first for a second and by
+    /// and by for up to a minute, at no attempt, and never failed.
+    const VERSION: u32 = 1;
 
     /// What a successful body returns; kept as the job's result unless it serializes to `null`, as
     /// `()` does. At most 64 KiB of JSON.
@@ -59,6 +95,63 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The future is dropped at its hard timeout, when its claim is lost, and at the end of a
     /// drain.
     fn run(self, ctx: JobContext) -> impl Future<Output = JobResult<Self::Output>> + Send;
+
+    /// Brings the payload of a stored job from an older `version` up to [`VERSION`](Self::VERSION).
+    /// It is called once for each time that such a job is about to run, with the version that is
+    /// stored, so it goes through all the changes since; what is stored stays as it is.
+    ///
+    /// ```
+    /// # use ratchet_core::{BoxError, Job, JobContext, JobResult};
+    /// use serde_json::{Value, json};
+    /// # use serde::{Deserialize, Serialize};
+    ///
+    /// /// 1 was `{"path": …, "size": "640x480"}`, 2 had width and height, 3 names the file `source`.
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Resize {
+    ///     source: String,
+    ///     width: u32,
+    ///     height: u32,
+    /// }
+    ///
+    /// impl Job for Resize {
+    ///     const KIND: &'static str = "resize";
+    ///     const VERSION: u32 = 3;
+    ///     # type Output = ();
+    ///
+    ///     fn upcast(version: u32, mut payload: Value) -> Result<Value, BoxError> {
+    ///         if version < 2 {
+    ///             let size = payload["size"].as_str().ok_or("there is no size")?;
+    ///             let (width, height) = size.split_once('x').ok_or("the size has no x")?;
+    ///             let (width, height): (u32, u32) = (width.parse()?, height.parse()?);
+    ///             payload["width"] = json!(width);
+    ///             payload["height"] = json!(height);
+    ///         }
+    ///         if version < 3 {
+    ///             payload["source"] = payload["path"].take();
+    ///         }
+    ///         Ok(payload)
+    ///     }
+    ///     # async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+    /// }
+    ///
+    /// let stored = json!({"path": "cat.png", "size": "640x480"});
+    /// let now: Resize = serde_json::from_value(Resize::upcast(1, stored)?)?;
+    /// assert_eq!((now.source.as_str(), now.width, now.height), ("cat.png", 640, 480));
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The job then fails as one whose payload does not decode: it is a dead letter at once, at no
+    /// attempt, and can be requeued when the upcast has been mended. So it is when nothing
+    /// overrides this function, which knows no older version.
+    fn upcast(version: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxError> {
+        let _ = payload;
+        Err(format!(
+            "{} has no upcast from version {version}",
+            type_name::<Self>()
+        )
+        .into())
+    }
 
     /// The shared state the body takes from its context; a node that lacks some of it does not
     /// build.
@@ -76,7 +169,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// The job to enqueue.
     #[must_use]
     fn into_job(self) -> NewJob {
-        Self::defaults(NewJob::new(Self::KIND, &self))
+        Self::defaults(NewJob::new(Self::KIND, &self).payload_version(Self::VERSION))
     }
 }
 

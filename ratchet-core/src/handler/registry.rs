@@ -1,4 +1,4 @@
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,27 +6,53 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+#[cfg(feature = "tower")]
+use super::layers::{Layers, Stacks};
 use super::{Job, JobContext, JobError, JobResult, Requires};
-use crate::error::InvalidInput;
 use crate::json::Json;
+use crate::model::check_payload_version;
 use crate::name::Name;
 
 /// The body of a job, running: its result is what is to be kept.
 pub(crate) type Body = BoxFuture<'static, JobResult<Option<Json>>>;
 
 /// A handler whose job type is forgotten.
-pub(crate) trait Handler: Send + Sync {
-    /// The body for this payload, not yet begun.
-    fn body(&self, payload: &Json, context: JobContext) -> Result<Body, serde_json::Error>;
+trait Handler: Send + Sync {
+    /// The name under which it was registered first, and not one of its aliases.
+    fn kind(&self) -> &'static str;
+
+    /// Which form its payloads have.
+    fn version(&self) -> u32;
+
+    fn job_type(&self) -> (TypeId, &'static str);
 
     fn requires(&self) -> Requires;
+
+    /// The body for this payload, not yet begun; or why there is none.
+    fn body(&self, payload: &Json, version: u32, context: JobContext) -> Result<Body, String>;
 }
 
 struct Typed<J>(PhantomData<fn() -> J>);
 
 impl<J: Job> Handler for Typed<J> {
-    fn body(&self, payload: &Json, context: JobContext) -> Result<Body, serde_json::Error> {
-        let job: J = payload.decode()?;
+    fn kind(&self) -> &'static str {
+        J::KIND
+    }
+
+    fn version(&self) -> u32 {
+        J::VERSION
+    }
+
+    fn job_type(&self) -> (TypeId, &'static str) {
+        (TypeId::of::<J>(), type_name::<J>())
+    }
+
+    fn requires(&self) -> Requires {
+        J::requires()
+    }
+
+    fn body(&self, payload: &Json, version: u32, context: JobContext) -> Result<Body, String> {
+        let job: J = decode(payload, version)?;
         Ok(Box::pin(async move {
             let output = job.run(context).await?;
             // Another attempt would give the same.
@@ -34,57 +60,146 @@ impl<J: Job> Handler for Typed<J> {
             Ok(Some(result).filter(|json| !json.is_null()))
         }))
     }
-
-    fn requires(&self) -> Requires {
-        J::requires()
-    }
 }
 
-/// The handlers of a node, by kind.
-#[derive(Clone, Default)]
-pub(crate) struct Registry(BTreeMap<Name, Arc<dyn Handler>>);
+/// The job of a payload of this version, or why there is none.
+pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
+    let no_such = |error| format!("the payload is not a {}: {error}", J::KIND);
+    if version > J::VERSION {
+        return Err(format!(
+            "the payload has version {version}, and {} is the newest known",
+            J::VERSION
+        ));
+    }
+    if version == J::VERSION {
+        return payload.decode().map_err(no_such);
+    }
+    let stored = payload.decode().map_err(no_such)?;
+    let upcast = J::upcast(version, stored).map_err(|error| {
+        // Its causes too.
+        let error = JobError::from(error);
+        format!("the payload does not upcast from version {version}: {error}")
+    })?;
+    // As text, since some types decode from nothing else.
+    let upcast = Json::encode("payload", &upcast).map_err(|error| error.to_string())?;
+    upcast.decode().map_err(no_such)
+}
+
+/// The handlers of a node, by kind and by alias.
+#[derive(Default)]
+pub(crate) struct Registry {
+    handlers: BTreeMap<Name, Arc<dyn Handler>>,
+    #[cfg(feature = "tower")]
+    stacks: Stacks,
+}
 
 impl Registry {
-    /// Adds the handler of a job type.
-    pub(crate) fn register<J: Job>(&mut self) -> Result<(), InvalidInput> {
-        let kind = Name::new("kind", J::KIND)?;
-        let handler = Arc::new(Typed::<J>(PhantomData));
-        match self.0.insert(kind, handler) {
-            None => Ok(()),
-            Some(_) => Err(InvalidInput::new(
-                "kind",
-                format!("{:?} is registered twice", J::KIND),
-            )),
+    /// Adds the handler of a job type under all its names.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub(crate) fn register<J: Job>(&mut self) -> Result<(), Vec<String>> {
+        let mut problems = Vec::new();
+        let handler: Arc<dyn Handler> = Arc::new(Typed::<J>(PhantomData));
+        let ours = handler.job_type();
+        if let Err(problem) = check_payload_version(J::VERSION) {
+            problems.push(format!("the version of {}: {problem}", ours.1));
+        }
+        let aliases = J::ALIASES.iter().map(|alias| ("alias", *alias));
+        let names = [("kind", J::KIND)].into_iter().chain(aliases);
+        let mut own: Vec<Name> = Vec::new();
+        for (field, name) in names {
+            let name = match Name::new(field, name) {
+                Ok(name) => name,
+                Err(problem) => {
+                    problems.push(format!("{} cannot be registered: {problem}", ours.1));
+                    continue;
+                }
+            };
+            if own.contains(&name) {
+                problems.push(format!("{} has the name {name} twice", ours.1));
+                continue;
+            }
+            own.push(name.clone());
+            let Some(other) = self.handlers.get(&name).map(|other| other.job_type()) else {
+                self.handlers.insert(name, Arc::clone(&handler));
+                continue;
+            };
+            if other.0 == ours.0 {
+                problems.push(format!("kind {name} is registered twice"));
+                break;
+            }
+            problems.push(format!(
+                "the name {name} is claimed by {} and by {}",
+                other.1, ours.1
+            ));
+        }
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(problems),
         }
     }
 
-    pub(crate) fn get(&self, kind: &Name) -> Option<&Arc<dyn Handler>> {
-        self.0.get(kind)
+    /// The names under which jobs of a type are stored: its kind and its aliases.
+    pub(crate) fn names_of(&self, kind: &str) -> impl Iterator<Item = &Name> {
+        let named = self.handlers.iter();
+        named.filter_map(move |(name, handler)| (handler.kind() == kind).then_some(name))
     }
 
+    /// Which form the payloads of a kind have; none if there is no handler.
+    pub(crate) fn version(&self, kind: &Name) -> Option<u32> {
+        Some(self.handlers.get(kind)?.version())
+    }
+
+    /// The body for a payload of this kind, with the node's layers around it, not yet begun. None if
+    /// there is no handler; an error says why there is no body.
+    pub(crate) fn body(
+        &self,
+        kind: &Name,
+        payload: &Json,
+        version: u32,
+        context: &JobContext,
+    ) -> Option<Result<Body, String>> {
+        let handler = self.handlers.get(kind)?;
+        let body = handler.body(payload, version, context.clone());
+        #[cfg(feature = "tower")]
+        let body = body.map(|body| self.stacks.around(handler.kind(), context, body));
+        Some(body)
+    }
+
+    /// The names of which jobs can run here, aliases among them.
     pub(crate) fn kinds(&self) -> Vec<Name> {
-        self.0.keys().cloned().collect()
+        self.handlers.keys().cloned().collect()
+    }
+
+    /// Puts the layers around each other, and then around the bodies.
+    ///
+    /// # Errors
+    /// Layers for a kind that has no handler.
+    #[cfg(feature = "tower")]
+    pub(crate) fn stack(&mut self, layers: Layers) -> Result<(), Vec<String>> {
+        let kinds: Vec<&'static str> = self.handlers.values().map(|one| one.kind()).collect();
+        self.stacks = layers.stack(&kinds)?;
+        Ok(())
     }
 
     /// Kinds and the state types they need and do not have.
     pub(crate) fn missing_state(&self, state: &StateMap) -> Vec<(Name, &'static str)> {
-        let missing = |(kind, handler): (&Name, &Arc<dyn Handler>)| {
-            let types = handler.requires();
-            let lacks: Vec<&'static str> = types
-                .types()
-                .filter(|(id, _)| !state.0.contains_key(id))
-                .map(|(_, name)| name)
-                .collect();
-            let kind = kind.clone();
-            lacks.into_iter().map(move |name| (kind.clone(), name))
-        };
-        self.0.iter().flat_map(missing).collect()
+        let once = self
+            .handlers
+            .iter()
+            .filter(|(kind, handler)| **kind == handler.kind());
+        once.flat_map(|(kind, handler)| {
+            let lacks = state.lacks(&handler.requires());
+            lacks.into_iter().map(|name| (kind.clone(), name))
+        })
+        .collect()
     }
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.handlers.keys()).finish()
     }
 }
 
@@ -99,6 +214,13 @@ impl StateMap {
 
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// The names of those of these types of which there is no value.
+    pub(crate) fn lacks(&self, requires: &Requires) -> Vec<&'static str> {
+        let types = requires.types();
+        let lacking = types.filter(|(id, _)| !self.0.contains_key(id));
+        lacking.map(|(_, name)| name).collect()
     }
 }
 

@@ -30,6 +30,11 @@ impl ManualClock {
             .fetch_sub(time::duration_millis(by), Ordering::SeqCst);
     }
 
+    /// Sets it, forward or back.
+    pub fn set(&self, to: Timestamp) {
+        self.0.store(time::to_millis(to), Ordering::SeqCst);
+    }
+
     /// What it shows.
     #[must_use]
     pub fn now(&self) -> Timestamp {

@@ -3,17 +3,20 @@ use std::convert::Infallible;
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::links::awaited;
 use super::tables::{Row, Tables};
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::{ClaimToken, JobId};
 use crate::limits::check_batch;
+use crate::links::waiting_state;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
     Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector,
     NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason,
     ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement,
 };
-use crate::priority::merge;
+use crate::permit::Budget;
+use crate::priority::merge_admitted;
 use crate::state::{JobAction, JobState, Response};
 use crate::store::JobStore;
 use crate::time::{self, duration_millis, from_millis};
@@ -22,10 +25,8 @@ use crate::time::{self, duration_millis, from_millis};
 impl JobStore for MemoryStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         NewJob::validate_all(jobs)?;
-        self.call("enqueue", |tables, now| {
-            Ok(jobs.iter().map(|job| tables.enqueue(job, now)).collect())
-        })
-        .await
+        self.call("enqueue", |tables, now| tables.enqueue(jobs, now))
+            .await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
@@ -91,12 +92,17 @@ impl JobStore for MemoryStore {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate()?;
+        jobs.validate(action)?;
         self.call("act", |tables, now| {
             let ids = match jobs {
                 JobSelector::Ids(ids) => ids.clone(),
-                JobSelector::Matching { filter, limit } => tables
+                JobSelector::Matching {
+                    filter,
+                    after,
+                    limit,
+                } => tables
                     .jobs()
+                    .filter(|row| after.is_none_or(|after| row.job.id > after))
                     .filter(|row| filter.matches(&row.job))
                     .filter(|row| row.job.state.respond(action) != Response::Refuse)
                     .map(|row| row.job.id)
@@ -160,15 +166,10 @@ impl JobStore for MemoryStore {
             if !tables.is_tenure(request.guard.as_ref(), now) {
                 return Ok(Guarded::Stale);
             }
-            let cutoff = now.saturating_sub(duration_millis(request.older_than));
-            let old: Vec<JobId> = tables
-                .finished()
-                .take_while(|(finished_at, _)| *finished_at < cutoff)
-                .filter(|(_, row)| row.job.state == request.state)
-                .map(|(_, row)| row.job.id)
-                .take(request.limit)
-                .collect();
-            old.iter().for_each(|id| tables.remove(*id));
+            let old = tables.old(request, now);
+            for id in &old {
+                tables.remove(*id);
+            }
             Ok(Guarded::Done(old.len() as u64))
         })
         .await
@@ -176,30 +177,15 @@ impl JobStore for MemoryStore {
 }
 
 impl Tables {
-    fn enqueue(&mut self, new: &NewJob, now: i64) -> Enqueued {
-        if self.job(new.id()).is_some() {
-            return Enqueued::Created(new.id());
-        }
-        let spec = new.spec();
-        let first = spec
-            .idempotency_key
-            .as_ref()
-            .and_then(|key| self.idempotency_keys.get(key));
-        let holder = spec
-            .unique_key
-            .as_ref()
-            .and_then(|key| self.unique_keys.get(key));
-        if let Some(earlier) = first.or(holder) {
-            return Enqueued::Duplicate(*earlier);
-        }
-        if let Some(key) = &spec.idempotency_key {
-            self.idempotency_keys.insert(key.clone(), new.id());
-        }
-        let run_at = from_millis(new.due().resolve(now));
-        let mut job = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
-        job.state = self.lanes.enter(&job);
-        self.insert(job);
-        Enqueued::Created(new.id())
+    /// The jobs that a purge is meant for.
+    pub(super) fn old(&self, request: &PurgeRequest, now: i64) -> Vec<JobId> {
+        let cutoff = now.saturating_sub(duration_millis(request.older_than));
+        self.finished()
+            .take_while(|(finished_at, _)| *finished_at < cutoff)
+            .filter(|(_, row)| row.job.state == request.state)
+            .map(|(_, row)| row.job.id)
+            .take(request.limit)
+            .collect()
     }
 
     fn claim<T>(&mut self, request: &ClaimRequest, now: i64, read: impl Fn(&Row) -> T) -> Vec<T> {
@@ -210,14 +196,14 @@ impl Tables {
         let claimable = |route: &crate::Route| {
             !self.paused_queues.contains(&route.queue) && route.matches(request)
         };
-        let streams = self
-            .pending_levels(claimable)
-            .into_iter()
-            .map(|(priority, jobs)| {
-                let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
-                (priority, due.map(|job| Ok::<_, Infallible>(*job)))
-            });
-        let Ok(chosen) = merge(streams, request.aging, now, request.limit);
+        let levels = self.pending_levels(claimable);
+        let mut budget = Budget::new(self.held_permits());
+        let streams = levels.iter().map(|(_, priority, jobs)| {
+            let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
+            (*priority, due.map(|job| Ok::<_, Infallible>(*job)))
+        });
+        let admit = |stream: usize| budget.take(levels[stream].0);
+        let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
         let claim = |id: JobId| {
             self.change(id, |row| {
                 row.job.state = JobState::Running;
@@ -322,7 +308,15 @@ impl Tables {
     fn lost(&self, row: &Row, request: &ReclaimRequest, now: i64) -> Option<ReclaimReason> {
         let owner = match row.job.node {
             None => Owner::Nobody,
-            Some(id) => self.nodes.get(&id).map_or(Owner::Unknown, Owner::Known),
+            Some(id) => match self.nodes.get(&id) {
+                Some(node) => Owner::Known(node),
+                None => {
+                    let began = self.nodes.values().map(|node| node.started_at).min();
+                    Owner::Unknown {
+                        registry_since: began.map(time::to_millis),
+                    }
+                }
+            },
         };
         let claim = HeldClaim {
             owner,
@@ -345,6 +339,18 @@ impl Tables {
                 self.change(id, |row| row.job.cancel_requested = true);
                 return ActionOutcome::CancelRequested;
             }
+            Response::Change => {
+                self.change(id, |row| match action {
+                    JobAction::Reschedule(due) => row.job.run_at = from_millis(due.resolve(now)),
+                    JobAction::SetPriority(priority) => row.job.spec.priority = priority,
+                    _ => {}
+                });
+                return ActionOutcome::Changed;
+            }
+            Response::Remove => {
+                self.remove(id);
+                return ActionOutcome::Deleted;
+            }
             Response::Become(to) => to,
         };
         if action == JobAction::Requeue {
@@ -354,14 +360,24 @@ impl Tables {
             }
         }
         let to = match action {
-            JobAction::Requeue => {
+            JobAction::Requeue if row.job.spec.lane.is_some() => {
                 let job = row.job.clone();
                 self.lanes.enter(&job)
+            }
+            JobAction::Requeue => {
+                let signal = row.job.signal.as_ref();
+                let awaits_signal = signal.is_some_and(|signal| signal.delivered.is_none());
+                waiting_state(self.links.has_open(id), awaits_signal)
             }
             _ => to,
         };
         self.change(id, |row| {
             if action == JobAction::Requeue {
+                if let (Some(wait), Some(signal)) = (&row.job.spec.signal, &mut row.job.signal)
+                    && signal.delivered.is_none()
+                {
+                    *signal = awaited(wait.timeout, now);
+                }
                 row.job.attempts = 0;
                 row.job.crash_count = 0;
                 row.job.last_error = None;
@@ -378,21 +394,8 @@ fn refused(operation: &'static str, problem: InvalidInput) -> StoreError {
 }
 
 fn claim_of(row: &Row) -> Claim {
-    let (job, spec) = (&row.job, &row.job.spec);
-    let mut claim = Claim::new(
-        ClaimToken::new(job.id, job.claim_seq),
-        spec.route.clone(),
-        spec.priority,
-        job.run_at,
-        job.claimed_at.unwrap_or(job.run_at),
-    );
-    claim.attempts = job.attempts;
-    claim.crash_count = job.crash_count;
-    claim.retry = spec.retry;
-    claim.timeout = spec.timeout;
-    claim.stall_timeout = spec.stall_timeout;
-    claim.lane = spec.lane.clone();
-    claim.trace = spec.trace.clone();
+    let mut claim = Claim::of(&row.job);
+    claim.awaited |= row.has_children;
     claim
 }
 

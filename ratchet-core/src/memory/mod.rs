@@ -3,15 +3,23 @@
 //! It applies the pure rules to plain maps under one lock, so it shows what every other store must
 //! do. It has a clock that tests can set, and it can be told to fail.
 
+mod archive;
 mod clock;
+mod enqueue;
 mod faults;
 mod jobs;
 mod lanes;
+mod links;
 mod locks;
 mod nodes;
+mod permits;
 mod queues;
+mod rates;
+mod recurring;
+mod signals;
 mod tables;
 mod versions;
+mod workflows;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -20,7 +28,10 @@ pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
-use crate::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
+use crate::store::{
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+};
 use clock::Clock;
 use faults::FaultPlan;
 use tables::Tables;
@@ -76,6 +87,16 @@ impl MemoryStore {
         self
     }
 
+    /// Empties the registry of nodes, as a restore that leaves it out would. Nodes that run register
+    /// again with their next heartbeat.
+    pub fn lose_nodes(&self) {
+        let mut tables = self
+            .tables
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        tables.nodes.clear();
+    }
+
     /// Runs one call on the tables at the store's present time, with the faults planned for it.
     async fn call<T: Send>(
         &self,
@@ -89,7 +110,9 @@ impl MemoryStore {
                     .lock()
                     .unwrap_or_else(|broken| broken.into_inner());
                 let now = self.clock.now_millis();
-                work(&mut tables, now)
+                let answer = work(&mut tables, now)?;
+                tables.follow_ends(now);
+                Ok(answer)
             })
             .await
     }
@@ -133,5 +156,29 @@ impl Store for MemoryStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
     }
 }

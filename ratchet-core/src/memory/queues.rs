@@ -4,11 +4,11 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::error::Result;
-use crate::model::{QueueInfo, StateCounts};
+use crate::model::{JobFilter, QueueInfo, StateCounts};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore};
 
-fn changed(changed: bool) -> Changed {
+pub(super) fn changed(changed: bool) -> Changed {
     if changed {
         Changed::Changed
     } else {
@@ -49,6 +49,17 @@ impl QueueStore for MemoryStore {
                 counts,
             };
             Ok(queues.into_iter().map(info).collect())
+        })
+        .await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", |tables, _| {
+            let mut counts = StateCounts::new();
+            for row in tables.jobs().filter(|row| filter.matches(&row.job)) {
+                *counts.entry(row.job.state).or_default() += 1;
+            }
+            Ok(counts)
         })
         .await
     }

@@ -1,8 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::archive::Archived;
 use super::lanes::Lanes;
+use super::links::Links;
 use crate::id::{ClaimToken, JobId, NodeId};
-use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord};
+use crate::model::{Attempt, AttemptOutcome, JobRecord, NodeRecord, RecurringRecord};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
@@ -14,7 +16,7 @@ use crate::time::{self, Timestamp};
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, Row>,
     /// Pending jobs, per route and priority level, in claim order within the level.
-    pending: HashMap<Route, [BTreeSet<(i64, JobId)>; Priority::ALL.len()]>,
+    pending: HashMap<Route, [Level; Priority::ALL.len()]>,
     running: BTreeSet<JobId>,
     finished: BTreeSet<(i64, JobId)>,
     /// Who has a unique key: an unfinished job.
@@ -23,11 +25,21 @@ pub(super) struct Tables {
     pub(super) idempotency_keys: HashMap<Name, JobId>,
     /// The unfinished jobs of each lane, in order.
     pub(super) lanes: Lanes,
+    pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) locks: HashMap<Name, Lock>,
     pub(super) versions: HashMap<Name, u64>,
+    pub(super) recurring: BTreeMap<Name, RecurringRecord>,
+    pub(super) archive: BTreeMap<JobId, Archived>,
+    /// How many permits each resource has.
+    pub(super) permits: BTreeMap<Name, u32>,
+    /// The theoretical arrival time of each rate's next taker, in microseconds.
+    pub(super) rates: BTreeMap<Name, i64>,
 }
+
+/// Pending jobs of one route and priority, in claim order.
+type Level = BTreeSet<(i64, JobId)>;
 
 /// A job with what only the store needs to know.
 pub(super) struct Row {
@@ -36,6 +48,8 @@ pub(super) struct Row {
     pub(super) last_report: Option<i64>,
     /// The claim that was settled last; 0: none.
     pub(super) settled_seq: u64,
+    /// Whether others were linked to it.
+    pub(super) has_children: bool,
     pub(super) history: Vec<Attempt>,
 }
 
@@ -43,6 +57,13 @@ impl Row {
     /// Whether this is the token of the job's present claim.
     pub(super) fn holds(&self, token: ClaimToken) -> bool {
         self.job.state == JobState::Running && self.job.claim_seq == token.seq
+    }
+
+    /// Whether its signal has still to come.
+    pub(super) fn awaits_signal(&self) -> bool {
+        let signal = self.job.signal.as_ref();
+        self.job.state == JobState::Blocked
+            && signal.is_some_and(|signal| signal.delivered.is_none())
     }
 
     /// Ends the present claim: history, ownership, and the state it leads to.
@@ -96,13 +117,15 @@ impl Tables {
             job,
             last_report: None,
             settled_seq: 0,
+            has_children: false,
             history: Vec::new(),
         };
         self.index(&row.job);
         self.jobs.insert(row.job.id, row);
     }
 
-    /// Changes a job and keeps the indexes, the unique key and the lane in step with it.
+    /// Changes a job and keeps the indexes, the unique key and the lane in step with it. Its end is
+    /// noted for those that wait for it.
     pub(super) fn change<T>(&mut self, id: JobId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let mut row = self.jobs.remove(&id)?;
         self.unindex(&row.job);
@@ -111,6 +134,7 @@ impl Tables {
         self.index(&row.job);
         let ended = unfinished && row.job.state.is_terminal();
         let next = if ended {
+            self.links.ended(id);
             self.lanes.leave(&row.job)
         } else {
             None
@@ -137,6 +161,7 @@ impl Tables {
     pub(super) fn remove(&mut self, id: JobId) {
         if let Some(row) = self.jobs.remove(&id) {
             self.unindex(&row.job);
+            self.links.forget(id);
         }
     }
 
@@ -144,11 +169,15 @@ impl Tables {
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
-    ) -> Vec<(Priority, &BTreeSet<(i64, JobId)>)> {
+    ) -> Vec<(&Route, Priority, &Level)> {
+        let of_route = |(route, levels)| {
+            let levels = Priority::ALL.into_iter().zip(levels);
+            levels.map(move |(priority, jobs)| (route, priority, jobs))
+        };
         self.pending
             .iter()
             .filter(|(route, _)| matches(route))
-            .flat_map(|(_, levels)| Priority::ALL.into_iter().zip(levels))
+            .flat_map(of_route)
             .collect()
     }
 

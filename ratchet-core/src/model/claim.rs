@@ -6,6 +6,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::id::{ClaimToken, NodeId};
 use crate::json::Json;
 use crate::limits;
+use crate::model::{FIRST_VERSION, JobRecord};
 use crate::name::Name;
 use crate::priority::{Aging, Priority};
 use crate::retry::RetryPolicy;
@@ -108,7 +109,7 @@ impl ClaimRequest {
 pub struct Claim {
     /// What every later write for this claim must carry.
     pub token: ClaimToken,
-    /// Queue, kind and required capability.
+    /// Queue, kind, required capability and permit.
     pub route: Route,
     /// The stored priority.
     pub priority: Priority,
@@ -120,6 +121,8 @@ pub struct Claim {
     pub attempts: u32,
     /// Claims lost with their node before this one.
     pub crash_count: u32,
+    /// Which form the payload has.
+    pub payload_version: u32,
     /// When a failed attempt is followed by another.
     pub retry: RetryPolicy,
     /// How long the body may run.
@@ -128,6 +131,9 @@ pub struct Claim {
     pub stall_timeout: Option<Duration>,
     /// The lane whose head the job is.
     pub lane: Option<Name>,
+    /// Whether others may wait for its end: jobs linked to it, or to the batch it is in. Those that
+    /// are linked to it while it runs do not show.
+    pub awaited: bool,
     /// The trace the job was enqueued in.
     pub trace: Option<TraceContext>,
 }
@@ -150,11 +156,35 @@ impl Claim {
             claimed_at,
             attempts: 0,
             crash_count: 0,
+            payload_version: FIRST_VERSION,
             retry: RetryPolicy::default(),
             timeout: None,
             stall_timeout: None,
             lane: None,
+            awaited: false,
             trace: None,
+        }
+    }
+
+    /// The claim that a job has at present, or had last.
+    #[must_use]
+    pub fn of(job: &JobRecord) -> Self {
+        let spec = &job.spec;
+        Self {
+            token: ClaimToken::new(job.id, job.claim_seq),
+            route: spec.route.clone(),
+            priority: spec.priority,
+            run_at: job.run_at,
+            claimed_at: job.claimed_at.unwrap_or(job.run_at),
+            attempts: job.attempts,
+            crash_count: job.crash_count,
+            payload_version: spec.payload_version,
+            retry: spec.retry,
+            timeout: spec.timeout,
+            stall_timeout: spec.stall_timeout,
+            lane: spec.lane.clone(),
+            awaited: spec.batch.is_some(),
+            trace: spec.trace.clone(),
         }
     }
 }

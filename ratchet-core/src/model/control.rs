@@ -4,7 +4,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
 use crate::model::JobFilter;
-use crate::state::JobState;
+use crate::state::{JobAction, JobState};
 
 /// The jobs an action is meant for.
 #[derive(Clone, Debug)]
@@ -16,21 +16,44 @@ pub enum JobSelector {
     Matching {
         /// Which jobs.
         filter: JobFilter,
+        /// Only jobs behind this one, so that passes go on where the last one ended.
+        after: Option<JobId>,
         /// The most to act on; at least 1.
         limit: usize,
     },
 }
 
 impl JobSelector {
-    /// Refuses a limit of 0 and too many jobs, as every store does first.
+    /// The oldest `limit` jobs that match the filter and can take the action.
+    #[must_use]
+    pub const fn matching(filter: JobFilter, limit: usize) -> Self {
+        Self::Matching {
+            filter,
+            after: None,
+            limit,
+        }
+    }
+
+    /// Of the jobs that match a filter only those behind this one. Ids stay as they are.
+    #[must_use]
+    pub fn after(mut self, job: Option<JobId>) -> Self {
+        if let Self::Matching { after, .. } = &mut self {
+            *after = job;
+        }
+        self
+    }
+
+    /// Refuses a limit of 0, too many jobs, and actions with values that cannot be stored, as every
+    /// store does first.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
-    pub fn validate(&self) -> Result<(), StoreError> {
+    pub fn validate(&self, action: JobAction) -> Result<(), StoreError> {
         match self {
             Self::Ids(ids) => limits::check_batch("ids", ids.len()),
             Self::Matching { limit, .. } => limits::check_limit("limit", *limit),
         }
+        .and_then(|()| action.validate())
         .map_err(|problem| StoreError::new(StoreErrorKind::Invalid, "act").with_source(problem))
     }
 }
@@ -52,6 +75,10 @@ pub enum ActionOutcome {
     Became(JobState),
     /// The job runs; its node will be told to cancel it.
     CancelRequested,
+    /// The job has what the action gives it, and its state as before.
+    Changed,
+    /// The job is gone.
+    Deleted,
     /// The action has no meaning in the job's state, this one; nothing changed.
     Refused(JobState),
     /// Another unfinished job, this one, took the unique key meanwhile; nothing changed.

@@ -1,27 +1,50 @@
 //! What is stored, asked and answered: the types the store traits speak.
 
+mod archive;
+mod batch;
 mod claim;
 mod control;
 mod guard;
+mod link;
 mod new_job;
 mod node;
+mod payload_version;
+mod permit;
 mod query;
+mod rate;
 mod reclaim;
 mod record;
+mod recurring;
 mod report;
 mod settle;
+mod signal;
+mod spec_document;
 
+pub use crate::due::RunAt;
+pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
+pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
 pub use guard::{Guard, Guarded};
+pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
-pub use new_job::{Enqueued, JobSpec, NewJob, RunAt};
+pub use new_job::{Enqueued, JobSpec, NewJob};
 pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     SweptNodes,
 };
+pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
+pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
+pub use permit::PermitInfo;
 pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
+pub use rate::{RateAnswer, RateRequest};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
+pub use recurring::{
+    Definition, DueRecurring, Fired, PutOutcome, PutRecurring, Recurring, RecurringClaimRequest,
+    RecurringFiring, RecurringOrigin, RecurringPage, RecurringRecord, RecurringToken,
+    RetireRecurring,
+};
 pub use report::{Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
+pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};

@@ -1,13 +1,19 @@
 //! A job that is to be enqueued.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::due::RunAt;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
-use crate::id::JobId;
+use crate::id::{BatchId, JobId};
 use crate::json::Json;
-use crate::limits::{self, MAX_DELAY, MAX_PAYLOAD_BYTES};
+use crate::limits::{self, MAX_DELAY, MAX_PARENTS, MAX_PAYLOAD_BYTES, MAX_TAGS};
+use crate::links;
+use crate::model::{After, BatchCondition, Condition, SignalWait};
+use crate::model::{Definition, RecurringOrigin};
+use crate::model::{FIRST_VERSION, check_payload_version};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -15,38 +21,16 @@ use crate::route::Route;
 use crate::time::{self, Timestamp};
 use crate::trace::TraceContext;
 
-/// When a job becomes due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RunAt {
-    /// When it is enqueued, by the database's clock.
-    #[default]
-    Now,
-    /// So long after it is enqueued, by the database's clock.
-    In(Duration),
-    /// At this time, by the database's clock; the past is as good as now, but ages the job.
-    At(Timestamp),
-}
-
-impl RunAt {
-    /// The due time in milliseconds for an enqueue at `now`.
-    #[must_use]
-    pub fn resolve(self, now: i64) -> i64 {
-        match self {
-            Self::Now => now,
-            Self::In(delay) => now.saturating_add(time::duration_millis(delay)),
-            Self::At(at) => time::to_millis(at),
-        }
-    }
-}
-
 /// Everything about a job that is fixed when it is enqueued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobSpec {
-    /// Queue, kind and required capability.
+    /// Queue, kind, required capability and permit.
     pub route: Route,
     /// The arguments of the handler.
     pub payload: Json,
+    /// Which form the payload has; see [`Job::VERSION`](crate::Job::VERSION).
+    pub payload_version: u32,
     /// The stored priority.
     pub priority: Priority,
     /// When a failed attempt is followed by another.
@@ -61,17 +45,29 @@ pub struct JobSpec {
     pub idempotency_key: Option<Name>,
     /// The lane of its queue that it goes through; none: it waits for nobody.
     pub lane: Option<Name>,
+    /// What must have happened before it may run: all of it.
+    pub after: Vec<After>,
+    /// The batch that it is a child of.
+    pub batch: Option<BatchId>,
+    /// The signal it waits for.
+    pub signal: Option<SignalWait>,
     /// The trace it was enqueued in.
     pub trace: Option<TraceContext>,
+    /// The recurring definition that made it; none: it was enqueued by itself.
+    pub recurring: Option<RecurringOrigin>,
+    /// What it is found by.
+    pub tags: BTreeSet<Name>,
 }
 
 impl JobSpec {
-    /// A spec with the defaults: normal priority, default retries, no timeouts, no keys, no lane.
+    /// A spec with the defaults: payload version 1, normal priority, default retries, no timeouts, no
+    /// keys, no lane, no tags.
     #[must_use]
     pub fn new(route: Route, payload: Json) -> Self {
         Self {
             route,
             payload,
+            payload_version: FIRST_VERSION,
             priority: Priority::default(),
             retry: RetryPolicy::default(),
             timeout: None,
@@ -79,8 +75,19 @@ impl JobSpec {
             unique_key: None,
             idempotency_key: None,
             lane: None,
+            after: Vec::new(),
+            batch: None,
+            signal: None,
             trace: None,
+            recurring: None,
+            tags: BTreeSet::new(),
         }
+    }
+
+    /// Whether the job waits for others or for a signal before it may run.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        !self.after.is_empty() || self.signal.is_some()
     }
 }
 
@@ -133,12 +140,23 @@ impl NewJob {
             queue,
             kind,
             capability: None,
+            permit: None,
         };
         Self {
             id: JobId::new(),
             spec: JobSpec::new(route, payload),
             run_at: RunAt::Now,
             problem,
+        }
+    }
+
+    /// A job that was decided on elsewhere in the core.
+    pub(crate) const fn of_spec(id: JobId, spec: JobSpec, run_at: RunAt) -> Self {
+        Self {
+            id,
+            spec,
+            run_at,
+            problem: None,
         }
     }
 
@@ -164,6 +182,15 @@ impl NewJob {
     #[must_use]
     pub fn capability(mut self, capability: &str) -> Self {
         self.spec.route.capability = keep(&mut self.problem, Name::new("capability", capability));
+        self
+    }
+
+    /// Says which form the payload has, for who upcasts it later; 1 unless set. A typed job does this
+    /// by itself, see [`Job::VERSION`](crate::Job::VERSION).
+    #[must_use]
+    pub fn payload_version(mut self, version: u32) -> Self {
+        keep(&mut self.problem, check_payload_version(version));
+        self.spec.payload_version = version;
         self
     }
 
@@ -214,10 +241,20 @@ impl NewJob {
         self
     }
 
-    /// Lets at most one unfinished job have this key; a second enqueue returns the first's id.
+    /// Lets at most one unfinished job have this key; a second enqueue returns the first's id. Keys
+    /// that begin with `recurring/` belong to recurring definitions and are refused.
     #[must_use]
     pub fn unique_key(mut self, key: &str) -> Self {
-        self.spec.unique_key = keep(&mut self.problem, Name::new("unique_key", key));
+        let checked = if key.starts_with(Definition::KEY_PREFIX) {
+            let problem = format!(
+                "begins with `{}`, which is reserved",
+                Definition::KEY_PREFIX
+            );
+            Err(InvalidInput::new("unique_key", problem))
+        } else {
+            Name::new("unique_key", key)
+        };
+        self.spec.unique_key = keep(&mut self.problem, checked);
         self
     }
 
@@ -247,6 +284,106 @@ impl NewJob {
     #[must_use]
     pub fn lane(mut self, lane: &str) -> Self {
         self.spec.lane = keep(&mut self.problem, Name::new("lane", lane));
+        self
+    }
+
+    /// Gives it a tag by which it can be found; called again, another one. At most [`MAX_TAGS`].
+    ///
+    /// Tags are a set, kept to the letter like every [`Name`]: `tenant:a` and `tenant:A` are two.
+    /// They never change, and decide nothing about when and where the job runs.
+    ///
+    /// ```
+    /// use ratchet_core::NewJob;
+    ///
+    /// let job = NewJob::new("mail", "hello").tag("tenant:7").tag("import:2026-10");
+    /// assert_eq!(job.spec().tags.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.spec
+            .tags
+            .extend(keep(&mut self.problem, Name::new("tag", tag)));
+        self
+    }
+
+    /// Lets it run only while it holds a permit of this resource, of which there are as many as
+    /// [`Client::set_permits`](crate::Client::set_permits) says, in the whole cluster. Other jobs are
+    /// claimed meanwhile, also of the same queue. A job has one permit at most.
+    ///
+    /// A claim takes the permit and the end of the claim frees it, however it ends. The enqueue is
+    /// refused if nobody ever set how many there are. A few hundred resources are fine; for one job
+    /// at a time of each of many customers there are [lanes](Self::lane).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// client.set_permits("billing-api", 4).await?;
+    /// let job = NewJob::new("charge", "customer-42").permit("billing-api");
+    /// client.enqueue(job).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn permit(mut self, resource: &str) -> Self {
+        self.spec.route.permit = keep(&mut self.problem, Name::new("permit", resource));
+        self
+    }
+
+    /// Lets it run only after this job has ended in this way. Called again, it waits for all of them.
+    ///
+    /// The parent is in the same enqueue or stored already; if it has ended, the link is decided at
+    /// once. Until then the job is `Blocked`. As soon as one of its links can no longer be met, it is
+    /// `Cancelled`, which is an end like any other for those that wait for it.
+    ///
+    /// ```
+    /// use ratchet_core::{Condition, NewJob};
+    ///
+    /// let build = NewJob::new("build", &());
+    /// let deploy = NewJob::new("deploy", &()).after(build.id(), Condition::Succeeded);
+    /// let report = NewJob::new("report", &()).after(deploy.id(), Condition::Ended);
+    /// assert!(NewJob::validate_all(&[build, deploy, report]).is_ok());
+    /// ```
+    #[must_use]
+    pub fn after(self, parent: JobId, condition: Condition) -> Self {
+        self.waiting_for(After::Job { parent, condition })
+    }
+
+    /// Lets it run only after this batch has got so far: a callback, of which a batch may have any
+    /// number, stored at any time before or after.
+    #[must_use]
+    pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
+        self.waiting_for(After::Batch { batch, condition })
+    }
+
+    fn waiting_for(mut self, after: After) -> Self {
+        keep(&mut self.problem, after.validate());
+        self.spec.after.push(after);
+        self
+    }
+
+    /// Makes it a child of this batch, which must be open at the enqueue.
+    #[must_use]
+    pub const fn in_batch(mut self, batch: BatchId) -> Self {
+        self.spec.batch = Some(batch);
+        self
+    }
+
+    /// Lets it run only after a signal of this name has come for it. If none comes within `timeout`
+    /// after the enqueue, the job fails; so it does if it waits for other jobs for longer.
+    ///
+    /// Only what comes after the enqueue counts: signals are not kept for those who wait later.
+    #[must_use]
+    pub fn wait_for(mut self, key: &str, timeout: Duration) -> Self {
+        keep(&mut self.problem, positive("timeout", timeout));
+        if timeout > MAX_DELAY {
+            let problem = InvalidInput::new("timeout", "is more than 1,000 years");
+            self.problem.get_or_insert(problem);
+        }
+        if let Some(key) = keep(&mut self.problem, Name::new("signal", key)) {
+            self.spec.signal = Some(SignalWait::new(key, time::whole_millis(timeout)));
+        }
         self
     }
 
@@ -282,18 +419,54 @@ impl NewJob {
     pub fn validate(&self) -> Result<(), InvalidInput> {
         match &self.problem {
             Some(problem) => Err(problem.clone()),
-            None => match self.run_at {
-                RunAt::At(at) if time::to_millis(at) < 0 => {
-                    Err(InvalidInput::new("run_at", "is before 1970"))
-                }
-                RunAt::At(at) if time::to_millis(at) > MAX_RUN_AT => {
-                    Err(InvalidInput::new("run_at", "is after the year 9999"))
-                }
-                RunAt::In(delay) if delay > MAX_DELAY => {
-                    Err(InvalidInput::new("delay", "is more than 1,000 years"))
-                }
-                RunAt::Now | RunAt::In(_) | RunAt::At(_) => Ok(()),
-            },
+            None if self.spec.tags.len() > MAX_TAGS => {
+                let tags = self.spec.tags.len();
+                let problem = format!("is one of {tags}, {MAX_TAGS} are allowed");
+                Err(InvalidInput::new("tag", problem))
+            }
+            None => self.check_waits().and_then(|()| self.run_at.validate()),
+        }
+    }
+
+    /// Refuses what a job cannot wait for.
+    fn check_waits(&self) -> Result<(), InvalidInput> {
+        let spec = &self.spec;
+        if spec.after.len() > MAX_PARENTS {
+            let problem = format!("are {}, {MAX_PARENTS} are allowed", spec.after.len());
+            return Err(InvalidInput::new("parents", problem));
+        }
+        if spec.lane.is_some() && spec.waits() {
+            let problem = "is an order already: a job in it waits for no other and for no signal";
+            return Err(InvalidInput::new("lane", problem));
+        }
+        Ok(())
+    }
+
+    /// Refuses jobs that need more than plain jobs do, for stores that have no
+    /// [`WorkflowStore`](crate::store::WorkflowStore) or no
+    /// [`SignalStore`](crate::store::SignalStore). Such a store calls it in its enqueue.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`], naming what is not to be had.
+    pub fn refuse_beyond(jobs: &[Self], workflows: bool, signals: bool) -> Result<(), StoreError> {
+        let beyond = |job: &Self| {
+            let spec = &job.spec;
+            if !workflows && !spec.after.is_empty() {
+                Some("parent")
+            } else if !workflows && spec.batch.is_some() {
+                Some("batch")
+            } else if !signals && spec.signal.is_some() {
+                Some("signal")
+            } else {
+                None
+            }
+        };
+        match jobs.iter().find_map(beyond) {
+            None => Ok(()),
+            Some(field) => {
+                let problem = InvalidInput::new(field, "is more than this store can do");
+                Err(StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem))
+            }
         }
     }
 
@@ -305,6 +478,7 @@ impl NewJob {
         limits::check_batch("jobs", jobs.len())
             .and_then(|()| jobs.iter().try_for_each(Self::validate))
             .and_then(|()| refuse_repeated(jobs))
+            .and_then(|()| links::refuse_cycles(jobs))
             .map_err(|problem| {
                 StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
             })
@@ -317,7 +491,7 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.is_sorted_by(|earlier, later| earlier.id < later.id) {
         return Ok(());
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     match jobs.iter().find(|job| !seen.insert(job.id)) {
         None => Ok(()),
         Some(job) => Err(InvalidInput::new(
@@ -326,9 +500,6 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
         )),
     }
 }
-
-/// 9999-12-31T23:59:59.999Z in milliseconds.
-const MAX_RUN_AT: i64 = 253_402_300_799_999;
 
 /// Refuses a duration of zero.
 pub(crate) fn positive(field: &'static str, duration: Duration) -> Result<(), InvalidInput> {
@@ -383,11 +554,61 @@ mod tests {
         assert_eq!(field(&job().timeout(Duration::ZERO)), "timeout");
         assert_eq!(field(&job().stall_timeout(Duration::ZERO)), "stall_timeout");
         assert_eq!(field(&job().unique_key(&"k".repeat(129))), "unique_key");
+        assert_eq!(field(&job().unique_key("recurring/d")), "unique_key");
         assert_eq!(field(&job().idempotency_key(" k")), "idempotency_key");
         assert_eq!(field(&job().lane("")), "lane");
+        assert_eq!(field(&job().tag("a\tb")), "tag");
+        assert_eq!(field(&job().payload_version(0)), "payload_version");
+        assert_eq!(field(&job().payload_version(u32::MAX)), "payload_version");
+        assert_eq!(field(&job().permit("a\nb")), "permit");
         assert_eq!(field(&job().run_at(time::from_millis(-1))), "run_at");
         assert_eq!(field(&job().run_at(time::from_millis(i64::MAX))), "run_at");
         assert_eq!(field(&job().delay(Duration::MAX)), "delay");
+        assert_eq!(field(&job().wait_for("", MAX_DELAY)), "signal");
+        assert_eq!(field(&job().wait_for("s", Duration::ZERO)), "timeout");
+        assert_eq!(field(&job().wait_for("s", Duration::MAX)), "timeout");
+        let bad = BatchCondition::FailuresReach(0);
+        assert_eq!(field(&job().after_batch(BatchId::new(), bad)), "condition");
+    }
+
+    #[test]
+    fn a_job_in_a_lane_waits_for_nothing_else() {
+        let job = || NewJob::new("kind", &1).lane("l");
+        let (parent, second) = (JobId::new(), Duration::from_secs(1));
+        assert!(job().in_batch(BatchId::new()).validate().is_ok());
+        assert_eq!(field(&job().after(parent, Condition::Ended)), "lane");
+        assert_eq!(field(&job().wait_for("s", second)), "lane");
+        let callback = job().after_batch(BatchId::new(), BatchCondition::Ended);
+        assert_eq!(field(&callback), "lane");
+    }
+
+    #[test]
+    fn parents_have_a_limit() {
+        let mut job = NewJob::new("kind", &1);
+        for _ in 0..MAX_PARENTS {
+            job = job.after(JobId::new(), Condition::Ended);
+        }
+        assert!(job.validate().is_ok());
+        assert_eq!(field(&job.after(JobId::new(), Condition::Ended)), "parents");
+    }
+
+    #[test]
+    fn stores_refuse_what_they_cannot_do() {
+        let job = || NewJob::new("kind", &1);
+        let refused = |job: NewJob, workflows, signals| {
+            let refused = NewJob::refuse_beyond(&[job], workflows, signals).err()?;
+            Some(refused.invalid_input().unwrap().field())
+        };
+        let waiting = || job().wait_for("s", Duration::from_secs(1));
+        let child = || job().after(JobId::new(), Condition::Ended);
+        let member = || job().in_batch(BatchId::new());
+        assert_eq!(refused(job(), false, false), None);
+        assert_eq!(refused(waiting(), true, false), Some("signal"));
+        assert_eq!(refused(child(), false, true), Some("parent"));
+        assert_eq!(refused(member(), false, true), Some("batch"));
+        assert_eq!(refused(waiting(), false, true), None);
+        assert_eq!(refused(child(), true, false), None);
+        assert_eq!(refused(member(), true, false), None);
     }
 
     #[test]
@@ -406,9 +627,13 @@ mod tests {
     }
 
     #[test]
-    fn due_times_are_resolved_on_the_given_clock() {
-        assert_eq!(RunAt::Now.resolve(5), 5);
-        assert_eq!(RunAt::In(Duration::from_millis(7)).resolve(5), 12);
-        assert_eq!(RunAt::At(time::from_millis(3)).resolve(5), 3);
+    fn tags_are_a_bounded_set_of_names() {
+        let tagged = |count: usize| {
+            let tags = (0..count).map(|number| format!("tag {number}"));
+            tags.fold(NewJob::new("kind", &1), |job, tag| job.tag(&tag).tag(&tag))
+        };
+        assert!(tagged(MAX_TAGS).validate().is_ok());
+        assert_eq!(field(&tagged(MAX_TAGS + 1)), "tag");
+        assert_eq!(tagged(3).tag("Tag 0").spec().tags.len(), 4);
     }
 }

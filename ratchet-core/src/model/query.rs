@@ -1,10 +1,10 @@
-//! Reading: filters, pages, counts, purges.
+//! Reading: filters, pages, counts; and purges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::id::JobId;
+use crate::id::{BatchId, JobId};
 use crate::limits;
 use crate::model::{Guard, JobRecord};
 use crate::name::Name;
@@ -20,6 +20,10 @@ pub struct JobFilter {
     pub queue: Option<Name>,
     /// Of this kind.
     pub kind: Option<Name>,
+    /// With this tag.
+    pub tag: Option<Name>,
+    /// In this batch.
+    pub batch: Option<BatchId>,
 }
 
 impl JobFilter {
@@ -50,6 +54,20 @@ impl JobFilter {
         self
     }
 
+    /// Only jobs with this tag.
+    #[must_use]
+    pub fn tag(mut self, tag: Name) -> Self {
+        self.tag = Some(tag);
+        self
+    }
+
+    /// Only jobs in this batch.
+    #[must_use]
+    pub const fn batch(mut self, batch: BatchId) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
     /// Whether the job matches.
     #[must_use]
     pub fn matches(&self, job: &JobRecord) -> bool {
@@ -60,6 +78,8 @@ impl JobFilter {
                 .as_ref()
                 .is_none_or(|queue| *queue == route.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+            && (self.tag.as_ref()).is_none_or(|tag| job.spec.tags.contains(tag))
+            && self.batch.is_none_or(|batch| job.spec.batch == Some(batch))
     }
 }
 
@@ -157,7 +177,7 @@ pub struct QueueInfo {
     pub counts: StateCounts,
 }
 
-/// Which finished jobs to delete.
+/// Which finished jobs to delete, or to move into the archive.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PurgeRequest {
@@ -165,7 +185,7 @@ pub struct PurgeRequest {
     pub state: JobState,
     /// Finished longer ago than this, by the database's clock.
     pub older_than: Duration,
-    /// The most to delete in one pass; at least 1.
+    /// The most in one pass; at least 1.
     pub limit: usize,
     /// The tenure in which the pass is made; none: anybody may make it.
     pub guard: Option<Guard>,

@@ -15,7 +15,7 @@ use crate::time::{duration_millis, from_millis};
 pub struct ReclaimRequest {
     /// How long a node must be silent to count as dead, at least: the rule is
     /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent). A claim whose owner has no row at
-    /// all is an orphan when it is this old.
+    /// all is an orphan when both it and the registry of nodes are older than this.
     pub dead_after: Duration,
     /// How long a claim may wait for its body to begin.
     pub start_timeout: Duration,
@@ -94,7 +94,11 @@ impl ReclaimRequest {
         let passed = |since: i64, wait: Duration| since.saturating_add(duration_millis(wait)) < now;
         let owner_lost = match claim.owner {
             Owner::Nobody => true,
-            Owner::Unknown => self.silence_counts && passed(claim.claimed_at, self.dead_after),
+            Owner::Unknown { registry_since } => {
+                // Whoever lived through the loss of all rows is heard again within this time.
+                let since = registry_since.map_or(claim.claimed_at, |at| at.max(claim.claimed_at));
+                self.silence_counts && passed(since, self.dead_after)
+            }
             Owner::Known(node) if node.status.is_live() => {
                 self.silence_counts && node.is_silent(self.dead_after, from_millis(now))
             }
@@ -187,7 +191,10 @@ pub enum Owner<'a> {
     /// Nobody any more.
     Nobody,
     /// A node that has no row.
-    Unknown,
+    Unknown {
+        /// When the node of the oldest row began, in milliseconds; none: there are no rows.
+        registry_since: Option<i64>,
+    },
     /// This node.
     Known(&'a NodeRecord),
 }
@@ -274,6 +281,9 @@ mod tests {
     use crate::name::Name;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const UNKNOWN: Owner<'static> = Owner::Unknown {
+        registry_since: None,
+    };
 
     fn claim<'a>(owner: Owner<'a>, last_report: Option<i64>) -> HeldClaim<'a> {
         HeldClaim {
@@ -307,7 +317,7 @@ mod tests {
         );
         for owner in [
             Owner::Nobody,
-            Owner::Unknown,
+            UNKNOWN,
             Owner::Known(&left),
             Owner::Known(&silent),
         ] {
@@ -317,7 +327,23 @@ mod tests {
                 "{owner:?}"
             );
         }
-        assert_eq!(request.lost(&claim(Owner::Unknown, None), 15_000), None);
+        assert_eq!(request.lost(&claim(UNKNOWN, None), 15_000), None);
+    }
+
+    #[test]
+    fn a_registry_that_is_new_says_nothing_about_who_is_missing_in_it() {
+        let request = ReclaimRequest::new();
+        let unknown = |since| Owner::Unknown {
+            registry_since: Some(since),
+        };
+        let lost = |since| request.lost(&claim(unknown(since), Some(1)), 900_000);
+        assert_eq!(lost(885_000), None);
+        assert_eq!(lost(884_999), Some(ReclaimReason::OwnerLost));
+        // A young claim in an old registry.
+        assert_eq!(
+            request.lost(&claim(unknown(-900_000), Some(1)), 15_000),
+            None
+        );
     }
 
     #[test]
@@ -331,7 +357,7 @@ mod tests {
             request.lost(&held, 900_000)
         };
         assert_eq!(lost(Owner::Known(&silent)), None);
-        assert_eq!(lost(Owner::Unknown), None);
+        assert_eq!(lost(UNKNOWN), None);
         assert_eq!(lost(Owner::Known(&dead)), Some(ReclaimReason::OwnerLost));
         assert_eq!(lost(Owner::Nobody), Some(ReclaimReason::OwnerLost));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::InvalidInput;
 use crate::id::{JobId, NodeId};
 use crate::json::Json;
-use crate::model::JobSpec;
+use crate::model::{JobSpec, SignalRecord};
 use crate::state::JobState;
 use crate::time::Timestamp;
 
@@ -45,6 +45,8 @@ pub struct JobRecord {
     pub result: Option<Json>,
     /// Why the last failed attempt failed.
     pub last_error: Option<String>,
+    /// How its waiting for a signal stands, if it is one that waits for a signal.
+    pub signal: Option<SignalRecord>,
 }
 
 impl JobRecord {
@@ -68,6 +70,7 @@ impl JobRecord {
             checkpoint: None,
             result: None,
             last_error: None,
+            signal: None,
         }
     }
 }

@@ -20,8 +20,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// Stores jobs, all of them or, on an error, none.
     ///
     /// # Contract
-    /// - **[enqueue.created]** Each job is stored `Pending` (in a lane perhaps `Blocked`) as it was
-    ///   given and answered `Created(its id)`; the answers are in the order of the jobs. An empty
+    /// - **[enqueue.created]** Each job is stored `Pending` (`Blocked` if it has to wait for others or
+    ///   for a signal) as it was given and answered `Created(its id)`; the answers are in the order of the jobs. An empty
     ///   batch does nothing.
     /// - **[enqueue.atomic]** If the call fails, no job of it is stored and no key is taken.
     /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored
@@ -33,6 +33,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   one batch.
     /// - **[keys.unique]** A job whose unique key an unfinished job has is not stored and answered
     ///   `Duplicate(id of that job)`; then its idempotency key is not used up.
+    /// - **[tag.set]** The tags of a job are those it was enqueued with, to the letter. A job that is
+    ///   not stored has none.
     /// - **[keys.race]** Of concurrent enqueues with one key exactly one is answered `Created`.
     /// - **[lane.sequence]** A lane is a queue and a lane name. A job that is stored with a lane gets
     ///   the next sequence of that lane, which the store assigns: in the order of the batch, and in
@@ -40,6 +42,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[lane.head]** Of the unfinished jobs of a lane the one with the lowest sequence, the head,
     ///   is `Pending`, `Paused` or `Running`; all others are `Blocked`, at every moment, however many
     ///   enqueue, claim, settle and act at once. A blocked job keeps its `run_at`.
+    /// - **[permit.unknown]** A batch with a job whose permit is of a resource that was never set is
+    ///   refused as `Invalid` (`permit`), and nothing of it is stored.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -50,8 +54,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[claim.exclusive]** A job is returned to one claimer only, until its claim has ended.
     /// - **[claim.due]** Only `Pending` jobs with `run_at` not after the database's clock.
-    /// - **[claim.limit]** At most `limit` jobs; as many as that while so many are due and match;
-    ///   0 returns none.
+    /// - **[claim.limit]** At most `limit` jobs; as many as that while so many are due, match and
+    ///   have permits; 0 returns none.
     /// - **[claim.order]** The jobs first in [`ClaimRank`](crate::priority::ClaimRank), in that
     ///   order: effective priority descending, `run_at` ascending, id ascending.
     /// - **[claim.aging]** The effective priority is that of [`Aging`](crate::Aging); the stored
@@ -61,7 +65,14 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.live]** A node that has a row gets jobs only while its status is `Active`.
     /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
     ///   one higher than before and a token that carries it.
+    /// - **[claim.version]** The claim carries the payload's version as it was given at the enqueue.
     /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
+    /// - **[permit.max]** At every moment at most as many jobs with the permit of a resource are
+    ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows, in the whole database,
+    ///   however many claim, settle and reclaim at once.
+    /// - **[permit.order]** A claim goes through the due jobs in claim order and passes over those of
+    ///   a resource that is used up by then: its permits go to the first in claim order, and a
+    ///   resource that is used up keeps no other job back.
     ///
     /// # Errors
     /// A failure of the store; then claims may have been made, which go back when their node has
@@ -133,8 +144,10 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[reclaim.dead]** A claim whose node is `Dead` or `Left`, or silent as
-    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`. So is
-    ///   one whose node has no row, once it is older than `dead_after`.
+    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`.
+    /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` once it is older than
+    ///   `dead_after`, and so is the oldest row there is of any node: where the registry was emptied,
+    ///   nodes that live have that time to register again.
     /// - **[reclaim.silence]** If the request says that silence does not count, nobody is lost for
     ///   having been silent: not live nodes, not those without a row, not stalled bodies.
     /// - **[reclaim.live]** However long a body runs, the claim of a live node stays, but for the
@@ -164,7 +177,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[act.respond]** Each job does what [`JobState::respond`](crate::JobState::respond) says
     ///   for its state; nothing else changes.
     /// - **[act.select]** Ids are answered each, in order. A filter acts on the oldest jobs it
-    ///   matches that do not refuse, and answers only these, oldest first.
+    ///   matches, behind `after` and up to `limit`, that do not refuse, and answers only these,
+    ///   oldest first. If it answers none, there was none.
     /// - **[cancel.waiting]** A cancelled waiting job is never claimed, and its unique key is free.
     /// - **[cancel.running]** A cancelled running job keeps its claim; its node learns of it by
     ///   heartbeat and report.
@@ -172,8 +186,17 @@ pub trait JobStore: Debug + Send + Sync {
     ///   and can be claimed like any other; its `claim_seq` and history stay.
     /// - **[requeue.key]** A requeued job takes its unique key again, or is `KeyTaken` and unchanged.
     /// - **[pause.job]** A paused job is not claimed; resumed, it has its old `run_at`.
+    /// - **[reschedule.job]** A rescheduled job is due at the new time, resolved on the database's
+    ///   clock, and is claimed by it; no claim returns it that is made once this has returned, unless
+    ///   it is due.
+    /// - **[priority.job]** A job with a new priority is claimed by it. A running one keeps its claim,
+    ///   and its token holds.
+    /// - **[delete.job]** A deleted job is gone with its history and its tags, for every read;
+    ///   idempotency keys stay used. Nothing deletes an unfinished job.
     /// - **[lane.requeue]** A dead letter of a lane is requeued with a new sequence, at the end of
     ///   the lane: `Pending` if the lane is empty and `Blocked` otherwise, which is what is answered.
+    /// - **[lane.reschedule]** A head that is rescheduled stays the head, and its lane waits for it; a
+    ///   blocked job that is rescheduled stays blocked, at its place.
     /// - **[lane.cancel]** A blocked job that is cancelled leaves the lane as it is otherwise.
     ///
     /// # Errors
@@ -211,7 +234,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// A failure of the store.
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>>;
 
-    /// Deletes old finished jobs with their history, and says how many.
+    /// Deletes old finished jobs with their history and their tags, and says how many.
     ///
     /// # Contract
     /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than

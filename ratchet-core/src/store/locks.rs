@@ -10,6 +10,11 @@ use crate::name::Name;
 use crate::time::duration_millis;
 
 /// Named locks that expire, with fencing tokens.
+///
+/// A store may have a setting, off by default, with which a lock is also free once the database
+/// knows that the connection of its holder is gone. The tenure then lasts until somebody takes the
+/// lock, with a larger fence: until that, it can be renewed, its guard holds, and
+/// [`inspect`](Self::inspect) names its holder.
 #[async_trait]
 pub trait LockStore: Debug + Send + Sync {
     /// Takes a lock that is free or expired, or takes it again.

@@ -26,20 +26,32 @@
 //! effect or none. Which of the two is unknown, as with a lost connection; the engine repeats calls
 //! with the same ids and tokens, for which every write is safe.
 
+mod archive;
 mod jobs;
 mod locks;
 mod nodes;
+mod permits;
 mod queues;
+mod rates;
+mod recurring;
+mod signals;
 mod versions;
+mod workflows;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use archive::ArchiveStore;
 pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
+pub use permits::PermitStore;
 pub use queues::{Changed, QueueStore};
+pub use rates::RateStore;
+pub use recurring::RecurringStore;
+pub use signals::SignalStore;
 pub use versions::VersionStore;
+pub use workflows::WorkflowStore;
 
 use crate::cluster::ClusterCoordinator;
 
@@ -65,6 +77,36 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The version tokens.
     fn versions(&self) -> &dyn VersionStore;
+
+    /// The recurring definitions, if the store can keep them.
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        None
+    }
+
+    /// The archive, if it has one.
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        None
+    }
+
+    /// The permits, if the store can limit how many jobs run at once in the cluster.
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        None
+    }
+
+    /// The rates, if the store can limit how many jobs begin in a time.
+    fn rates(&self) -> Option<&dyn RateStore> {
+        None
+    }
+
+    /// Links and batches, if the store has them.
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        None
+    }
+
+    /// Signals, if the store has them.
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        None
+    }
 
     /// How many connections to the database are open, if the store knows.
     fn connections(&self) -> Option<u32> {

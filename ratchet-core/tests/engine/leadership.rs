@@ -402,7 +402,12 @@ async fn a_daemon_has_stopped_before_a_node_with_a_new_id_gives_its_role_up() {
     for _ in 0..20 {
         let first = leader(&nodes, "feed").await;
         sleep(SECOND).await;
-        let leads = nodes[first].node.leadership("feed").unwrap().guard().unwrap();
+        let leads = nodes[first]
+            .node
+            .leadership("feed")
+            .unwrap()
+            .guard()
+            .unwrap();
         let id = leads.owner.as_str().parse().unwrap();
         let store = &world.store;
         store.set_node_status(id, NodeStatus::Dead).await.unwrap();

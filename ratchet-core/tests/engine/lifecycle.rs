@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ratchet_core::cluster::LeaderTimings;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{NodeStatus, PurgeRequest};
 use ratchet_core::store::{JobStore, NodeStore};
-use ratchet_core::{CancelReason, JobState, RunError};
+use ratchet_core::{CancelReason, JobState, Retain, Retention, RunError};
 use tokio::time::sleep;
 
 use crate::kit::{Scripted, Started, World};
@@ -36,6 +37,37 @@ fn a_node_that_lacks_state_or_has_clashing_settings_does_not_build() {
         "dead_after 15s",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_values() {
+    let world = World::new();
+    let timings = |change: fn(&mut LeaderTimings)| {
+        let mut timings = LeaderTimings::default();
+        change(&mut timings);
+        world.builder().leader_timings(timings)
+    };
+    let table = [
+        (
+            world.builder().role("a").roles(["b"]),
+            "the role b is not known; this node has worker, maintenance, a",
+        ),
+        (
+            world.builder().queue_concurrency("images", 0),
+            "concurrency of pool queue:images is 0",
+        ),
+        (
+            timings(|timings| timings.heartbeat = timings.fence_timeout),
+            "leadership: heartbeat 8s + renew_timeout 2s is not shorter than fence_timeout 8s",
+        ),
+        (
+            timings(|timings| timings.ttl = 9 * SECOND),
+            "leadership: fence_timeout 8s + watchdog tick 800ms + teardown 2s is longer than ttl 9s",
+        ),
+    ];
+    for (builder, problem) in table {
+        assert_eq!(builder.build().unwrap_err().problems(), [problem]);
     }
 }
 
@@ -212,7 +244,9 @@ async fn old_jobs_are_deleted_in_bounded_passes() {
         let job = world.job(&number.to_string(), |_| async { Ok(()) });
         last = Some(world.enqueue(job).await);
     }
-    let builder = world.builder().retention(Some(3_600 * SECOND));
+    let builder = world
+        .builder()
+        .retention(Retention::all(Retain::Delete(3_600 * SECOND)));
     let node = Started::new(builder.build().unwrap());
     world.ended(last.unwrap()).await;
     sleep(3_500 * SECOND).await;

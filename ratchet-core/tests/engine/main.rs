@@ -1,15 +1,26 @@
 //! What nodes promise, on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bulk;
 mod cancel;
 mod drain;
+mod hooks;
 mod kit;
 mod lanes;
+#[cfg(feature = "tower")]
+mod layers;
 mod leadership;
 mod lifecycle;
+mod limits;
 mod outcomes;
+mod permits;
 mod polling;
 mod pools;
+mod races;
+mod recurring;
 mod reports;
+mod retention;
 mod robust;
 mod suspects;
+mod versions;
+mod workflows;

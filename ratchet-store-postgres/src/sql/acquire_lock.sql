@@ -1,14 +1,27 @@
 -- Takes a lock that is free, or takes it again; otherwise says who has it. Two callers that meet may
 -- leave one without a row: it looks again.
+-- A lock that is bound to a session is free as well once the server has no such session; one whose
+-- beginning this role may not see counts as alive. The sessions are read where the row is locked
+-- already and nowhere before: they are read once in a statement, and the holder may have come back
+-- on a new one while this statement waited for the row.
 -- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 taken AS (
-    INSERT INTO {schema}.locks AS lock (name, owner, fence, expires_at)
-    SELECT $1, $2, 1, now + $3 FROM clock
+    INSERT INTO {schema}.locks AS lock
+        (name, owner, fence, expires_at, session_pid, session_start)
+    SELECT $1, $2, 1, now + $3, $4::integer, $5::bigint FROM clock
     ON CONFLICT (name) DO UPDATE
     SET owner = excluded.owner, expires_at = excluded.expires_at,
-        fence = lock.fence + CASE WHEN lock.expires_at > (SELECT now FROM clock) THEN 0 ELSE 1 END
+        session_pid = excluded.session_pid, session_start = excluded.session_start,
+        fence = lock.fence + CASE WHEN lock.owner = excluded.owner
+            AND lock.expires_at > (SELECT now FROM clock) THEN 0 ELSE 1 END
     WHERE lock.owner = excluded.owner OR lock.expires_at <= (SELECT now FROM clock)
+       OR (lock.session_pid IS NOT NULL AND NOT EXISTS (
+           SELECT FROM pg_catalog.pg_stat_activity AS session
+           WHERE session.pid = lock.session_pid
+             AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint
+                          = lock.session_start, true)
+       ))
     RETURNING fence
 )
 SELECT fence, NULL, NULL FROM taken

@@ -1,8 +1,9 @@
 -- Gives the first $6 due jobs in claim order to node $7; with their payloads if $8.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
--- [claim.paused] [claim.live] [claim.running] [claim.whole]
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
 -- $1 and $2 are the wanted routes and their queues, $3 the last route the caller knows of: if another
--- one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at.
+-- one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at,
+-- $9 how many of each wanted route at most (none: as many), which is what is left of its permits.
 --
 -- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
 -- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by
@@ -22,7 +23,7 @@ candidate AS MATERIALIZED (
            + CASE WHEN $4::bigint > 0 THEN (clock.now - due.run_at) / $4::bigint ELSE 0 END
            AS effective
     FROM clock
-    CROSS JOIN unnest($1::integer[], $2::text[]) AS wanted (route, queue)
+    CROSS JOIN unnest($1::integer[], $2::text[], $9::bigint[]) AS wanted (route, queue, most)
     CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
         AS level (priority)
     CROSS JOIN LATERAL (
@@ -31,7 +32,7 @@ candidate AS MATERIALIZED (
         WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
           AND job.run_at <= clock.now
         ORDER BY job.run_at, job.id
-        LIMIT $5
+        LIMIT least($5, wanted.most)
     ) AS due
     WHERE (SELECT route FROM latest) = $3
       AND NOT EXISTS (SELECT FROM gate)
@@ -57,7 +58,7 @@ claimed AS (
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
-              job.crash_count
+              job.crash_count, job.flags
 )
 SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
@@ -66,7 +67,7 @@ SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $8 THEN data.payload END,
        CASE WHEN $8 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane
+       data.lane, data.payload_version, claimed.flags
 FROM clock
 CROSS JOIN latest
 LEFT JOIN claimed ON true

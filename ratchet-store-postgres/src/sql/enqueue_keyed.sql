@@ -1,14 +1,17 @@
--- Stores jobs that may have keys and lanes, unless their ids are stored already, and takes the keys. A key that
+-- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and
+-- takes the keys; says how many it stored. A key that
 -- was taken meanwhile fails the whole statement, so that nothing is stored. A time of NULL is now plus
 -- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
--- [lane.head]
+-- [lane.head] [recurring.origin] [tag.set] [claim.version]
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 new AS (
     SELECT * FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                          $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
-                         $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::smallint[])
+                         $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
+                         $16::text[], $17::smallint[], $18::text[], $19::bigint[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
-            traceparent, tracestate, unique_key, idempotency_key, lane, state)
+            traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
+            recurring, slot)
 ),
 idempotency AS (
     INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
@@ -21,14 +24,25 @@ uniqueness AS (
 ),
 cold AS (
     INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
-                                   tracestate, unique_key, idempotency_key, lane)
-    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, unique_key,
-           idempotency_key, lane
+                                   tracestate, payload_version, unique_key, idempotency_key,
+                                   lane, recurring, slot)
+    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, payload_version,
+           unique_key, idempotency_key, lane, recurring, slot
     FROM new
     ON CONFLICT (id) DO NOTHING
+),
+stored AS (
+    INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+    SELECT new.id, new.state, new.route, new.priority, new.flags,
+           coalesce(new.run_at, clock.now + new.delay), clock.now
+    FROM new CROSS JOIN clock
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+),
+tagged AS (
+    INSERT INTO {schema}.job_tags (job, tag)
+    SELECT given.job, given.tag
+    FROM unnest($20::uuid[], $21::text[]) AS given (job, tag)
+    JOIN stored ON stored.id = given.job
 )
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
-SELECT new.id, new.state, new.route, new.priority, new.flags,
-       coalesce(new.run_at, clock.now + new.delay), clock.now
-FROM new CROSS JOIN clock
-ON CONFLICT (id) DO NOTHING
+SELECT count(*) FROM stored

@@ -4,7 +4,11 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        data.id, data.payload, data.retry, data.timeout, data.stall_timeout, data.unique_key,
        data.idempotency_key, data.traceparent, data.tracestate,
        notes.percent, notes.message, notes.checkpoint, notes.result, notes.last_error,
-       data.lane
+       data.lane, data.recurring, data.slot,
+       CASE WHEN job.flags & 64 = 64
+            THEN (SELECT string_agg(tagged.tag, E'\n') FROM {schema}.job_tags AS tagged
+                  WHERE tagged.job = job.id) END,
+       data.payload_version, job.flags
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id

@@ -1,6 +1,8 @@
 -- Takes claims back, as ratchet_core::model::ReclaimRequest::effect says, unless something about
--- them has changed since they were judged; one row comes back for each.
--- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] Primary keys.
+-- them has changed since they were judged; one row comes back for each. Jobs that end and for whose
+-- end others wait are left alone unless $9 says that they are followed.
+-- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
+-- Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 lost AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::boolean[], $5::bigint[],
@@ -17,6 +19,7 @@ ended AS (
       AND job.crash_count = lost.crash_count AND job.cancel_requested = lost.cancel_requested
       AND job.last_report IS NOT DISTINCT FROM lost.last_report
       AND job.node IS NOT DISTINCT FROM lost.node
+      AND ($9 OR lost.state < 4 OR job.flags & 52 = 0)
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now
 ),
 history AS (
@@ -30,4 +33,4 @@ freed AS (
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
 )
-SELECT id FROM ended
+SELECT id, flags FROM ended

@@ -3,7 +3,8 @@
 -- The values are those of ratchet_core::model::Settlement::effect. Whether cancellation was
 -- requested is known only here, so what that function says then is here too: Cancelled (6, in the
 -- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
--- Jobs that end at the head of a lane are left alone unless $10 says that their lanes are locked.
+-- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
+-- unless $10 says that they are followed.
 -- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 settlement AS (
@@ -23,7 +24,7 @@ ended AS (
                           THEN settlement.ran_for_us END
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
-      AND ($10 OR job.flags & 4 = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
+      AND ($10 OR job.flags & 52 = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
               settlement.result, settlement.ran_for_us
@@ -51,4 +52,4 @@ freed AS (
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
 )
-SELECT id, claim_seq, state FROM ended
+SELECT id, claim_seq, state, flags FROM ended

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, TestClock};
-use ratchet_core::{JobId, time};
+use ratchet_conformance::{BoxError, TestClock, Vandal};
+use ratchet_core::{JobId, Name, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -21,6 +21,21 @@ pub(crate) fn url() -> Option<String> {
 /// A pooler in front of the server, through which all calls are to go that can.
 pub(crate) fn pooler() -> Option<String> {
     std::env::var("RATCHET_TEST_PGBOUNCER_URL").ok()
+}
+
+/// The host and the port of a server.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) fn host(url: &str) -> String {
+    let authority = url.split("://").nth(1).unwrap_or(url);
+    let authority = authority.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.to_owned()
+}
+
+/// The same database, at another address.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) fn at(url: &str, address: &str) -> String {
+    url.replacen(&host(url), address, 1)
 }
 
 /// A schema for one test.
@@ -114,5 +129,21 @@ impl TestClock for Schema {
 
     async fn set_back(&self, by: Duration) {
         self.move_clock(-time::duration_millis(by)).await;
+    }
+}
+
+#[async_trait]
+impl Vandal for Schema {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
+        self.execute(&spoil.replace("{job}", &job.to_string()))
+            .await
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.recurring SET definition = '{' WHERE name = '{name}'";
+        self.execute(&spoil.replace("{name}", name.as_str()))
+            .await?;
+        Ok(())
     }
 }

@@ -1,16 +1,22 @@
 //! What only PostgreSQL has: schemas, roles, transactions of the application, connections that are
-//! lost, query plans.
+//! lost, locks bound to them, query plans.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
+mod archive;
 mod connections;
+mod interleavings;
+mod kit;
 mod lanes;
+mod links;
 mod network;
+mod permits;
 mod plans;
 mod pools;
 mod races;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
+mod sessions;
 mod transactions;
 
 use std::pin::Pin;
@@ -39,12 +45,28 @@ macro_rules! tests {
 }
 
 tests! {
+    archive: a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other
+        a_document_that_cannot_be_read_harms_only_itself a_pool_of_one_is_enough_to_archive
+        a_pool_of_one_is_enough_for_linked_jobs
+        a_job_that_goes_leaves_nothing_but_the_idempotency_key;
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    interleavings: a_claim_passes_over_what_has_changed_since_it_looked
+        a_cancel_waits_for_a_requeue_and_ends_what_it_brought_back
+        an_enqueue_waits_for_a_requeue_and_finds_its_key_taken
+        a_key_stays_the_first_jobs_before_during_and_after_its_purge
+        a_renewal_and_a_takeover_that_meet_at_the_expiry_agree
+        a_leader_whose_bodies_hold_every_connection_keeps_its_term;
+    kit: stored_jobs_are_run_for_a_test;
     lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
         a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
+    links: an_end_waits_for_the_enqueue_of_a_child_and_sees_it
+        an_enqueue_waits_for_the_end_of_a_parent_and_sees_it
+        the_second_of_two_parents_sees_what_the_first_decided
+        the_last_two_of_a_batch_are_counted_one_after_the_other
+        a_claim_taken_back_meanwhile_leaves_no_child_waiting a_rollback_leaves_no_links;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
         an_action_whose_commit_is_not_heard_of_is_not_done_again
         calls_on_silent_connections_end_at_the_deadline
@@ -55,20 +77,40 @@ tests! {
     pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
         a_deadline_beyond_the_servers_numbers_works
         a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;
-    plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates;
+    permits: a_claim_counts_what_was_claimed_while_it_waited
+        claims_that_need_no_permit_wait_for_none;
+    plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates
+        what_is_asked_by_tag_reads_only_jobs_that_have_it
+        permits_are_counted_without_reading_the_waiting;
     races: a_job_that_can_be_neither_read_nor_failed_keeps_no_other
         an_action_spares_jobs_that_no_longer_match
+        an_action_whose_jobs_are_all_gone_looks_behind_them
+        a_claim_takes_no_candidate_on_its_old_terms
         what_was_claimed_is_kept_when_looking_for_more_takes_too_long
         a_route_that_cannot_be_decoded_is_passed_over
         routes_that_the_server_forgot_are_made_again
         snapshots_that_outlive_a_statement_are_refused;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
+        an_older_schema_is_brought_up_to_date
         tables_of_others_are_refused many_starters_migrate_once
         without_the_right_to_create_the_dba_is_told_what_to_run a_read_only_role_is_read_only
-        printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself;
+        printed_migrations_are_what_is_applied
+        payloads_from_before_there_were_versions_have_the_first a_row_that_cannot_be_read_harms_only_itself;
+    sessions: a_lock_whose_session_ended_is_taken_at_once
+        a_holder_that_closes_its_store_leaves_its_locks_free a_lock_whose_session_lives_is_kept
+        a_lock_that_is_not_bound_ends_by_time_alone
+        a_holder_that_is_back_before_anybody_looked_keeps_its_locks
+        a_lock_outlives_the_planned_end_of_its_connection
+        a_worn_connection_does_while_there_can_be_no_other
+        a_session_that_cannot_be_seen_counts_as_alive
+        who_waited_for_the_row_sees_the_session_that_came_meanwhile
+        a_candidate_with_a_takeover_delay_leaves_it_to_the_others
+        a_session_that_is_a_poolers_is_refused
+        a_role_that_cannot_see_its_own_session_is_refused;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
-        a_closed_store_refuses_and_connects_no_more without_wakeups_nobody_is_woken_up;
+        a_closed_store_refuses_and_connects_no_more
+        closing_again_is_silent without_wakeups_nobody_is_woken_up;
 }
 
 fn main() -> ExitCode {

@@ -8,12 +8,15 @@ use crate::server::Schema;
 use crate::{enqueue, job, open};
 
 /// Statements that may read a whole table of jobs, because people ask for them and loops do not.
-const SCANS: [&str; 5] = [
+const SCANS: [&str; 8] = [
     "count_jobs.sql",
+    "count_matching.sql",
     "list_oldest.sql",
     "list_newest.sql",
     "list_ended_oldest.sql",
     "list_ended_newest.sql",
+    "list_archived_oldest.sql",
+    "list_archived_newest.sql",
 ];
 /// What cannot be explained.
 const SCRIPTS: [&str; 3] = [
@@ -22,7 +25,7 @@ const SCRIPTS: [&str; 3] = [
     "await_nodes.sql",
 ];
 
-const TABLES: [&str; 8] = [
+const TABLES: &[&str] = &[
     "jobs",
     "job_data",
     "job_notes",
@@ -31,6 +34,12 @@ const TABLES: [&str; 8] = [
     "idempotency_keys",
     "lanes",
     "lane_jobs",
+    "job_tags",
+    "archive",
+    "links",
+    "batches",
+    "batch_jobs",
+    "signals",
 ];
 
 fn text(file: &str) -> String {
@@ -40,7 +49,7 @@ fn text(file: &str) -> String {
 }
 
 fn parameters(sql: &str) -> usize {
-    (1..20)
+    (1..40)
         .take_while(|number| sql.contains(&format!("${number}")))
         .count()
 }
@@ -137,25 +146,31 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    let explain = |mode: &str| {
+    // As many as there are, or as many as there are permits.
+    let explain = |mode: &str, most: &str| {
         format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
-             ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true)"
+             ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
+              '{{{most}}}')"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
-    plan(&schema, &explain("force_generic_plan")).await;
+    plan(&schema, &explain("force_generic_plan", "NULL")).await;
     fill(&schema, 100_000).await;
     for analyzed in [false, true] {
         if analyzed {
             schema.execute("ANALYZE {schema}.jobs").await.unwrap();
         }
-        for mode in ["force_generic_plan", "force_custom_plan"] {
+        let modes = ["force_generic_plan", "force_custom_plan"];
+        for (mode, most) in modes
+            .map(|mode| ["NULL", "7"].map(|most| (mode, most)))
+            .concat()
+        {
             schema.execute("BEGIN").await.unwrap();
-            let plan = plan(&schema, &explain(mode)).await;
+            let plan = plan(&schema, &explain(mode, most)).await;
             schema.execute("ROLLBACK").await.unwrap();
-            let context = format!("{mode}, analyzed: {analyzed}:\n{plan}");
+            let context = format!("{mode}, most {most}, analyzed: {analyzed}:\n{plan}");
             assert_eq!(scanned(&plan), None, "{context}");
             assert!(plan.contains("using jobs_claim"), "{context}");
             // Whatever is read of the jobs is read a batch for each priority at most.
@@ -177,6 +192,141 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
             }
             let removed = plan.lines().find(|line| line.contains("Rows Removed"));
             assert_eq!(removed, None, "{context}");
+        }
+    }
+}
+
+pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let statements = [
+        (
+            "list_tagged_oldest",
+            text(include_str!("../../src/sql/list_tagged_oldest.sql")),
+        ),
+        (
+            "list_tagged_newest",
+            text(include_str!("../../src/sql/list_tagged_newest.sql")),
+        ),
+        (
+            "count_tagged",
+            text(include_str!("../../src/sql/count_tagged.sql")),
+        ),
+    ];
+    schema
+        .execute("SET plan_cache_mode = force_generic_plan")
+        .await
+        .unwrap();
+    let mut explained = Vec::new();
+    for (name, sql) in statements {
+        schema
+            .execute(&format!("PREPARE {name} AS {sql}"))
+            .await
+            .unwrap();
+        let arguments = if name == "count_tagged" {
+            "('{0,4}', NULL, 'rare')"
+        } else {
+            "('{0,4}', NULL, NULL, 1000, 'rare')"
+        };
+        let explain =
+            format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name}{arguments}");
+        // The plan is made for empty tables, and then used for full ones.
+        plan(&schema, &explain).await;
+        explained.push((name, explain));
+    }
+    fill(&schema, 50_000).await;
+    let tag = "ALTER TABLE {schema}.job_tags SET (autovacuum_enabled = off);
+               INSERT INTO {schema}.job_tags (job, tag)
+               SELECT id, 'tenant:' || row_number() OVER () % 1000 FROM {schema}.jobs;
+               INSERT INTO {schema}.job_tags (job, tag) SELECT id, 'rare' FROM {schema}.jobs LIMIT 20";
+    schema.execute(tag).await.unwrap();
+    for analyzed in [false, true] {
+        if analyzed {
+            schema
+                .execute("ANALYZE {schema}.jobs; ANALYZE {schema}.job_tags")
+                .await
+                .unwrap();
+        }
+        for (name, explain) in &explained {
+            let plan = plan(&schema, explain).await;
+            let context = format!("{name}, analyzed: {analyzed}:\n{plan}");
+            assert_eq!(scanned(&plan), None, "{context}");
+            assert!(plan.contains("job_tags_pkey"), "{context}");
+            for line in plan.lines() {
+                let Some((_, actual)) = line.split_once("actual rows=") else {
+                    continue;
+                };
+                let rows: f64 = actual.split([' ', ')']).next().unwrap().parse().unwrap();
+                assert!(rows <= 20.0, "{rows} rows: {line}\n{context}");
+            }
+            let removed = plan.lines().find(|line| line.contains("Rows Removed"));
+            assert_eq!(removed, None, "{context}");
+        }
+    }
+}
+
+/// How many rows each step of a plan read that was run, with its loops.
+fn rows_read(plan: &str) -> impl Iterator<Item = (f64, &str)> {
+    plan.lines()
+        .filter_map(|line| {
+            let (_, actual) = line.split_once("actual rows=")?;
+            let (rows, rest) = actual.split_once(" loops=")?;
+            let loops = rest.split(')').next()?;
+            Some((rows.parse::<f64>().ok()? * loops.parse::<f64>().ok()?, line))
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let routes = "INSERT INTO {schema}.permits VALUES ('api', 10);
+                  INSERT INTO {schema}.routes
+                  SELECT n, 'q' || n, 'k', '', CASE WHEN n <= 3 THEN 'api' ELSE '' END
+                  FROM generate_series(1, 200) AS n";
+    schema.execute(routes).await.unwrap();
+    for table in ["jobs", "routes", "permits"] {
+        let vacuum = format!("VACUUM ANALYZE {{schema}}.{table}");
+        schema.execute(&vacuum).await.unwrap();
+    }
+    let counts = [
+        (
+            text(include_str!("../../src/sql/held_permits.sql")),
+            "'{api}'",
+        ),
+        (
+            text(include_str!("../../src/sql/look_at_permits.sql")),
+            "'{1, 2, 3}'",
+        ),
+    ];
+    let generic = "SET plan_cache_mode = force_generic_plan";
+    schema.execute(generic).await.unwrap();
+    for (number, (sql, _)) in counts.iter().enumerate() {
+        let prepare = format!("PREPARE count_{number} AS {sql}");
+        schema.execute(&prepare).await.unwrap();
+    }
+    // 100,000 wait in a route with permits, 8 of which are held; 300 others run.
+    fill(&schema, 100_000).await;
+    let run = "UPDATE {schema}.jobs SET state = 3 WHERE run_at <= 8;
+               UPDATE {schema}.jobs SET state = 3, route = 4 + run_at % 100
+               WHERE run_at BETWEEN 1001 AND 1300";
+    schema.execute(run).await.unwrap();
+    for analyzed in [false, true] {
+        if analyzed {
+            schema.execute("ANALYZE {schema}.jobs").await.unwrap();
+        }
+        for (number, (_, argument)) in counts.iter().enumerate() {
+            let explain = format!(
+                "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE count_{number}({argument})"
+            );
+            let plan = plan(&schema, &explain).await;
+            assert_eq!(scanned(&plan), None, "analyzed: {analyzed}:\n{plan}");
+            assert!(plan.contains("jobs_running"), "{plan}");
+            for (rows, line) in rows_read(&plan) {
+                assert!(
+                    rows <= 200.0,
+                    "{rows} rows: {line}\nanalyzed: {analyzed}:\n{plan}"
+                );
+            }
         }
     }
 }

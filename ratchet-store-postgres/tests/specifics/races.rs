@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector};
+use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector, RunAt};
 use ratchet_core::store::{JobStore, NodeStore, QueueStore};
-use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
+use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -30,10 +30,7 @@ pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schem
         .unwrap();
     let pending = JobFilter::all().state(JobState::Pending);
     let acting = tokio::spawn(async move {
-        let selector = JobSelector::Matching {
-            filter: pending,
-            limit: 10,
-        };
+        let selector = JobSelector::matching(pending, 10);
         store.act(&selector, JobAction::Cancel).await
     });
     let waiting = format!(
@@ -51,6 +48,116 @@ pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schem
     let store = open(&schema).await;
     let acted = store.act(&by_id, JobAction::Cancel).await.unwrap();
     assert_eq!(acted[0].outcome, ActionOutcome::CancelRequested);
+}
+
+/// Waits until a call of the store waits for somebody's lock.
+async fn until_it_waits(schema: &Schema) {
+    let waiting = format!(
+        "SELECT FROM pg_stat_activity
+         WHERE application_name = '{}' AND wait_event_type = 'Lock'",
+        schema.name
+    );
+    while schema.rows(&waiting).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: Arc<Schema>) {
+    let store = schema.builder().application_name(&schema.name);
+    let store = store.connect().await.unwrap();
+    let first = enqueue(&store, job()).await;
+    let second = enqueue(&store, job()).await;
+    // Somebody is about to claim the first.
+    let mut other = PgConnection::connect(&schema.url).await.unwrap();
+    let mut claim = other.begin().await.unwrap();
+    let running = format!(
+        "UPDATE \"{}\".jobs SET state = 3, claim_seq = 1 WHERE id = '{first}'",
+        schema.name
+    );
+    claim
+        .execute(sqlx::raw_sql(AssertSqlSafe(running)))
+        .await
+        .unwrap();
+    let pending = JobFilter::all().state(JobState::Pending);
+    let acting = tokio::spawn(async move {
+        let selector = JobSelector::matching(pending, 1);
+        store.act(&selector, JobAction::Cancel).await
+    });
+    until_it_waits(&schema).await;
+    claim.commit().await.unwrap();
+    let acted = acting.await.unwrap().unwrap();
+    let acted: Vec<JobId> = acted.iter().map(|one| one.job).collect();
+    assert_eq!(acted, [second]);
+}
+
+/// The claim has read its candidates' table as it was, but not yet looked at the clock: then somebody
+/// changes a candidate and commits.
+async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
+    let slow = schema
+        .builder()
+        .application_name(&schema.name)
+        .clock_table("slow_clock");
+    let slow = slow.connect().await.unwrap();
+    // It knows the route, so that the first claim goes through.
+    slow.queues().await.unwrap();
+    let lock = "SELECT pg_advisory_lock(hashtextextended('{schema}', 1))";
+    schema.execute(lock).await.unwrap();
+    let claiming = tokio::spawn(async move { slow.claim_next_batch(&claim_all()).await });
+    until_it_waits(schema).await;
+    let store = schema.builder().clock_table("test_clock");
+    let store = store.connect().await.unwrap();
+    let jobs = JobSelector::Ids(vec![id]);
+    let acted = store.act(&jobs, action).await.unwrap();
+    assert!(
+        !matches!(acted[0].outcome, ActionOutcome::Refused(_)),
+        "{acted:?}"
+    );
+    schema
+        .execute(&lock.replace("lock", "unlock"))
+        .await
+        .unwrap();
+    let claimed = claiming.await.unwrap().unwrap();
+    let claimed = claimed.into_iter();
+    claimed
+        .map(|job| (job.claim.token.job, job.claim.priority))
+        .collect()
+}
+
+type Claimed = (JobId, Priority);
+
+pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Schema>) {
+    let slow_clock = "CREATE FUNCTION {schema}.slow_now() RETURNS bigint LANGUAGE plpgsql AS $$
+         BEGIN
+             PERFORM pg_advisory_lock_shared(hashtextextended('{schema}', 1));
+             PERFORM pg_advisory_unlock_shared(hashtextextended('{schema}', 1));
+             RETURN (SELECT now_ms FROM {schema}.test_clock);
+         END $$;
+         CREATE VIEW {schema}.slow_clock AS SELECT {schema}.slow_now() AS now_ms";
+    schema.execute(slow_clock).await.unwrap();
+    let store = schema.builder().clock_table("test_clock");
+    let store = store.connect().await.unwrap();
+    let later = JobAction::Reschedule(RunAt::In(Duration::from_secs(3_600)));
+    for action in [later, JobAction::Cancel, JobAction::Pause] {
+        let (changed, other) = (enqueue(&store, job()).await, enqueue(&store, job()).await);
+        let claimed = claim_during(&schema, changed, action).await;
+        assert_eq!(claimed, [(other, Priority::Normal)], "{action:?}");
+        assert_ne!(
+            state(&store, changed).await,
+            JobState::Running,
+            "{action:?}"
+        );
+    }
+    // With another priority it is claimed, but by that.
+    let (other, changed) = (enqueue(&store, job()).await, enqueue(&store, job()).await);
+    let action = JobAction::SetPriority(Priority::High);
+    let claimed = claim_during(&schema, changed, action).await;
+    let expected = [(changed, Priority::High), (other, Priority::Normal)];
+    assert_eq!(claimed, expected);
+}
+
+async fn state(store: &PostgresStore, id: JobId) -> JobState {
+    let found = store.get(&[id]).await.unwrap().remove(0);
+    found.unwrap().state
 }
 
 pub(crate) async fn a_job_that_can_be_neither_read_nor_failed_keeps_no_other(schema: Arc<Schema>) {

@@ -230,11 +230,29 @@ pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) 
     drop(open(&schema).await);
 }
 
+pub(crate) async fn payloads_from_before_there_were_versions_have_the_first(schema: Arc<Schema>) {
+    let first = PostgresStore::migrations(&schema.name).remove(0);
+    schema.execute(&first.sql).await.unwrap();
+    let id = "0196e000-0000-7000-8000-000000000001";
+    let store_job = format!(
+        "INSERT INTO {{schema}}.routes (id, queue, kind) VALUES (1, 'default', 'kind');
+         INSERT INTO {{schema}}.job_data (id, payload) VALUES ('{id}', '1');
+         INSERT INTO {{schema}}.jobs (id, run_at, created_at, route, state, priority)
+         VALUES ('{id}', 0, 0, 1, 0, 2)"
+    );
+    schema.execute(&store_job).await.unwrap();
+    let store = open(&schema).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.job.to_string(), id);
+    assert_eq!(claimed[0].claim.payload_version, 1);
+}
+
 pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let damages = [
         "UPDATE {schema}.job_data SET retry = '{'",
         "UPDATE {schema}.job_data SET timeout = -1",
+        "UPDATE {schema}.job_data SET payload_version = 0",
         "UPDATE {schema}.jobs SET attempts = -1",
         "UPDATE {schema}.jobs SET route = 4711, state = 0",
         "DELETE FROM {schema}.job_data",
@@ -258,4 +276,27 @@ pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Sche
             assert_eq!(store.history(bad).await.unwrap().len(), 1);
         }
     }
+}
+
+pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
+    let migrations = PostgresStore::migrations(&schema.name);
+    schema.execute(&migrations[0].sql).await.unwrap();
+    let held = "INSERT INTO {schema}.locks (name, owner, fence, expires_at)
+                VALUES ('l', 'holder', 7, 9000000000000)";
+    schema.execute(held).await.unwrap();
+    let unchanged = schema.builder().migrate(false).connect().await;
+    assert_kind(&unchanged.unwrap_err(), StoreErrorKind::SchemaMismatch);
+    let store = open(&schema).await;
+    let applied = "SELECT version FROM {schema}.migrations";
+    let applied = schema.rows(applied).await.unwrap();
+    assert_eq!(applied.len(), migrations.len());
+    // What was there means what it meant.
+    let name = |text: &str| Name::new("name", text).unwrap();
+    let (lock, other) = (name("l"), name("other"));
+    let taken = store.acquire(&lock, &other, Duration::from_secs(9)).await;
+    assert!(matches!(
+        taken.unwrap(),
+        ratchet_core::store::Acquired::Held(held) if held.owner == name("holder")
+    ));
+    enqueue(&store, job()).await;
 }

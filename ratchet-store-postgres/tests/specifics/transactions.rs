@@ -169,6 +169,18 @@ pub(crate) async fn a_closed_store_refuses_and_connects_no_more(schema: Arc<Sche
     tx.commit().await.unwrap();
 }
 
+pub(crate) async fn closing_again_is_silent(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let coordinator = store.coordinator().unwrap();
+    let mut wakeups = listening(&store).await;
+    for _ in 0..2 {
+        store.close().await;
+        coordinator.notify(Wakeup::any()).await;
+        assert!(!comes(&mut wakeups).await, "carried after the end");
+        assert!(!comes(&mut coordinator.subscribe()).await);
+    }
+}
+
 pub(crate) async fn without_wakeups_nobody_is_woken_up(schema: Arc<Schema>) {
     let quiet = schema.builder().wakeups(false).connect().await.unwrap();
     let store = open(&schema).await;

@@ -4,7 +4,12 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        data.id, data.payload, data.retry, data.timeout, data.stall_timeout, data.unique_key,
        data.idempotency_key, data.traceparent, data.tracestate,
        notes.percent, notes.message, notes.checkpoint, notes.result, notes.last_error,
-       data.lane
+       data.lane, data.recurring, data.slot,
+       CASE WHEN job.flags & 64 THEN
+           (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
+            WHERE tagged.job = job.id)
+       END,
+       data.payload_version, job.flags
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 LEFT JOIN ratchet_job_notes AS notes ON notes.job = job.id

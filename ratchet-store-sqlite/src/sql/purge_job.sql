@@ -1,2 +1,2 @@
--- Deletes a job. [purge.old] [purge.keys] Primary key of ratchet_jobs.
+-- Deletes a job. [purge.old] [delete.job] [purge.keys] Primary key of ratchet_jobs.
 DELETE FROM ratchet_jobs WHERE id = ?1

@@ -1,2 +1,2 @@
--- Deletes what the bodies of a job left. [purge.old] Primary key of ratchet_job_notes.
+-- Deletes what the bodies of a job left. [purge.old] [delete.job] Primary key of ratchet_job_notes.
 DELETE FROM ratchet_job_notes WHERE job = ?1

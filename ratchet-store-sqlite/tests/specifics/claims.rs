@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, ClaimRequest, Enqueued, Guarded, Heartbeat, NodeStatus, Outcome, PurgeRequest,
-    Settlement,
+    AttemptOutcome, ClaimRequest, Enqueued, Guarded, Heartbeat, JobSelector, NodeStatus, Outcome,
+    PurgeRequest, Settlement,
 };
-use ratchet_core::store::{JobStore, NodeStore};
-use ratchet_core::{JobId, JobState, Json, Name, NewJob, NodeId, Priority};
+use ratchet_core::store::{ArchiveStore, JobStore, NodeStore};
+use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority};
 use rusqlite::{Connection, params};
 
 use crate::{Place, claim_all, enqueue, job};
@@ -82,6 +82,7 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
         "UPDATE ratchet_job_data SET retry = CAST(x'ff' AS TEXT) WHERE id = ?1",
         "UPDATE ratchet_job_data SET timeout = -1 WHERE id = ?1",
         "UPDATE ratchet_job_data SET traceparent = CAST(x'ff' AS TEXT) WHERE id = ?1",
+        "UPDATE ratchet_job_data SET payload_version = 0 WHERE id = ?1",
         "UPDATE ratchet_jobs SET attempts = -1 WHERE data = ?1",
         "UPDATE ratchet_jobs SET crash_count = 9876543210 WHERE data = ?1",
         "DELETE FROM ratchet_job_data WHERE id = ?1",
@@ -195,7 +196,7 @@ async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
 }
 
 /// Statements that may go through all jobs, because people ask for them and loops do not.
-const SCANS: [&str; 1] = ["count_jobs.sql"];
+const SCANS: [&str; 2] = ["count_jobs.sql", "count_matching.sql"];
 
 #[tokio::test]
 async fn no_statement_of_a_loop_goes_through_all_jobs() {
@@ -217,7 +218,10 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
             "ratchet_jobs",
             "ratchet_job_data",
             "ratchet_attempts",
+            "ratchet_job_tags",
+            "ratchet_archive",
             "job",
+            "tagged",
         ] {
             let scan = plan.lines().find(|line| *line == format!("SCAN {table}"));
             assert_eq!(scan, None, "{name}:\n{plan}");
@@ -228,27 +232,48 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
 }
 
 #[tokio::test]
-async fn a_purge_leaves_nothing_but_the_idempotency_key() {
+async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key() {
     let place = Place::new();
     let store = place.open().await;
-    enqueue(&store, job().unique_key("u").idempotency_key("i")).await;
-    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
-        .claim
-        .token;
-    let result = Some(Json::encode("result", &1).unwrap());
-    let end = Settlement::new(token, Outcome::Succeeded { result });
-    store.settle(&[end]).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(5)).await;
-    let request = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
-    assert_eq!(store.purge(&request).await.unwrap(), Guarded::Done(1));
     let count = |table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM ratchet_{table}");
         place.sql().query_row(&sql, [], |row| row.get(0)).unwrap()
     };
-    for table in ["jobs", "job_data", "job_notes", "attempts", "unique_keys"] {
-        assert_eq!(count(table), 0, "{table}");
+    let request = PurgeRequest::new(JobState::Failed, Duration::ZERO, 10);
+    for way in 0..3 {
+        let key = way.to_string();
+        let new = job().unique_key("u").tag("t").idempotency_key(&key);
+        let id = enqueue(&store, new).await;
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
+        let error = "it failed".to_owned();
+        let end = Settlement::new(token, Outcome::Failed { error });
+        store.settle(&[end]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        for table in ["jobs", "job_data", "job_notes", "attempts", "job_tags"] {
+            assert_eq!(count(table), 1, "{table}");
+        }
+        match way {
+            0 => assert_eq!(store.purge(&request).await.unwrap(), Guarded::Done(1)),
+            1 => {
+                let jobs = JobSelector::Ids(vec![id]);
+                store.act(&jobs, JobAction::Delete).await.unwrap();
+            }
+            _ => assert_eq!(store.archive(&request).await.unwrap(), Guarded::Done(1)),
+        }
+        for table in [
+            "jobs",
+            "job_data",
+            "job_notes",
+            "attempts",
+            "job_tags",
+            "unique_keys",
+        ] {
+            assert_eq!(count(table), 0, "{table}");
+        }
     }
-    assert_eq!(count("idempotency_keys"), 1);
+    assert_eq!((count("idempotency_keys"), count("archive")), (3, 1));
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! What only SQLite has: files, locks, group commit, transactions of the application.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
+mod archive;
 mod claims;
 mod files;
 mod groups;
+mod leadership;
 mod schema;
 mod transactions;
 

@@ -1,8 +1,8 @@
 //! `enqueue_in`: jobs in a transaction of the application.
 
-use ratchet_core::model::Enqueued;
-use ratchet_core::store::JobStore;
-use ratchet_core::{NewJob, Priority, StoreErrorKind};
+use ratchet_core::model::{Enqueued, JobSelector};
+use ratchet_core::store::{JobStore, WorkflowStore};
+use ratchet_core::{BatchId, Condition, JobAction, JobState, NewJob, Priority, StoreErrorKind};
 use rusqlite::TransactionBehavior;
 
 use crate::{Place, assert_kind, claim_all, enqueue, exists, job, refuse_critical_jobs};
@@ -92,4 +92,41 @@ async fn another_database_and_bad_input_are_refused() {
     let tx = database.transaction().unwrap();
     let error = store.enqueue_in(&tx, &[NewJob::new("", &1)]).unwrap_err();
     assert_kind(&error, StoreErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn links_come_and_go_with_the_transaction() {
+    let place = Place::new();
+    let store = place.open().await;
+    let parent = enqueue(&store, job()).await;
+    let selector = JobSelector::Ids(vec![parent]);
+    store.act(&selector, JobAction::Cancel).await.unwrap();
+    let batch = BatchId::new();
+    store.create_batch(batch).await.unwrap();
+    let jobs = [
+        job().after(parent, Condition::Ended).in_batch(batch),
+        job().after(parent, Condition::Succeeded).in_batch(batch),
+    ];
+    let total = async || {
+        let batch = store.batches(&[batch]).await.unwrap().remove(0).unwrap();
+        (batch.total, batch.cancelled)
+    };
+    let mut database = place.sql();
+    let tx = database.transaction().unwrap();
+    store.enqueue_in(&tx, &jobs).unwrap();
+    tx.rollback().unwrap();
+    assert_eq!(total().await, (0, 0));
+    let tx = database.transaction().unwrap();
+    store.enqueue_in(&tx, &jobs).unwrap();
+    let bad = [job().in_batch(batch), job().in_batch(BatchId::new())];
+    let error = store.enqueue_in(&tx, &bad).unwrap_err();
+    assert_eq!(error.invalid_input().unwrap().field(), "batch");
+    tx.commit().unwrap();
+    // What was decided already was decided in the same transaction.
+    assert_eq!(total().await, (2, 1));
+    let ids = jobs.map(|job| job.id());
+    let found = store.get(&ids).await.unwrap();
+    let states: Vec<JobState> = found.into_iter().flatten().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Pending, JobState::Cancelled]);
+    assert!(!exists(&store, bad[0].id()).await);
 }

@@ -4,11 +4,18 @@ use anyhow::{Context, Result};
 
 use super::{Control, Server, free_port, on_path, quoted};
 
-/// A server of our own that keeps nothing.
+/// What names a server to the tests.
+pub(crate) const URL: &str = "RATCHET_TEST_REDIS_URL";
+
+/// The server that is named by the variable, or one of our own that keeps nothing.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn own() -> Result<Server> {
+pub(crate) fn provide() -> Result<Server> {
+    std::env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
+}
+
+fn own() -> Result<Server> {
     let program = on_path("redis-server").context("redis-server is not installed")?;
     let port = free_port()?;
     let directory = std::env::temp_dir();

@@ -7,40 +7,83 @@ use ratchet_core::model::*;
 use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    Aging, ClaimToken, Fence, JobAction, JobId, JobState, Name, NewJob, NodeId, Priority,
-    RetryPolicy, Selection,
+    Aging, BatchId, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Misfire, Name,
+    NewJob, NodeId, Overlap, Priority, Rate, Recurring, RetryPolicy, Selection,
 };
 
 use super::step::{Answer, Step};
-use crate::build::{json, name};
+use crate::Power;
+use crate::build::{json, name, put};
 
 /// A few of everything, so that steps meet.
 const QUEUES: [&str; 3] = ["default", "images", "Größe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
 pub(super) const LOCKS: [&str; 2] = ["leader", "lock"];
+const TAGS: [&str; 3] = ["a", "A", "ü"];
+const RESOURCES: [&str; 3] = ["p", "P", "ü"];
 const OWNERS: [&str; 3] = ["a", "b", "c"];
+const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
 pub(super) struct Generator {
     random: Rng,
+    /// Whether the store has an archive.
+    archives: bool,
+    permits: bool,
+    rates: bool,
+    /// Whether nothing was done yet.
+    untouched: bool,
+    /// The resources that were set.
+    resources: Vec<&'static str>,
     nodes: Vec<NodeId>,
     jobs: Vec<NewJob>,
     tokens: Vec<ClaimToken>,
     fences: Vec<Fence>,
+    /// Whether the store keeps recurring definitions.
+    recurring: bool,
+    firings: Vec<RecurringFiring>,
+    /// Batches that are open, and all there were.
+    open: Vec<BatchId>,
+    batches: Vec<BatchId>,
+    /// Jobs that were stored, and those of the enqueue that is being made: nearly all parents are
+    /// among them, since a bad one keeps the whole enqueue out.
+    stored: Vec<JobId>,
+    fresh: Vec<JobId>,
+    /// Jobs that wait for signals.
+    waiters: Vec<JobId>,
+    /// What the store can do.
+    workflows: bool,
+    signals: bool,
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, has: impl Fn(Power) -> bool) -> Self {
         let mut random = Rng::with_seed(seed);
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
+        // A history uses some of what the store can do: one that did everything would do little of each.
+        let mut uses = |power| has(power) && random.u8(0..5) < 2;
         Self {
-            random,
+            archives: uses(Power::Archive),
+            permits: uses(Power::Permits),
+            rates: uses(Power::Rates),
+            untouched: true,
+            resources: Vec::new(),
             nodes,
             jobs: Vec::new(),
             tokens: Vec::new(),
             fences: Vec::new(),
+            recurring: uses(Power::Recurring),
+            firings: Vec::new(),
+            open: Vec::new(),
+            batches: Vec::new(),
+            stored: Vec::new(),
+            fresh: Vec::new(),
+            waiters: Vec::new(),
+            workflows: uses(Power::Workflows),
+            signals: uses(Power::Signals),
+            random,
         }
     }
 
@@ -52,11 +95,29 @@ impl Generator {
             }
             Answer::Lean(claims) => self.tokens.extend(claims.iter().map(|claim| claim.token)),
             Answer::Acquired(Acquired::Acquired { fence }) => self.fences.push(*fence),
+            Answer::Due(due) => {
+                let plans = due.definitions.iter().filter_map(|one| one.plan(due.now));
+                let plans: Vec<RecurringFiring> = plans.collect();
+                self.jobs
+                    .extend(plans.iter().flat_map(|plan| plan.jobs.clone()));
+                self.firings.extend(plans);
+            }
+            Answer::Enqueued(jobs) => self.stored.extend(jobs.iter().map(|job| job.id())),
             _ => {}
         }
     }
 
     pub(super) fn next(&mut self, now: Timestamp) -> Step {
+        if self.recurring && self.chance(15) {
+            return self.recurring(now);
+        }
+        // Half of the histories have permits from the beginning.
+        if std::mem::take(&mut self.untouched) && self.random.bool() {
+            return self.permits();
+        }
+        if (self.workflows || self.signals) && self.chance(15) {
+            return self.workflow();
+        }
         match self.random.u8(0..100) {
             0..18 => self.enqueue(now),
             18..30 => Step::Claim(self.claim()),
@@ -65,14 +126,17 @@ impl Generator {
             36..50 => self.settle(),
             50..57 => self.report(),
             57..63 => self.reclaim(),
-            63..72 => self.act(),
+            63..72 => self.act(now),
             72..74 => Step::Get(self.some_ids()),
-            74..77 => self.list(),
+            74..76 => self.list(),
+            76 => Step::Count(self.filter()),
             77..80 => self.purge(),
             80..86 => self.node(),
-            86..89 => self.queue(),
-            89..93 => self.lock(),
-            93..99 => self.advance(),
+            86..88 => self.queue(),
+            88..91 => self.permits(),
+            91..93 => self.rates(),
+            93..96 => self.lock(),
+            96..99 => self.advance(),
             _ => Step::Reopen,
         }
     }
@@ -90,9 +154,120 @@ impl Generator {
     }
 
     fn enqueue(&mut self, now: Timestamp) -> Step {
+        self.fresh.clear();
         let count = self.random.usize(0..5);
-        let batch = (0..count).map(|_| self.job(now)).collect();
+        let mut batch: Vec<NewJob> = (0..count).map(|_| self.job(now)).collect();
+        // Children stand before and behind their parents.
+        self.random.shuffle(&mut batch);
         Step::Enqueue(batch)
+    }
+
+    /// Lets a new job wait for others, join a batch, or wait for a signal.
+    fn entangle(&mut self, mut job: NewJob) -> NewJob {
+        let free = job.spec().lane.is_none() || self.chance(3);
+        let alone = self.stored.is_empty() && self.fresh.is_empty();
+        if self.workflows && free && !alone && self.chance(45) {
+            for _ in 0..self.random.usize(1..4) {
+                job = if self.batches.is_empty() || self.chance(75) {
+                    let parent = self.a_parent(job.id());
+                    let condition = match self.random.u8(0..6) {
+                        0 | 1 => Condition::Succeeded,
+                        2 => Condition::Failed,
+                        3 => Condition::ResultIs {
+                            pointer: String::new(),
+                            value: json(&self.random.u8(..).to_string()),
+                        },
+                        _ => Condition::Ended,
+                    };
+                    job.after(parent, condition)
+                } else {
+                    let batch = self.a_batch();
+                    let condition = match self.random.u8(0..6) {
+                        0 => BatchCondition::Succeeded,
+                        1 => BatchCondition::Failed,
+                        2 => BatchCondition::FailuresReach(self.random.u64(1..4)),
+                        3 => BatchCondition::SucceededAtLeast {
+                            percent: self.random.u8(0..=100),
+                        },
+                        _ => BatchCondition::Ended,
+                    };
+                    job.after_batch(batch, condition)
+                };
+            }
+        }
+        if self.workflows && self.chance(35) {
+            let open = self.random.choice(self.open.iter().copied());
+            if let Some(batch) = open.filter(|_| !self.chance(4)) {
+                job = job.in_batch(batch);
+            } else if self.chance(20) {
+                job = job.in_batch(self.a_batch());
+            }
+        }
+        if self.signals && free && self.chance(12) {
+            let timeout = self.millis(1..20_000);
+            job = job.wait_for(self.pick(&["s", "S", "ü"]), timeout);
+            self.waiters.push(job.id());
+        }
+        job
+    }
+
+    fn a_parent(&mut self, own: JobId) -> JobId {
+        let recent = self.stored.len().saturating_sub(8);
+        let near = if self.random.bool() || self.fresh.is_empty() {
+            &self.stored[recent..]
+        } else {
+            &self.fresh[..]
+        };
+        let near = self.random.choice(near.iter().copied());
+        match (self.random.u8(0..100), near) {
+            (0, _) => own,
+            (1, _) | (_, None) => JobId::new(),
+            (_, Some(parent)) => parent,
+        }
+    }
+
+    /// One of the last batches.
+    fn a_batch(&mut self) -> BatchId {
+        if self.batches.is_empty() || self.chance(2) {
+            return BatchId::new();
+        }
+        let recent = self.batches.len().saturating_sub(2);
+        self.batches[self.random.usize(recent..self.batches.len())]
+    }
+
+    fn workflow(&mut self) -> Step {
+        let none_open = self.open.is_empty() && self.chance(60);
+        match (self.random.u8(0..12), self.workflows, self.signals) {
+            (roll, true, _) if roll < 2 || none_open => {
+                let batch = BatchId::new();
+                self.batches.push(batch);
+                self.open.push(batch);
+                Step::CreateBatch(batch)
+            }
+            (2, true, _) => Step::CreateBatch(self.a_batch()),
+            (3..6, true, _) => {
+                let batch = self.a_batch();
+                self.open.retain(|open| *open != batch);
+                Step::CloseBatch(batch)
+            }
+            (6, true, _) => {
+                let older_than = self.millis(0..10_000);
+                Step::PurgeBatches(BatchPurge::new(older_than, 1_000))
+            }
+            (7..11, _, true) => {
+                let target = if self.random.bool() {
+                    SignalTarget::Key(name(self.pick(&["s", "S", "ü"])))
+                } else {
+                    let waiter = self.random.choice(self.waiters.iter().copied());
+                    let other = self.an_id();
+                    SignalTarget::Job(waiter.filter(|_| self.chance(85)).unwrap_or(other))
+                };
+                let payload = json(&self.random.u8(..).to_string());
+                Step::Deliver(Signal::new(target, payload))
+            }
+            (_, _, true) => Step::Expire,
+            _ => Step::CreateBatch(self.a_batch()),
+        }
     }
 
     fn job(&mut self, now: Timestamp) -> NewJob {
@@ -101,8 +276,11 @@ impl Generator {
         }
         let number = self.jobs.len();
         let (kind, queue) = (self.pick(&KINDS), self.pick(&QUEUES));
+        // Without a random choice, so that every other choice stays what it was.
+        let version = [1, 2, 7][number % 3];
         let mut job = NewJob::new(kind, &number)
             .queue(queue)
+            .payload_version(version)
             .priority(self.pick(&Priority::ALL));
         if self.chance(25) {
             job = job.capability(self.pick(&CAPABILITIES));
@@ -123,6 +301,9 @@ impl Generator {
             )),
             _ => job,
         };
+        for _ in 0..self.random.u8(0..3) {
+            job = job.tag(self.pick(&TAGS));
+        }
         if self.chance(30) {
             job = job.timeout(self.millis(1..3_000));
         }
@@ -132,9 +313,17 @@ impl Generator {
         if self.chance(20) {
             job = job.retry(RetryPolicy::fixed(3, self.millis(1..1_000)));
         }
+        if !self.resources.is_empty() && self.chance(40) {
+            let resources = self.resources.clone();
+            job = job.permit(self.pick(&resources));
+        } else if self.permits && self.chance(1) {
+            job = job.permit(self.pick(&RESOURCES));
+        }
         if self.chance(1) {
             job = job.queue("");
         }
+        job = self.entangle(job);
+        self.fresh.push(job.id());
         self.jobs.push(job.clone());
         job
     }
@@ -265,14 +454,25 @@ impl Generator {
         Step::Reclaim(request)
     }
 
-    fn act(&mut self) -> Step {
-        let action = self.pick(&JobAction::ALL);
+    fn act(&mut self, now: Timestamp) -> Step {
+        let action = match self.pick(&JobAction::ALL) {
+            JobAction::Reschedule(_) => JobAction::Reschedule(match self.random.u8(0..3) {
+                0 => RunAt::Now,
+                1 => RunAt::In(self.millis(0..5_000)),
+                _ => RunAt::At(time::from_millis(
+                    time::to_millis(now) + self.random.i64(-60_000..10_000),
+                )),
+            }),
+            JobAction::SetPriority(_) => JobAction::SetPriority(self.pick(&Priority::ALL)),
+            other => other,
+        };
         let selector = if self.chance(70) {
             JobSelector::Ids(self.some_ids())
         } else {
             let filter = self.filter();
             let limit = self.random.usize(1..4);
-            JobSelector::Matching { filter, limit }
+            let after = self.chance(30).then(|| self.an_id());
+            JobSelector::matching(filter, limit).after(after)
         };
         Step::Act(selector, action)
     }
@@ -288,6 +488,12 @@ impl Generator {
         if self.chance(30) {
             filter = filter.kind(name(self.pick(&KINDS)));
         }
+        if self.chance(40) {
+            filter = filter.tag(name(self.pick(&TAGS)));
+        }
+        if self.workflows && self.chance(25) {
+            filter = filter.batch(self.a_batch());
+        }
         filter
     }
 
@@ -302,7 +508,29 @@ impl Generator {
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
         let older_than = self.millis(0..4_000);
-        Step::Purge(PurgeRequest::new(self.pick(&ends), older_than, 1_000))
+        let request = PurgeRequest::new(self.pick(&ends), older_than, 1_000);
+        match self.random.u8(0..if self.archives { 8 } else { 2 }) {
+            0 | 1 => Step::Purge(request),
+            2..5 => Step::Archive(request),
+            5 => Step::Archived(self.some_ids()),
+            6 => {
+                let order = self.pick(&[JobOrder::NewestFirst, JobOrder::OldestFirst]);
+                let after = self.chance(30).then(|| self.an_id());
+                let page = PageRequest::first(self.random.usize(0..4)).order(order);
+                let mut filter = ArchiveFilter::all();
+                if self.chance(30) {
+                    filter = filter.queue(name(self.pick(&QUEUES)));
+                }
+                if self.chance(30) {
+                    filter = filter.kind(name(self.pick(&KINDS)));
+                }
+                if self.chance(30) {
+                    filter = filter.state(self.pick(&ends));
+                }
+                Step::ListArchived(filter, page.after(after))
+            }
+            _ => Step::PurgeArchive(ArchivePurge::new(older_than * 4, 1_000)),
+        }
     }
 
     fn node(&mut self) -> Step {
@@ -336,6 +564,32 @@ impl Generator {
         }
     }
 
+    fn permits(&mut self) -> Step {
+        if !self.permits {
+            return self.queue();
+        }
+        let resource = self.pick(&RESOURCES);
+        self.resources.push(resource);
+        Step::SetPermits(name(resource), self.random.u32(0..4))
+    }
+
+    fn rates(&mut self) -> Step {
+        if !self.rates {
+            return self.lock();
+        }
+        if self.chance(15) {
+            return Step::ForgetRates;
+        }
+        let count = self.random.usize(0..5);
+        let requests = (0..count).map(|_| {
+            let limit = self.random.u32(1..4);
+            let rate = Rate::new(limit, self.millis(1..3_000));
+            let rate = rate.burst(self.random.u32(1..4));
+            RateRequest::new(name(self.pick(&RESOURCES)), rate)
+        });
+        Step::Take(requests.collect())
+    }
+
     fn lock(&mut self) -> Step {
         let (lock, owner) = (name(self.pick(&LOCKS)), name(self.pick(&OWNERS)));
         let ttl = self.millis(0..4_000);
@@ -349,6 +603,71 @@ impl Generator {
             1 => Step::Renew(lock, owner, fence, ttl),
             _ => Step::Acquire(lock, owner, ttl),
         }
+    }
+
+    fn recurring(&mut self, now: Timestamp) -> Step {
+        let definition = self.pick(&DEFINITIONS);
+        match self.random.u8(0..20) {
+            0..5 => Step::PutRecurring(Box::new(self.definition(definition, now))),
+            5..11 => {
+                let (node, limit) = (self.a_node(), self.random.usize(0..4));
+                let lease = self.millis(0..3_000);
+                Step::ClaimRecurring(RecurringClaimRequest::new(node, limit).lease(lease))
+            }
+            11..16 => Step::Fire(self.some_firings()),
+            16 | 17 => Step::PauseRecurring(name(definition), self.random.bool()),
+            18 => Step::DeleteRecurring(name(definition)),
+            _ => {
+                let guard = Guard {
+                    lock: name(self.pick(&LOCKS)),
+                    owner: name(self.pick(&OWNERS)),
+                    fence: Fence(self.random.u64(1..4)),
+                };
+                let known = vec![name(self.pick(&DEFINITIONS))];
+                Step::Retire(RetireRecurring::new(known, self.a_node(), guard))
+            }
+        }
+    }
+
+    fn definition(&mut self, named: &str, now: Timestamp) -> PutRecurring {
+        let mut recurring = match self.random.u8(0..4) {
+            0 => Recurring::cron(self.pick(&["*/2 * * * * *", "@hourly", "* * * * *"])),
+            _ => Recurring::every(self.millis(1_000..5_000)),
+        };
+        let misfires = [Misfire::Skip, Misfire::FireOnce, Misfire::CatchUp(3)];
+        recurring = recurring.misfire(self.pick(&misfires));
+        if self.chance(40) {
+            recurring = recurring.overlap(Overlap::Skip);
+        }
+        if self.chance(15) {
+            recurring = recurring.starts_at(now + self.millis(0..5_000));
+        }
+        if self.chance(15) {
+            recurring = recurring.ends_at(now + self.millis(5_000..20_000));
+        }
+        let job = NewJob::new(self.pick(&KINDS), &self.random.u8(0..2));
+        let put = put(recurring.job(job.queue(self.pick(&QUEUES))).named(named));
+        let mut put = put.declared(self.random.bool());
+        put.incarnation = Incarnation::from_bytes(self.random.u128(..).to_be_bytes());
+        put
+    }
+
+    /// Mostly what was claimed last, now and then something old, each definition once.
+    fn some_firings(&mut self) -> Vec<RecurringFiring> {
+        let mut some: Vec<RecurringFiring> = Vec::new();
+        for _ in 0..self.random.usize(0..4) {
+            let recent = self.firings.len().saturating_sub(3);
+            let from = if self.chance(80) { recent } else { 0 };
+            let Some(last) = self.firings.len().checked_sub(1) else {
+                break;
+            };
+            let firing = self.firings[self.random.usize(from..=last)].clone();
+            let others = some.iter().map(|one| &one.token.name);
+            if self.chance(3) || !others.into_iter().any(|name| *name == firing.token.name) {
+                some.push(firing);
+            }
+        }
+        some
     }
 
     fn advance(&mut self) -> Step {

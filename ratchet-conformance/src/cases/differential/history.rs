@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
-use ratchet_core::model::{Attempt, JobFilter, JobOrder, NodeRecord, PageRequest, QueueInfo};
+use ratchet_core::model::{
+    ArchiveFilter, ArchivedJob, Attempt, BatchRecord, JobFilter, JobOrder, Link, NodeRecord,
+    PageRequest, PermitInfo, QueueInfo, RecurringPage,
+};
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Store};
 
 use super::generator::{Generator, LOCKS};
 use super::step::Step;
+use crate::Power;
 use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
@@ -66,8 +70,9 @@ impl Pair {
     /// histories are those of the jobs that changed: an ended claim changes its job.
     async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
         let store = &*self.handles[reader].store;
-        let expected = observe(&self.model).await;
-        let actual = observe(store).await;
+        let recurring = self.cx.has(Power::Recurring);
+        let expected = observe(&self.model, recurring).await;
+        let actual = observe(store, recurring).await;
         same(
             "the number of jobs",
             &expected.jobs.len(),
@@ -76,10 +81,17 @@ impl Pair {
         for (expected, actual) in expected.jobs.iter().zip(&actual.jobs) {
             same("a job", expected, actual)?;
         }
+        same("the archive", &expected.archive, &actual.archive)?;
         same("the queues", &expected.queues, &actual.queues)?;
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
+        same("the definitions", &expected.recurring, &actual.recurring)?;
+        if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
+            same("the permits", &expected, &actual)?;
+        }
         same("the time", &expected.time, &actual.time)?;
+        same("the links", &expected.links, &actual.links)?;
+        same("the batches", &expected.batches, &actual.batches)?;
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
         for (id, job) in &now {
@@ -100,23 +112,52 @@ async fn history(store: &dyn Store, job: JobId) -> Vec<Attempt> {
 /// What can be seen of a store.
 struct Observed {
     jobs: Vec<JobRecord>,
+    archive: Vec<ArchivedJob>,
     queues: Vec<QueueInfo>,
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
+    recurring: Option<RecurringPage>,
+    /// None: the store has no such thing.
+    permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
+    links: Vec<Vec<Link>>,
+    batches: Vec<BatchRecord>,
 }
 
-async fn observe(store: &dyn Store) -> Observed {
+async fn observe(store: &dyn Store, recurring: bool) -> Observed {
     let page = PageRequest::first(10_000).order(JobOrder::OldestFirst);
     let mut locks = Vec::new();
     for lock in LOCKS {
         locks.push(ok(store.locks().inspect(&name(lock)).await));
     }
+    let definitions = match store.recurring().filter(|_| recurring) {
+        Some(recurring) => Some(ok(recurring.definitions(None, 100).await)),
+        None => None,
+    };
+    let archive = match store.archive() {
+        Some(archive) => ok(archive.list_archived(&ArchiveFilter::all(), &page).await).jobs,
+        None => Vec::new(),
+    };
+    let jobs = ok(store.jobs().list(&JobFilter::all(), &page).await).jobs;
+    let (mut links, mut batches) = (Vec::new(), Vec::new());
+    if let Some(workflows) = store.workflows() {
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        links = ok(workflows.parents_of(&ids).await);
+        batches = ok(workflows.recent_batches(1_000, None).await);
+    }
     Observed {
-        jobs: ok(store.jobs().list(&JobFilter::all(), &page).await).jobs,
+        recurring: definitions,
+        archive,
+        jobs,
+        links,
+        batches,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,
+        permits: match store.permits() {
+            None => None,
+            Some(permits) => Some(ok(permits.permits().await)),
+        },
         time: ok(store.nodes().database_time().await),
     }
 }
@@ -132,7 +173,7 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
-    let mut generator = Generator::new(seed);
+    let mut generator = Generator::new(seed, |power| cx.has(power));
     let mut pair = Pair::new(cx.another().await).await;
     let mut steps = Vec::new();
     let mut failed = false;

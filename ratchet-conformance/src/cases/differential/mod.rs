@@ -12,8 +12,8 @@ use super::prelude::*;
 
 /// Histories are dealt out to so many cases, so that they run side by side.
 const CASES_IN_ALL: u64 = 10;
-const HISTORIES: u64 = 500;
-const STEPS: usize = 60;
+const HISTORIES: u64 = 400;
+const STEPS: usize = 100;
 
 /// Runs the histories whose seed is `part`, `part` + 10, `part` + 20, …
 async fn histories(cx: &Cx, part: u64) {

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ratchet_core::model::*;
-use ratchet_core::store::{Acquired, Changed};
+use ratchet_core::store::{
+    Acquired, ArchiveStore, Changed, RecurringStore, SignalStore, WorkflowStore,
+};
 use ratchet_core::{
-    ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId, Result, Store,
-    StoreErrorKind,
+    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
+    Result, Store, StoreErrorKind,
 };
 
 /// A call with its arguments, or something that happens to the world.
@@ -23,6 +25,11 @@ pub(super) enum Step {
     Get(Vec<JobId>),
     List(JobFilter, PageRequest),
     Purge(PurgeRequest),
+    Count(JobFilter),
+    Archive(PurgeRequest),
+    Archived(Vec<JobId>),
+    ListArchived(ArchiveFilter, PageRequest),
+    PurgeArchive(ArchivePurge),
     Beat(Heartbeat),
     SetStatus(NodeId, NodeStatus),
     Sweep(NodeSweep),
@@ -31,6 +38,20 @@ pub(super) enum Step {
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
+    PutRecurring(Box<PutRecurring>),
+    ClaimRecurring(RecurringClaimRequest),
+    Fire(Vec<RecurringFiring>),
+    PauseRecurring(Name, bool),
+    DeleteRecurring(Name),
+    Retire(RetireRecurring),
+    SetPermits(Name, u32),
+    Take(Vec<RateRequest>),
+    ForgetRates,
+    CreateBatch(BatchId),
+    CloseBatch(BatchId),
+    PurgeBatches(BatchPurge),
+    Deliver(Signal),
+    Expire,
     /// Time passes.
     Advance(Duration),
     /// The handle is closed and opened again.
@@ -55,7 +76,19 @@ pub(super) enum Answer {
     Changed(Changed),
     Swept(Guarded<SweptNodes>),
     Purged(Guarded<u64>),
+    Counts(StateCounts),
+    Archived(Vec<Option<ArchivedJob>>),
+    ArchivePage(ArchivePage),
     Acquired(Acquired),
+    Put(PutOutcome),
+    Due(DueRecurring),
+    Fired(Vec<Fired>),
+    Retired(Guarded<Vec<Name>>),
+    Rates(Vec<RateAnswer>),
+    Forgotten(u64),
+    BatchClosed(BatchClosed),
+    Delivered(Delivered),
+    Expired(Vec<JobId>),
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
@@ -94,6 +127,15 @@ impl Step {
                 Answer::Page(page.jobs, page.next)
             }
             Self::Purge(request) => Answer::Purged(jobs.purge(request).await?),
+            Self::Count(filter) => Answer::Counts(queues.count_jobs(filter).await?),
+            Self::Archive(request) => Answer::Purged(archive(store).archive(request).await?),
+            Self::Archived(ids) => Answer::Archived(archive(store).archived(ids).await?),
+            Self::ListArchived(filter, page) => {
+                Answer::ArchivePage(archive(store).list_archived(filter, page).await?)
+            }
+            Self::PurgeArchive(request) => {
+                Answer::Purged(archive(store).purge_archive(request).await?)
+            }
             Self::Beat(heartbeat) => {
                 let mut reply = nodes.heartbeat(heartbeat).await?;
                 reply.cancel_requested.sort();
@@ -120,7 +162,67 @@ impl Step {
             Self::Release(name, owner, fence) => {
                 Answer::Fenced(vec![locks.release(name, owner, *fence).await?])
             }
+            Self::PutRecurring(put) => Answer::Put(recurring(store).put(put).await?),
+            Self::ClaimRecurring(request) => {
+                Answer::Due(recurring(store).claim_due_recurring(request).await?)
+            }
+            Self::Fire(firings) => Answer::Fired(recurring(store).fire(firings).await?),
+            Self::PauseRecurring(name, paused) => {
+                Answer::Changed(recurring(store).set_paused(name, *paused).await?)
+            }
+            Self::DeleteRecurring(name) => Answer::Changed(recurring(store).delete(name).await?),
+            Self::Retire(request) => Answer::Retired(recurring(store).retire(request).await?),
+            Self::SetPermits(resource, max) => match store.permits() {
+                None => Answer::Nothing,
+                Some(permits) => Answer::Changed(permits.set_permits(resource, *max).await?),
+            },
+            Self::Take(requests) => match store.rates() {
+                None => Answer::Nothing,
+                Some(rates) => Answer::Rates(rates.take(requests).await?),
+            },
+            Self::ForgetRates => match store.rates() {
+                None => Answer::Nothing,
+                Some(rates) => Answer::Forgotten(rates.forget_idle(100).await?),
+            },
             Self::Advance(_) | Self::Reopen => Answer::Nothing,
+            Self::CreateBatch(_) | Self::CloseBatch(_) | Self::PurgeBatches(_) => {
+                match store.workflows() {
+                    Some(workflows) => self.call_workflows(workflows).await?,
+                    None => Answer::Nothing,
+                }
+            }
+            Self::Deliver(_) | Self::Expire => match store.signals() {
+                Some(signals) => self.call_signals(signals).await?,
+                None => Answer::Nothing,
+            },
         })
     }
+
+    async fn call_workflows(&self, workflows: &dyn WorkflowStore) -> Result<Answer> {
+        Ok(match self {
+            Self::CreateBatch(batch) => Answer::Changed(workflows.create_batch(*batch).await?),
+            Self::CloseBatch(batch) => Answer::BatchClosed(workflows.close_batch(*batch).await?),
+            Self::PurgeBatches(request) => Answer::Purged(workflows.purge_batches(request).await?),
+            _ => Answer::Nothing,
+        })
+    }
+
+    async fn call_signals(&self, signals: &dyn SignalStore) -> Result<Answer> {
+        Ok(match self {
+            Self::Deliver(signal) => Answer::Delivered(signals.deliver(signal).await?),
+            Self::Expire => Answer::Expired(signals.expire(1_000).await?),
+            _ => Answer::Nothing,
+        })
+    }
+}
+
+/// Histories have steps about recurring definitions only where the store keeps some.
+fn recurring(store: &dyn Store) -> &dyn RecurringStore {
+    let recurring = store.recurring();
+    recurring.expect("the suite was told of a power that the store has not")
+}
+
+/// Histories on stores without an archive have no such steps.
+fn archive(store: &dyn Store) -> &dyn ArchiveStore {
+    store.archive().expect("the store has an archive")
 }

@@ -1,0 +1,218 @@
+//! A batch: every row of a CSV file is a job, streamed in chunks, with a report when all have ended
+//! and an alarm as soon as too many were refused.
+//!
+//! ```sh
+//! cargo run --release --example batch_import -- people.csv
+//! ```
+//!
+//! Without a file it makes one of 5,000 rows, some of which are bad. A row needs a `name` and an
+//! `email`.
+#![expect(clippy::print_stdout, reason = "it prints what happened")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use ratchet::model::{JobFilter, PageRequest, Parent};
+use ratchet::{
+    BatchCondition, BatchId, Client, Job, JobContext, JobError, JobResult, JobState, NewJob,
+    Ratchet,
+};
+use serde::{Deserialize, Serialize};
+
+/// How many jobs an enqueue stores.
+const CHUNK: usize = 500;
+/// So many refused rows are worth an alarm before the import has ended.
+const TOO_MANY: u64 = 20;
+
+/// Imports one row.
+#[derive(Serialize, Deserialize)]
+struct Import {
+    line: u64,
+    name: String,
+    email: String,
+}
+
+impl Job for Import {
+    const KIND: &'static str = "import";
+    type Output = ();
+
+    async fn run(self, _: JobContext) -> JobResult<()> {
+        let (user, host) = self.email.split_once('@').unwrap_or_default();
+        if self.name.is_empty() || user.is_empty() || !host.contains('.') {
+            let problem = format!("line {}: `{}` is no address", self.line, self.email);
+            return Err(JobError::discard(problem));
+        }
+        Ok(())
+    }
+}
+
+/// Says how the import went.
+#[derive(Serialize, Deserialize)]
+struct Report {
+    batch: String,
+}
+
+impl Job for Report {
+    const KIND: &'static str = "report";
+    type Output = String;
+
+    async fn run(self, ctx: JobContext) -> JobResult<String> {
+        let batch: BatchId = self
+            .batch
+            .parse()
+            .map_err(|_| JobError::discard("no batch"))?;
+        let stands = ctx.client().batch(batch).await?;
+        let stands = stands.ok_or_else(|| JobError::discard("the batch is gone"))?;
+        let (good, bad) = (stands.succeeded, stands.failures());
+        Ok(format!("{good} rows imported, {bad} refused"))
+    }
+}
+
+/// Wakes somebody up.
+#[derive(Serialize, Deserialize)]
+struct Alarm;
+
+impl Job for Alarm {
+    const KIND: &'static str = "alarm";
+    type Output = ();
+
+    async fn run(self, _: JobContext) -> JobResult<()> {
+        println!("  alarm: {TOO_MANY} rows were refused");
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = match std::env::args_os().nth(1) {
+        Some(file) => PathBuf::from(file),
+        None => sample(folder.path())?,
+    };
+    let url = format!("sqlite://{}", folder.path().join("import.db").display());
+    let node = Ratchet::builder(ratchet::connect(&url).await?)
+        .register::<Import>()
+        .register::<Report>()
+        .register::<Alarm>()
+        .build()?;
+    let client = node.client().clone();
+
+    let batch = client.create_batch().await?;
+    let report = Report {
+        batch: batch.to_string(),
+    };
+    let report = report.into_job().after_batch(batch, BatchCondition::Ended);
+    let too_many = BatchCondition::FailuresReach(TOO_MANY);
+    let alarm = Alarm.into_job().after_batch(batch, too_many);
+    let report_id = report.id();
+    client.enqueue_all(&[report, alarm]).await?;
+
+    // The node works on the first rows while the last are still being read.
+    let import = async {
+        let rows = stream(&client, batch, &file).await;
+        client.close_batch(batch).await?;
+        println!("  all {} rows of {} are stored", rows?, file.display());
+        watch(&client, batch).await?;
+        until_ended(&client, report_id).await
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (ran, imported) = tokio::join!(node.run_until(stopped), async {
+        let imported = import.await;
+        drop(stop);
+        imported
+    });
+    ran?;
+    imported?;
+
+    let report = client.job(report_id).await?.context("the report is gone")?;
+    println!(
+        "  {}",
+        report.result.context("there is no report")?.as_str()
+    );
+    let refused = JobFilter::all().batch(batch).state(JobState::Failed);
+    for job in client.list(&refused, &PageRequest::first(3)).await?.jobs {
+        println!("  {}", job.last_error.unwrap_or_default());
+    }
+    if let Some(workflows) = client.store().workflows() {
+        let waited = workflows
+            .children_of(Parent::Batch(batch), 10, None)
+            .await?;
+        println!("  {} jobs waited for the batch", waited.len());
+    }
+    Ok(())
+}
+
+/// Enqueues a job for every row of the file, in chunks, and says how many there were.
+async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<u64> {
+    let mut reader = csv::Reader::from_path(file)
+        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let headers = reader.headers()?.clone();
+    let place = |name: &str| headers.iter().position(|header| header == name);
+    let (Some(name), Some(email)) = (place("name"), place("email")) else {
+        anyhow::bail!("{} has no columns name and email", file.display());
+    };
+    let mut chunk: Vec<NewJob> = Vec::with_capacity(CHUNK);
+    let mut rows = 0;
+    for row in reader.records() {
+        let row = row?;
+        let text = |place: usize| row.get(place).unwrap_or_default().trim().to_owned();
+        let line = row.position().map_or(0, csv::Position::line);
+        let import = Import {
+            line,
+            name: text(name),
+            email: text(email),
+        };
+        // Read again after a crash, a row that is stored already is not stored twice.
+        let once = format!("{batch} {line}");
+        chunk.push(import.into_job().in_batch(batch).idempotency_key(&once));
+        rows += 1;
+        if chunk.len() == CHUNK {
+            client.enqueue_all(&chunk).await?;
+            chunk.clear();
+        }
+    }
+    client.enqueue_all(&chunk).await?;
+    Ok(rows)
+}
+
+/// Shows the progress of the batch until it has ended.
+async fn watch(client: &Client, batch: BatchId) -> anyhow::Result<()> {
+    loop {
+        let stands = client.batch(batch).await?.context("the batch is gone")?;
+        println!("  {:3} % of {} rows", stands.percent(), stands.total);
+        if stands.ended_at.is_some() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn until_ended(client: &Client, job: ratchet::JobId) -> anyhow::Result<()> {
+    while client
+        .job(job)
+        .await?
+        .is_none_or(|job| !job.state.is_terminal())
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// A file with rows as people send them.
+fn sample(folder: &Path) -> anyhow::Result<PathBuf> {
+    let path = folder.join("people.csv");
+    let mut writer = csv::Writer::from_path(&path)?;
+    writer.write_record(["name", "email", "remark"])?;
+    for number in 0..5_000 {
+        let name = format!("Person, the {number}th");
+        let email = match number % 97 {
+            0 => String::new(),
+            1 => "somewhere".to_owned(),
+            _ => format!("person{number}@example.org"),
+        };
+        writer.write_record([&name, &email, "says \"hello\""])?;
+    }
+    writer.flush()?;
+    Ok(path)
+}

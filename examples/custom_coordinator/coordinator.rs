@@ -1,0 +1,162 @@
+//! The coordinator.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use ratchet::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use ratchet::{Name, NodeId};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Carries wakeups through a channel of a Redis server.
+///
+/// `notify` only hands the hint to a task that publishes it; a second task receives what everybody
+/// publishes. Each has a connection and makes a new one when it breaks.
+#[derive(Clone, Debug)]
+pub(crate) struct RedisCoordinator {
+    outgoing: mpsc::Sender<Wakeup>,
+    incoming: broadcast::Sender<Wakeup>,
+    /// Both tasks: they end when the last clone is dropped.
+    _tasks: Arc<JoinSet<()>>,
+}
+
+impl RedisCoordinator {
+    /// Hints that may wait for the connection, or for a subscriber; more are dropped.
+    const CAPACITY: usize = 256;
+    /// How long to wait before connecting again.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    /// Joins a channel: one per database, so that nobody wakes the nodes of another.
+    pub(crate) async fn connect(url: &str, channel: &str) -> Result<Self> {
+        let redis = redis::Client::open(url)?;
+        // Nothing depends on Redis, so a node could start without it. A person who tries this out
+        // wants to know.
+        let asked = timeout(Duration::from_secs(3), subscribe(&redis, channel));
+        let subscription = asked.await.context("no answer in 3 s")??;
+        let (outgoing, hints) = mpsc::channel(Self::CAPACITY);
+        let incoming = broadcast::Sender::new(Self::CAPACITY);
+        let channel = channel.to_owned();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(publish(redis.clone(), channel.clone(), hints));
+        tasks.spawn(receive(redis, channel, subscription, incoming.clone()));
+        Ok(Self {
+            outgoing,
+            incoming,
+            _tasks: Arc::new(tasks),
+        })
+    }
+}
+
+#[async_trait]
+impl ClusterCoordinator for RedisCoordinator {
+    async fn notify(&self, wakeup: Wakeup) {
+        // Full: Redis is slow or gone. The hint is dropped and the next poll finds the job.
+        let _ = self.outgoing.try_send(wakeup);
+    }
+
+    fn subscribe(&self) -> WakeupStream {
+        self.incoming.subscribe().into()
+    }
+}
+
+/// Publishes hints.
+async fn publish(redis: redis::Client, channel: String, mut hints: mpsc::Receiver<Wakeup>) {
+    let mut connection = None;
+    while let Some(hint) = hints.recv().await {
+        if connection.is_none() {
+            connection = redis.get_multiplexed_async_connection().await.ok();
+        }
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&channel).arg(Message::from(&hint).to_text());
+        let sent = match &mut connection {
+            Some(connection) => publish.query_async::<()>(connection).await.is_ok(),
+            None => false,
+        };
+        if !sent {
+            connection = None;
+            sleep(RedisCoordinator::PAUSE).await;
+        }
+    }
+}
+
+async fn subscribe(redis: &redis::Client, channel: &str) -> redis::RedisResult<redis::aio::PubSub> {
+    let mut subscription = redis.get_async_pubsub().await?;
+    subscription.subscribe(channel).await?;
+    Ok(subscription)
+}
+
+/// Passes on what is published.
+async fn receive(
+    redis: redis::Client,
+    channel: String,
+    mut subscription: redis::aio::PubSub,
+    incoming: broadcast::Sender<Wakeup>,
+) {
+    loop {
+        let mut messages = subscription.on_message();
+        while let Some(message) = messages.next().await {
+            let text = message.get_payload::<String>().unwrap_or_default();
+            if let Some(message) = Message::of_text(&text) {
+                // An error only says that nobody listens.
+                let _ = incoming.send(message.into());
+            }
+        }
+        drop(messages);
+        subscription = loop {
+            sleep(RedisCoordinator::PAUSE).await;
+            if let Ok(subscription) = subscribe(&redis, &channel).await {
+                break subscription;
+            }
+        };
+        // Whatever was published in between is lost: look everywhere.
+        let _ = incoming.send(Wakeup::any());
+    }
+}
+
+/// A wakeup on its way.
+#[derive(Serialize, Deserialize)]
+struct Message {
+    queue: Option<String>,
+    source: Option<String>,
+}
+
+impl Message {
+    fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// None for what somebody else wrote into the channel.
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl From<&Wakeup> for Message {
+    fn from(wakeup: &Wakeup) -> Self {
+        Self {
+            queue: wakeup.queue.as_ref().map(ToString::to_string),
+            source: wakeup.source.map(|node| node.to_string()),
+        }
+    }
+}
+
+impl From<Message> for Wakeup {
+    fn from(message: Message) -> Self {
+        // A name that is none here means any queue.
+        let queue = message
+            .queue
+            .and_then(|name| Name::new("queue", &name).ok());
+        let source = message.source.and_then(|id| NodeId::from_str(&id).ok());
+        let mut wakeup = queue.map_or_else(Self::any, Self::queue);
+        if let Some(source) = source {
+            wakeup = wakeup.from_node(source);
+        }
+        wakeup
+    }
+}

@@ -1,0 +1,45 @@
+//! A newsletter on Ratchet: what the program and its tests share.
+
+pub mod jobs;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratchet::model::{Claim, Outcome, Settlement};
+use ratchet::{NodeBuilder, NodeHook, Ratchet, SharedStore};
+use tower::timeout::TimeoutLayer;
+
+use crate::jobs::{Letter, Office, Remind, SignUp};
+
+/// Counts what somebody has to look at.
+#[derive(Clone, Debug, Default)]
+pub struct DeadLetters(Arc<AtomicU64>);
+
+impl DeadLetters {
+    /// How many there were on this node.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl NodeHook for DeadLetters {
+    fn job_ended(&self, _claim: &Claim, end: &Settlement) {
+        if matches!(end.outcome, Outcome::Failed { .. }) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The node of the newsletter.
+pub fn node(store: SharedStore, office: Office, dead_letters: DeadLetters) -> NodeBuilder {
+    Ratchet::builder(store)
+        .register::<SignUp>()
+        .register::<Letter>()
+        .register::<Remind>()
+        .state(office)
+        .queue_concurrency("post", 4)
+        .layer(TimeoutLayer::new(Duration::from_secs(30)))
+        .hook(dead_letters)
+}

@@ -1,0 +1,56 @@
+//! What is wrong with the archive.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, PageRequest, PurgeRequest,
+};
+use ratchet_core::store::ArchiveStore;
+use ratchet_core::{JobId, Result};
+
+use crate::sabotage::{Sabotage, Sabotaged};
+
+#[async_trait]
+impl ArchiveStore for Sabotaged {
+    async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let mut asked = request.clone();
+        if self.is(Sabotage::ArchivesTooYoung) {
+            asked.older_than = Duration::ZERO;
+        }
+        asked.guard = self.weakened(asked.guard).await?;
+        let archived = self.inner.archive(&asked).await?;
+        if self.is(Sabotage::LosesArchivedJobs) {
+            let all = ArchivePurge::new(Duration::ZERO, 10_000);
+            self.inner.purge_archive(&all).await?;
+        }
+        Ok(archived)
+    }
+
+    async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
+        let mut found = self.inner.archived(ids).await?;
+        if self.is(Sabotage::ArchivesWithoutHistory) {
+            for archived in found.iter_mut().flatten() {
+                archived.history.clear();
+            }
+        }
+        Ok(found)
+    }
+
+    async fn list_archived(
+        &self,
+        filter: &ArchiveFilter,
+        page: &PageRequest,
+    ) -> Result<ArchivePage> {
+        self.inner.list_archived(filter, page).await
+    }
+
+    async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
+        let mut asked = request.clone();
+        if self.is(Sabotage::PurgesTheArchiveTooYoung) {
+            asked.older_than = Duration::ZERO;
+        }
+        asked.guard = self.weakened(asked.guard).await?;
+        self.inner.purge_archive(&asked).await
+    }
+}

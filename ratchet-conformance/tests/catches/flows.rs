@@ -1,0 +1,143 @@
+//! What is wrong with links, batches and signals.
+
+use async_trait::async_trait;
+use ratchet_core::model::*;
+use ratchet_core::store::{Changed, JobStore, SignalStore, WorkflowStore};
+use ratchet_core::{BatchId, JobId, JobState, Json, NewJob, Result};
+
+use crate::sabotage::{Sabotage, Sabotaged};
+
+impl Sabotaged {
+    /// Stores a second job for each of these, which were blocked, that was let go.
+    pub(crate) async fn double(&self, blocked: &[JobId]) -> Result<()> {
+        for job in self.inner.get(blocked).await?.into_iter().flatten() {
+            if job.state == JobState::Pending {
+                let again = NewJob::new("again", &());
+                self.inner.enqueue(&[again]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The job, waiting for its signal for twice as long as it should.
+    pub(crate) fn patient(job: &NewJob) -> NewJob {
+        match &job.spec().signal {
+            Some(wait) => job.clone().wait_for(wait.key.as_str(), wait.timeout * 2),
+            None => job.clone(),
+        }
+    }
+
+    /// The job, in another batch if its own is closed.
+    pub(crate) async fn squeezed_in(&self, job: &NewJob) -> Result<NewJob> {
+        let Some(batch) = job.spec().batch else {
+            return Ok(job.clone());
+        };
+        let record = self.inner.batches(&[batch]).await?.remove(0);
+        if record.is_none_or(|batch| !batch.closed) {
+            return Ok(job.clone());
+        }
+        let other = BatchId::new();
+        self.inner.create_batch(other).await?;
+        Ok(job.clone().in_batch(other))
+    }
+
+    fn falsified(&self, mut batch: BatchRecord) -> BatchRecord {
+        if self.is(Sabotage::LosesCancelledChildren) {
+            batch.cancelled = 0;
+        }
+        if self.is(Sabotage::CountsRequeuedChildrenAgain) {
+            let memory = self.memory();
+            let again = memory.requeued.iter().filter(|of| **of == batch.id);
+            batch.succeeded += again.count() as u64;
+        }
+        batch
+    }
+}
+
+#[async_trait]
+impl WorkflowStore for Sabotaged {
+    async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
+        self.inner.create_batch(batch).await
+    }
+
+    async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
+        let blocked = self.blocked().await?;
+        let closed = self.inner.close_batch(batch).await?;
+        if self.is(Sabotage::ForgetsToDecideAtTheClose) {
+            self.hold_back(blocked).await?;
+        }
+        Ok(closed)
+    }
+
+    async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
+        let batches = self.inner.batches(ids).await?.into_iter();
+        Ok(batches.map(|batch| Some(self.falsified(batch?))).collect())
+    }
+
+    async fn recent_batches(
+        &self,
+        limit: usize,
+        before: Option<BatchId>,
+    ) -> Result<Vec<BatchRecord>> {
+        let batches = self.inner.recent_batches(limit, before).await?.into_iter();
+        Ok(batches.map(|batch| self.falsified(batch)).collect())
+    }
+
+    async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
+        let mut asked = request.clone();
+        asked.guard = self.weakened(asked.guard).await?;
+        self.inner.purge_batches(&asked).await
+    }
+
+    async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
+        let mut all = self.inner.parents_of(jobs).await?;
+        if self.is(Sabotage::LosesLinksOfPurgedParents) {
+            for links in &mut all {
+                let mut kept = Vec::new();
+                for link in links.drain(..) {
+                    let there = match link.after.parent() {
+                        Parent::Job(job) => self.inner.get(&[job]).await?[0].is_some(),
+                        Parent::Batch(_) => true,
+                    };
+                    kept.extend(there.then_some(link));
+                }
+                *links = kept;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn children_of(
+        &self,
+        parent: Parent,
+        limit: usize,
+        after: Option<JobId>,
+    ) -> Result<Vec<Link>> {
+        self.inner.children_of(parent, limit, after).await
+    }
+}
+
+#[async_trait]
+impl SignalStore for Sabotaged {
+    async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
+        let mut asked = signal.clone();
+        if self.is(Sabotage::LosesSignalPayloads) {
+            asked.payload = Json::from_stored("null");
+        }
+        let answer = self.inner.deliver(&asked).await?;
+        if self.is(Sabotage::AnswersRepeatedSignalsAsDelivered)
+            && answer == Delivered::Already
+            && let SignalTarget::Job(job) = signal.target
+        {
+            return Ok(Delivered::To(vec![job]));
+        }
+        Ok(answer)
+    }
+
+    async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
+        if self.is(Sabotage::ForgetsDeadlines) {
+            return Ok(Vec::new());
+        }
+        self.inner.expire(limit).await
+    }
+}

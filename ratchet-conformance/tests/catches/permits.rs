@@ -1,0 +1,121 @@
+//! What is wrong with permits.
+
+use async_trait::async_trait;
+use ratchet_core::model::*;
+use ratchet_core::store::{Changed, JobStore, PermitStore};
+use ratchet_core::{JobRecord, JobState, Name, NewJob, Result};
+
+use crate::sabotage::{Sabotage, Sabotaged};
+
+#[async_trait]
+impl PermitStore for Sabotaged {
+    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+        let before = self.memory().permits.insert(resource.clone(), max);
+        match self.how {
+            Sabotage::IgnoresPermits => {
+                self.inner.set_permits(resource, u32::MAX).await?;
+            }
+            // Those that hold one are let finish before the number gets smaller.
+            Sabotage::ChangesPermitsLate if before.is_some_and(|before| before > max) => {}
+            _ => return self.inner.set_permits(resource, max).await,
+        }
+        Ok(if before == Some(max) {
+            Changed::Unchanged
+        } else {
+            Changed::Changed
+        })
+    }
+
+    async fn permits(&self) -> Result<Vec<PermitInfo>> {
+        let mut listed = self.inner.permits().await?;
+        let memory = self.memory();
+        for info in &mut listed {
+            info.max = memory
+                .permits
+                .get(&info.resource)
+                .copied()
+                .unwrap_or(info.max);
+        }
+        Ok(listed)
+    }
+}
+
+impl Sabotaged {
+    /// Refuses unknown resources for the whole batch, or takes them.
+    pub(crate) async fn look_at_permits(&self, jobs: &[NewJob]) -> Result<()> {
+        let known = self.inner.permits().await?;
+        let is_unknown = |resource: &&Name| known.iter().all(|info| info.resource != **resource);
+        let resources = jobs
+            .iter()
+            .filter_map(|job| job.spec().route.permit.as_ref());
+        let unknown: Vec<&Name> = resources.filter(is_unknown).collect();
+        if self.is(Sabotage::TakesUnknownPermits) {
+            for resource in unknown {
+                self.inner.set_permits(resource, 1).await?;
+            }
+        } else if !unknown.is_empty() {
+            self.inner.enqueue(jobs).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts who holds permits, and claims by that when somebody else may have claimed too.
+    pub(crate) async fn claim_after_counting(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Vec<ClaimedJob>> {
+        let counted = self.inner.permits().await?;
+        for info in &counted {
+            self.let_another_look(&info.resource).await;
+        }
+        let _turn = self.turn.lock().await;
+        let now = self.inner.permits().await?;
+        for (before, now) in counted.iter().zip(&now) {
+            let rest = u64::from(before.max).saturating_sub(before.held);
+            let max = u32::try_from(now.held + rest).unwrap_or(u32::MAX);
+            self.inner.set_permits(&now.resource, max).await?;
+        }
+        let claimed = self.inner.claim_next_batch(request).await?;
+        let asked_for = self.memory().permits.clone();
+        for (resource, max) in asked_for {
+            self.inner.set_permits(&resource, max).await?;
+        }
+        Ok(claimed)
+    }
+
+    /// Whether some job waits for a permit.
+    pub(crate) async fn wait_for_permits(&self) -> Result<bool> {
+        let jobs = self.everything().await?;
+        let waits =
+            |job: &JobRecord| job.state == JobState::Pending && job.spec.route.permit.is_some();
+        Ok(jobs.iter().any(waits))
+    }
+
+    /// Forgets that permits come back, or gets them back again.
+    pub(crate) async fn miscount_permits(&self, settlements: &[Settlement]) -> Result<()> {
+        let by = match self.how {
+            Sabotage::HoldsPermitsForEver => -1,
+            Sabotage::FreesPermitsTwice => 1,
+            _ => return Ok(()),
+        };
+        for settlement in settlements {
+            let Some(job) = self.find(settlement.token.job).await? else {
+                continue;
+            };
+            let holds = job.state == JobState::Running && job.claim_seq == settlement.token.seq;
+            let Some(resource) = job.spec.route.permit.filter(|_| holds == (by < 0)) else {
+                continue;
+            };
+            let max = {
+                let mut memory = self.memory();
+                let extra = memory.extra.entry(resource.clone()).or_default();
+                *extra += by;
+                let extra = *extra;
+                i64::from(memory.permits[&resource]) + extra
+            };
+            let max = u32::try_from(max).unwrap_or(0);
+            self.inner.set_permits(&resource, max).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! The suite for coordinators tests itself: each sabotaged one must be caught by a named case,
+//! which the honest one passes.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_conformance::{
+    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Failure, Outage, Power,
+};
+use ratchet_core::NodeId;
+use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use tokio::sync::broadcast;
+
+/// What is wrong with a coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sabotage {
+    None,
+    ForgetsTheSource,
+    SignsForTheSender,
+    KeepsEchoesBack,
+    WaitsForTheSlowest,
+    StopsAtADeadListener,
+    PanicsDuringOutages,
+    HangsDuringOutages,
+    SaysNothingAfterOutages,
+    NeverComesBack,
+    LeavesATaskBehind,
+}
+
+/// Every sabotage with the case that catches it.
+const CATCHES: &[(Sabotage, &str)] = &[
+    (
+        Sabotage::ForgetsTheSource,
+        "wakeup::a_subscriber_knows_its_own_echoes_by_their_source",
+    ),
+    (
+        Sabotage::SignsForTheSender,
+        "wakeup::a_subscriber_knows_its_own_echoes_by_their_source",
+    ),
+    (
+        Sabotage::KeepsEchoesBack,
+        "wakeup::every_subscription_gets_its_own_copy",
+    ),
+    (
+        Sabotage::WaitsForTheSlowest,
+        "wakeup::a_subscription_that_never_looks_blocks_nobody",
+    ),
+    (
+        Sabotage::StopsAtADeadListener,
+        "wakeup::a_listener_that_panics_or_never_looks_harms_nobody",
+    ),
+    (
+        Sabotage::PanicsDuringOutages,
+        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+    ),
+    (
+        Sabotage::HangsDuringOutages,
+        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+    ),
+    (
+        Sabotage::SaysNothingAfterOutages,
+        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+    ),
+    (
+        Sabotage::NeverComesBack,
+        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+    ),
+    (
+        Sabotage::LeavesATaskBehind,
+        "wakeup::nothing_is_left_of_a_coordinator_that_was_dropped",
+    ),
+];
+
+/// A transport inside the process that can be cut.
+struct Bus {
+    sabotage: Sabotage,
+    lines: Arc<Mutex<Lines>>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    is_cut: bool,
+    /// One for each subscription, with the end that has it.
+    listeners: Vec<(NodeId, broadcast::Sender<Wakeup>)>,
+}
+
+#[async_trait]
+impl CoordinatorFixture for Bus {
+    async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
+        let end = End {
+            sabotage: self.sabotage,
+            me: NodeId::new(),
+            lines: Arc::clone(&self.lines),
+        };
+        if self.sabotage == Sabotage::LeavesATaskBehind {
+            tokio::spawn(std::future::pending::<()>());
+        }
+        Ok(Arc::new(end))
+    }
+
+    fn outage(&self) -> Option<&dyn Outage> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Outage for Bus {
+    async fn cut(&self) {
+        self.lines.lock().unwrap().is_cut = true;
+    }
+
+    async fn mend(&self) {
+        let mut lines = self.lines.lock().unwrap();
+        if self.sabotage != Sabotage::SaysNothingAfterOutages {
+            for (_, listener) in &lines.listeners {
+                let _ = listener.send(Wakeup::any());
+            }
+        }
+        lines.is_cut = self.sabotage == Sabotage::NeverComesBack;
+    }
+}
+
+#[derive(Debug)]
+struct End {
+    sabotage: Sabotage,
+    me: NodeId,
+    lines: Arc<Mutex<Lines>>,
+}
+
+impl End {
+    const CAPACITY: usize = 64;
+
+    /// Whether somebody has not read what there is.
+    fn is_full(&self) -> bool {
+        let lines = self.lines.lock().unwrap();
+        let mut listeners = lines.listeners.iter();
+        listeners.any(|(_, listener)| listener.len() == Self::CAPACITY)
+    }
+}
+
+#[async_trait]
+impl ClusterCoordinator for End {
+    async fn notify(&self, mut wakeup: Wakeup) {
+        let is_cut = self.lines.lock().unwrap().is_cut;
+        match self.sabotage {
+            Sabotage::ForgetsTheSource => wakeup.source = None,
+            Sabotage::SignsForTheSender => wakeup.source = Some(self.me),
+            Sabotage::WaitsForTheSlowest => {
+                while self.is_full() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+            Sabotage::PanicsDuringOutages => assert!(!is_cut, "the transport is away"),
+            Sabotage::HangsDuringOutages if is_cut => std::future::pending().await,
+            _ => {}
+        }
+        if is_cut {
+            return;
+        }
+        for (end, listener) in &self.lines.lock().unwrap().listeners {
+            if self.sabotage == Sabotage::KeepsEchoesBack && *end == self.me {
+                continue;
+            }
+            let sent = listener.send(wakeup.clone());
+            if self.sabotage == Sabotage::StopsAtADeadListener && sent.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn subscribe(&self) -> WakeupStream {
+        let listener = broadcast::Sender::new(Self::CAPACITY);
+        let stream = listener.subscribe().into();
+        self.lines
+            .lock()
+            .unwrap()
+            .listeners
+            .push((self.me, listener));
+        stream
+    }
+}
+
+async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
+    let case = CoordinatorSuite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
+    let factory = CoordinatorFactory::new(move || async move {
+        let lines = Arc::default();
+        Ok(Bus { sabotage, lines })
+    });
+    CoordinatorSuite::check(case, &[Power::Delivery, Power::Outage], factory).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_sabotage_is_caught_by_its_case() {
+    let mut missed = Vec::new();
+    for (sabotage, case) in CATCHES {
+        if check(*sabotage, case).await.is_ok() {
+            missed.push((sabotage, case));
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_honest_coordinator_passes_all_cases() {
+    for case in CoordinatorSuite::cases() {
+        if let Err(failure) = check(Sabotage::None, &case.full_name()).await {
+            panic!("{case:?}: {failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fixture_and_a_suite_that_disagree_about_outages_run_nothing() {
+    let case = CoordinatorSuite::cases().next().unwrap();
+    let factory = CoordinatorFactory::new(|| async {
+        let (sabotage, lines) = (Sabotage::None, Arc::default());
+        Ok(Bus { sabotage, lines })
+    });
+    let refused = CoordinatorSuite::check(case, &[Power::Delivery], factory).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("Outage"), "{refused}");
+}

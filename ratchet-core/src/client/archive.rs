@@ -1,0 +1,52 @@
+use super::Client;
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::id::JobId;
+use crate::model::{ArchiveFilter, ArchivePage, ArchivedJob, PageRequest};
+use crate::store::{ArchiveStore, Store};
+
+impl Client {
+    /// The archive, if the store has one.
+    #[must_use]
+    pub fn archive(&self) -> Option<ArchiveClient> {
+        self.store().archive()?;
+        Some(ArchiveClient(self.clone()))
+    }
+}
+
+/// Looks at archived jobs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ArchiveClient(Client);
+
+impl ArchiveClient {
+    /// Reads an archived job; none if it is not in the archive or cannot be read.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn job(&self, id: JobId) -> Result<Option<ArchivedJob>> {
+        let ids = [id];
+        let calls = &self.0.0.calls;
+        let read = calls.call("archived", |store| async {
+            archive(store)?.archived(&ids).await
+        });
+        Ok(read.await?.pop().flatten())
+    }
+
+    /// Reads one page of the archived jobs that match the filter.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    pub async fn list(&self, filter: &ArchiveFilter, page: &PageRequest) -> Result<ArchivePage> {
+        let calls = &self.0.0.calls;
+        let list = calls.call("list_archived", |store| async {
+            archive(store)?.list_archived(filter, page).await
+        });
+        list.await
+    }
+}
+
+/// The archive of a store that had one when it was asked.
+pub(crate) fn archive(store: &dyn Store) -> Result<&dyn ArchiveStore> {
+    store.archive().ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Misconfigured, "archive").with_source("there is no archive")
+    })
+}

@@ -1,0 +1,143 @@
+use super::Client;
+use crate::error::Result;
+use crate::id::JobId;
+use crate::model::{ActionOutcome, JobFilter, JobSelector};
+use crate::state::JobAction;
+
+impl Client {
+    /// Begins an action on every job that matches the filter and can take it, at most `limit` of
+    /// them. [`Bulk::run`] does it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{MemoryStore, Ratchet};
+    /// use ratchet_core::model::JobFilter;
+    /// use ratchet_core::{JobAction, Name, NewJob};
+    ///
+    /// # let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// client.enqueue(NewJob::new("mail", "hello").tag("tenant:7")).await?;
+    /// let theirs = JobFilter::all().tag(Name::new("tag", "tenant:7")?);
+    /// let done = client.bulk(theirs, JobAction::Cancel, 100_000).run().await?;
+    /// assert_eq!(done.changed, 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn bulk(&self, filter: JobFilter, action: JobAction, limit: u64) -> Bulk {
+        Bulk {
+            client: self.clone(),
+            filter,
+            action,
+            limit,
+            pass: Bulk::PASS,
+            after: None,
+            is_complete: false,
+            counts: BulkCounts::default(),
+        }
+    }
+}
+
+/// An action on many jobs, from the oldest to the newest, in passes of a bounded size.
+///
+/// It is *not* one transaction: each pass is, and each job is changed as a whole or not at all. What
+/// a pass did stays done, whatever becomes of the next. A job that is enqueued, or comes to match,
+/// behind the place that was reached is found; one before that place is not. Jobs that cannot take the
+/// action are passed over and not counted, those that somebody else changes meanwhile among them.
+#[derive(Debug)]
+pub struct Bulk {
+    client: Client,
+    filter: JobFilter,
+    action: JobAction,
+    limit: u64,
+    pass: usize,
+    after: Option<JobId>,
+    is_complete: bool,
+    counts: BulkCounts,
+}
+
+impl Bulk {
+    /// How many jobs a pass takes unless told otherwise: few enough that nobody waits for it long.
+    const PASS: usize = 500;
+
+    /// Sets how many jobs one pass takes at most; at least 1. Default 500.
+    #[must_use]
+    pub const fn pass(mut self, jobs: usize) -> Self {
+        self.pass = jobs;
+        self
+    }
+
+    /// Makes passes until nothing is left or the limit is reached, and says what was done in all.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store, which ends this call only: called again, it goes on
+    /// behind the last pass that is known to have been made. The one that failed may have been made
+    /// and is then not counted; jobs that it changed may be changed once more.
+    ///
+    /// # Cancel safety
+    /// Dropped, the pass that was going on was made or not, as after an error.
+    pub async fn run(&mut self) -> Result<BulkCounts> {
+        while !self.is_complete && self.counts.total() < self.limit {
+            self.make_pass().await?;
+        }
+        Ok(self.counts)
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub const fn counts(&self) -> BulkCounts {
+        self.counts
+    }
+
+    /// Whether nothing was left in the end. If not, the limit was reached first, or a call failed.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    async fn make_pass(&mut self) -> Result<()> {
+        let left = usize::try_from(self.limit - self.counts.total()).unwrap_or(usize::MAX);
+        let jobs = JobSelector::matching(self.filter.clone(), self.pass.min(left));
+        let acted = (self.client)
+            .act(&jobs.after(self.after), self.action)
+            .await?;
+        // One that did not fill its batch may have lost a race for the rest of it.
+        self.is_complete = acted.is_empty();
+        for one in acted {
+            self.after = Some(one.job);
+            self.counts.note(one.outcome);
+        }
+        Ok(())
+    }
+}
+
+/// What a [`Bulk`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BulkCounts {
+    /// Jobs that have another state, due time or priority now, or are deleted.
+    pub changed: u64,
+    /// Running jobs whose nodes will be told to cancel them.
+    pub cancel_requested: u64,
+    /// Dead letters that could not be requeued, since another job has their unique key.
+    pub key_taken: u64,
+}
+
+impl BulkCounts {
+    /// The jobs that were taken on.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.changed + self.cancel_requested + self.key_taken
+    }
+
+    fn note(&mut self, outcome: ActionOutcome) {
+        match outcome {
+            ActionOutcome::Became(_) | ActionOutcome::Changed | ActionOutcome::Deleted => {
+                self.changed += 1;
+            }
+            ActionOutcome::CancelRequested => self.cancel_requested += 1,
+            ActionOutcome::KeyTaken(_) => self.key_taken += 1,
+            // Not among the answers to a filter.
+            ActionOutcome::Refused(_) | ActionOutcome::NotFound => {}
+        }
+    }
+}

@@ -1,0 +1,171 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::id::{BatchId, JobId};
+use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
+
+/// Jobs that wait for each other, to be submitted together: a chain, a tree, a diamond.
+///
+/// All of them are stored at once, and each becomes due when those before it have ended as it says.
+/// A failure of one cancels those that wait for its success, and theirs; what waits for its failure,
+/// or for its end in whatever way, goes on.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, NewJob, Ratchet, Workflow};
+///
+/// let flow = Workflow::new();
+/// let fetch = flow.add(NewJob::new("fetch", "photo.png"));
+/// let small = flow.add(NewJob::new("resize", &320)).after(&fetch);
+/// let large = flow.add(NewJob::new("resize", &1280)).after(&fetch);
+/// let publish = flow.add(NewJob::new("publish", &())).after_all([&small, &large]);
+/// flow.add(NewJob::new("complain", &())).after_failure(&fetch);
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let last = publish.id();
+/// client.submit(flow).await?;
+/// assert!(client.job(last).await?.is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+pub struct Workflow(Arc<Mutex<Vec<NewJob>>>);
+
+impl Workflow {
+    /// One without steps.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a job, which waits for nobody until its step is told to.
+    pub fn add(&self, job: NewJob) -> Step {
+        let id = job.id();
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.push(job);
+        Step {
+            flow: self.clone(),
+            place: jobs.len() - 1,
+            id,
+        }
+    }
+
+    /// The jobs in the order in which they were added, to be enqueued by other means, such as inside
+    /// a transaction.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<NewJob> {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.clone()
+    }
+
+    fn change(&self, place: usize, change: impl FnOnce(NewJob) -> NewJob) {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(job) = jobs.get_mut(place) {
+            *job = change(job.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<JobId> = self.jobs().iter().map(NewJob::id).collect();
+        f.debug_tuple("Workflow").field(&ids).finish()
+    }
+}
+
+/// A job of a [`Workflow`].
+#[derive(Clone, Debug)]
+pub struct Step {
+    flow: Workflow,
+    place: usize,
+    id: JobId,
+}
+
+impl Step {
+    /// The id the job will have.
+    #[must_use]
+    pub const fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Runs it once that step has succeeded; if that step ends otherwise, this one is cancelled.
+    #[expect(
+        clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
+        reason = "what it changes is the workflow"
+    )]
+    pub fn after(self, step: &Self) -> Self {
+        self.when(step, Condition::Succeeded)
+    }
+
+    /// Runs it once all of these have succeeded.
+    #[expect(
+        clippy::return_self_not_must_use,
+        reason = "what it changes is the workflow"
+    )]
+    pub fn after_all<'a>(self, steps: impl IntoIterator<Item = &'a Self>) -> Self {
+        steps.into_iter().fold(self, Self::after)
+    }
+
+    /// Runs it if that step is a dead letter; if that step ends otherwise, this one is cancelled.
+    #[expect(
+        clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
+        reason = "what it changes is the workflow"
+    )]
+    pub fn after_failure(self, step: &Self) -> Self {
+        self.when(step, Condition::Failed)
+    }
+
+    /// Runs it once that step has ended, however.
+    #[expect(
+        clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
+        reason = "what it changes is the workflow"
+    )]
+    pub fn after_end(self, step: &Self) -> Self {
+        self.when(step, Condition::Ended)
+    }
+
+    /// Runs it once that step has ended in this way; if it ends otherwise, this one is cancelled.
+    #[expect(
+        clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
+        reason = "what it changes is the workflow"
+    )]
+    pub fn when(self, step: &Self, condition: Condition) -> Self {
+        self.change(|job| job.after(step.id, condition))
+    }
+
+    /// Runs it once a batch has got so far.
+    #[expect(
+        clippy::return_self_not_must_use,
+        clippy::must_use_candidate,
+        reason = "what it changes is the workflow"
+    )]
+    pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
+        self.change(|job| job.after_batch(batch, condition))
+    }
+
+    fn change(self, change: impl FnOnce(NewJob) -> NewJob) -> Self {
+        self.flow.change(self.place, change);
+        self
+    }
+}
+
+impl Client {
+    /// Enqueues the jobs of a workflow, all of them or none; the answers are in the order in which
+    /// the steps were added.
+    ///
+    /// # Errors
+    /// As for [`enqueue_all`](Self::enqueue_all): a workflow whose steps wait for each other in a
+    /// circle, or for a step of another one that is not submitted, is `Invalid` and names `parent`.
+    ///
+    /// # Cancel safety
+    /// Dropped, the jobs may or may not have been enqueued.
+    pub async fn submit(&self, flow: Workflow) -> Result<Vec<Enqueued>> {
+        self.enqueue_all(&flow.jobs()).await
+    }
+}

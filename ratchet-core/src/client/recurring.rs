@@ -1,0 +1,174 @@
+use super::Client;
+use crate::cluster::Wakeup;
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::model::{Enqueued, PutOutcome, PutRecurring, Recurring, RecurringPage, RecurringRecord};
+use crate::name::Name;
+use crate::store::{Changed, RecurringStore, Store};
+
+impl Client {
+    /// The recurring definitions.
+    #[must_use]
+    pub fn recurring(&self) -> RecurringClient {
+        RecurringClient(self.clone())
+    }
+}
+
+/// Puts recurring definitions and looks after them. Cheap to clone.
+///
+/// On a store that keeps none every call fails with `Misconfigured`.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, NewJob, Ratchet, Recurring};
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let recurring = client.recurring();
+/// let report = NewJob::new("report", &());
+/// recurring.put(Recurring::cron("0 6 * * mon-fri").job(report).named("report")).await?;
+/// recurring.trigger("report").await?;
+/// recurring.pause("report").await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RecurringClient(Client);
+
+impl RecurringClient {
+    /// Stores a definition under its name, in place of the one that is there: that takes effect at
+    /// once. Whether it is paused stays as it is.
+    ///
+    /// A definition that is also declared on the builder of a node becomes what is declared again
+    /// when such a node starts.
+    ///
+    /// # Errors
+    /// `Invalid`, naming what is wrong with the definition, and then nothing is stored; or a failure
+    /// of the store, after which the call can be repeated.
+    pub async fn put(&self, recurring: Recurring) -> Result<PutOutcome> {
+        let definition = recurring
+            .check()
+            .map_err(|problem| StoreError::from(problem).during("put"))?;
+        self.put_checked(&PutRecurring::new(definition)).await
+    }
+
+    pub(crate) async fn put_checked(&self, put: &PutRecurring) -> Result<PutOutcome> {
+        let calls = &self.0.0.calls;
+        let outcome = calls
+            .call("put", |store| async {
+                recurring(store, "put")?.put(put).await
+            })
+            .await?;
+        if outcome != PutOutcome::Unchanged {
+            self.slots_changed().await;
+        }
+        Ok(outcome)
+    }
+
+    /// Reads a definition.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store.
+    pub async fn get(&self, name: &str) -> Result<Option<RecurringRecord>> {
+        let name = Name::new("name", name)?;
+        let calls = &self.0.0.calls;
+        calls
+            .call("find", |store| async {
+                recurring(store, "find")?.find(&name).await
+            })
+            .await
+    }
+
+    /// Reads one page of the definitions, by name, behind the given one.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    pub async fn list(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
+        let calls = &self.0.0.calls;
+        calls
+            .call("definitions", |store| async {
+                recurring(store, "definitions")?
+                    .definitions(after, limit)
+                    .await
+            })
+            .await
+    }
+
+    /// Fires no more slots until the definition is resumed. Jobs that exist already go on.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store.
+    pub async fn pause(&self, name: &str) -> Result<Changed> {
+        self.set_paused(name, true).await
+    }
+
+    /// Goes on with the next slot in the future; those of the pause are gone.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store.
+    pub async fn resume(&self, name: &str) -> Result<Changed> {
+        let resumed = self.set_paused(name, false).await?;
+        if resumed == Changed::Changed {
+            self.slots_changed().await;
+        }
+        Ok(resumed)
+    }
+
+    async fn set_paused(&self, name: &str, paused: bool) -> Result<Changed> {
+        const OPERATION: &str = "set_paused";
+        let name = Name::new("name", name)?;
+        let calls = &self.0.0.calls;
+        calls
+            .call(OPERATION, |store| async {
+                recurring(store, OPERATION)?.set_paused(&name, paused).await
+            })
+            .await
+    }
+
+    /// Enqueues a job of the definition now, out of turn, paused or not; its slots know nothing of
+    /// that. None if there is no such definition. With [`Overlap::Skip`](crate::Overlap::Skip) the
+    /// answer is `Duplicate` while another job of it has not ended.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or as for [`Client::enqueue`].
+    ///
+    /// # Cancel safety
+    /// Dropped, the job may or may not have been enqueued.
+    pub async fn trigger(&self, name: &str) -> Result<Option<Enqueued>> {
+        match self.get(name).await? {
+            Some(record) => self.0.enqueue(record.job_now()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Deletes a definition. Its jobs stay.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, or a failure of the store.
+    pub async fn delete(&self, name: &str) -> Result<Changed> {
+        let name = Name::new("name", name)?;
+        let calls = &self.0.0.calls;
+        calls
+            .call("delete", |store| async {
+                recurring(store, "delete")?.delete(&name).await
+            })
+            .await
+    }
+
+    /// Lets nodes look again when the next slot is.
+    async fn slots_changed(&self) {
+        if let Some((_, bells)) = &self.0.0.node {
+            bells.ring_recurring();
+        }
+        self.0.wake(Wakeup::any()).await;
+    }
+}
+
+/// The recurring definitions of a store.
+pub(crate) fn recurring<'a>(
+    store: &'a dyn Store,
+    operation: &'static str,
+) -> Result<&'a dyn RecurringStore> {
+    store.recurring().ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Misconfigured, operation)
+            .with_source("the store keeps no recurring definitions")
+    })
+}

@@ -1,0 +1,168 @@
+use serde::Serialize;
+
+use super::{Backoff, BulkCounts, Client};
+use crate::cluster::Wakeup;
+use crate::error::{InvalidInput, Result};
+use crate::id::{BatchId, JobId};
+use crate::json::Json;
+use crate::model::{BatchClosed, BatchRecord, Delivered, JobFilter, Link, Signal, SignalTarget};
+use crate::name::Name;
+use crate::state::JobAction;
+use crate::store::{SignalStore, Store, WorkflowStore};
+
+/// The store's power over links and batches.
+fn workflows(store: &dyn Store) -> Result<&dyn WorkflowStore> {
+    let lacks = || InvalidInput::new("batch", "is more than this store can do").into();
+    store.workflows().ok_or_else(lacks)
+}
+
+fn signals(store: &dyn Store) -> Result<&dyn SignalStore> {
+    let lacks = || InvalidInput::new("signal", "is more than this store can do").into();
+    store.signals().ok_or_else(lacks)
+}
+
+impl Client {
+    /// Creates a batch, to which jobs are added by enqueueing them with
+    /// [`NewJob::in_batch`](crate::NewJob::in_batch), in as many calls as it takes, and which ends
+    /// once it is [closed](Self::close_batch) and all of them have ended.
+    ///
+    /// What is to happen then is a job too, with
+    /// [`NewJob::after_batch`](crate::NewJob::after_batch).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// use std::sync::Arc;
+    /// use ratchet_core::{BatchCondition, MemoryStore, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// let batch = client.create_batch().await?;
+    /// let report = NewJob::new("report", &()).after_batch(batch, BatchCondition::Ended);
+    /// client.enqueue(report).await?;
+    /// for rows in [[1, 2], [3, 4]] {
+    ///     let chunk = rows.map(|row| NewJob::new("import", &row).in_batch(batch));
+    ///     client.enqueue_all(&chunk).await?;
+    /// }
+    /// client.close_batch(batch).await?;
+    /// assert_eq!(client.batch(batch).await?.map(|batch| batch.total), Some(4));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store: then there
+    /// may be a batch that nobody knows of.
+    pub async fn create_batch(&self) -> Result<BatchId> {
+        let batch = BatchId::new();
+        let mut backoff = Backoff::default();
+        let mut tries = 1;
+        loop {
+            let calls = &self.0.calls;
+            let create = calls.call("create_batch", |store| async move {
+                workflows(store)?.create_batch(batch).await
+            });
+            match create.await {
+                Err(error) if error.is_transient() && tries < Self::ENQUEUE_TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(backoff.next(0.5)).await;
+                }
+                created => return created.map(|_| batch),
+            }
+        }
+    }
+
+    /// Lets no more jobs join a batch. It ends when all that are in it have, perhaps at once.
+    ///
+    /// # Errors
+    /// `Invalid` if the store has no batches, or a failure of the store; the call can be repeated.
+    pub async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
+        let calls = &self.0.calls;
+        let close = calls.call("close_batch", |store| async move {
+            workflows(store)?.close_batch(batch).await
+        });
+        let closed = close.await?;
+        if closed == BatchClosed::Closed {
+            self.wake(Wakeup::any()).await;
+        }
+        Ok(closed)
+    }
+
+    /// Reads how a batch stands; none if there is no such batch.
+    ///
+    /// # Errors
+    /// `Invalid` if the store has no batches, or a failure of the store.
+    pub async fn batch(&self, batch: BatchId) -> Result<Option<BatchRecord>> {
+        let calls = &self.0.calls;
+        let read = calls.call("batches", |store| async move {
+            workflows(store)?.batches(&[batch]).await
+        });
+        Ok(read.await?.pop().flatten())
+    }
+
+    /// Closes a batch and cancels what has not ended of it, a bounded pass at a time: who waits ends
+    /// at once, and the bodies of who runs are told within a heartbeat. What waits for the batch is
+    /// decided as by every end.
+    ///
+    /// # Errors
+    /// `Invalid` if the store has no batches, or a failure of the store; some may have been cancelled
+    /// then, and the call can be repeated.
+    pub async fn cancel_batch(&self, batch: BatchId) -> Result<BulkCounts> {
+        self.close_batch(batch).await?;
+        let children = JobFilter::all().batch(batch);
+        self.bulk(children, JobAction::Cancel, u64::MAX).run().await
+    }
+
+    /// Delivers a signal to every job that waits for one of this name; see
+    /// [`NewJob::wait_for`](crate::NewJob::wait_for). A job takes one, the first.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name, a payload that does not serialize or is larger than 64 KiB, or a
+    /// store without signals; or a failure of the store. The call can be repeated: who has had the
+    /// signal takes no other.
+    pub async fn signal<T: Serialize + ?Sized + Sync>(
+        &self,
+        key: &str,
+        payload: &T,
+    ) -> Result<Delivered> {
+        let key = Name::new("signal", key)?;
+        let payload = Json::encode("payload", payload)?;
+        self.deliver(Signal::new(SignalTarget::Key(key), payload))
+            .await
+    }
+
+    /// Delivers a signal to this job, whatever the signal it waits for is called.
+    ///
+    /// # Errors
+    /// As for [`signal`](Self::signal).
+    pub async fn signal_job<T: Serialize + ?Sized + Sync>(
+        &self,
+        job: JobId,
+        payload: &T,
+    ) -> Result<Delivered> {
+        let payload = Json::encode("payload", payload)?;
+        self.deliver(Signal::new(SignalTarget::Job(job), payload))
+            .await
+    }
+
+    async fn deliver(&self, signal: Signal) -> Result<Delivered> {
+        let (calls, signal) = (&self.0.calls, &signal);
+        let deliver = calls.call("deliver", |store| async move {
+            signals(store)?.deliver(signal).await
+        });
+        let delivered = deliver.await?;
+        if matches!(delivered, Delivered::To(_)) {
+            self.wake(Wakeup::any()).await;
+        }
+        Ok(delivered)
+    }
+
+    /// What a job waits, or waited, for, with what became of it.
+    ///
+    /// # Errors
+    /// `Invalid` if the store has no links, or a failure of the store.
+    pub async fn parents_of(&self, job: JobId) -> Result<Vec<Link>> {
+        let calls = &self.0.calls;
+        let read = calls.call("parents_of", |store| async move {
+            workflows(store)?.parents_of(&[job]).await
+        });
+        Ok(read.await?.pop().unwrap_or_default())
+    }
+}

@@ -1,0 +1,189 @@
+use std::time::Duration;
+
+use super::config::Config;
+use crate::state::JobState;
+
+/// What becomes of jobs once they have ended.
+///
+/// Ages count from the end of the job, by the database's clock. They know nothing of workflows: a job
+/// that reads the results of its parents needs them to be there still, so where a step may wait for
+/// longer than a day, keep successes for longer than it may wait.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet_core::{Retain, Retention};
+///
+/// const DAY: Duration = Duration::from_secs(86_400);
+/// // Successes for a day, dead letters for 90 and then in the archive, which keeps a year.
+/// let retention = Retention::default()
+///     .failed(Retain::Archive(90 * DAY))
+///     .archive(Some(365 * DAY));
+/// # let _ = retention;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    succeeded: Retain,
+    failed: Retain,
+    cancelled: Retain,
+    archive: Option<Duration>,
+}
+
+/// What becomes of jobs that ended in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Retain {
+    /// They stay.
+    Forever,
+    /// They are deleted when they are older than this.
+    Delete(Duration),
+    /// They are moved into the archive when they are older than this.
+    Archive(Duration),
+}
+
+impl Retention {
+    /// The same for all.
+    #[must_use]
+    pub const fn all(retain: Retain) -> Self {
+        Self {
+            succeeded: retain,
+            failed: retain,
+            cancelled: retain,
+            archive: None,
+        }
+    }
+
+    /// Sets what becomes of jobs that succeeded. Default: deleted after a day.
+    #[must_use]
+    pub const fn succeeded(mut self, retain: Retain) -> Self {
+        self.succeeded = retain;
+        self
+    }
+
+    /// Sets what becomes of dead letters. Default: deleted after 90 days.
+    #[must_use]
+    pub const fn failed(mut self, retain: Retain) -> Self {
+        self.failed = retain;
+        self
+    }
+
+    /// Sets what becomes of cancelled jobs. Default: deleted after 90 days.
+    #[must_use]
+    pub const fn cancelled(mut self, retain: Retain) -> Self {
+        self.cancelled = retain;
+        self
+    }
+
+    /// Deletes archived jobs when they are older than this; none: the archive keeps them for ever,
+    /// which is the default.
+    #[must_use]
+    pub const fn archive(mut self, delete_after: Option<Duration>) -> Self {
+        self.archive = delete_after;
+        self
+    }
+
+    /// What becomes of the jobs of each terminal state.
+    pub(super) const fn states(&self) -> [(JobState, Retain); 3] {
+        [
+            (JobState::Succeeded, self.succeeded),
+            (JobState::Failed, self.failed),
+            (JobState::Cancelled, self.cancelled),
+        ]
+    }
+
+    /// When ended batches are deleted: not before their children. None: never.
+    pub(super) fn batches(&self) -> Option<Duration> {
+        let age = |(_, retain)| match retain {
+            Retain::Forever => None,
+            Retain::Delete(age) | Retain::Archive(age) => Some(age),
+        };
+        let ages: Option<Vec<Duration>> = self.states().into_iter().map(age).collect();
+        ages?.into_iter().max()
+    }
+
+    /// When archived jobs are deleted.
+    pub(super) const fn archived(&self) -> Option<Duration> {
+        self.archive
+    }
+
+    /// Whether it needs an archive.
+    pub(super) fn needs_archive(&self) -> bool {
+        let archives = |(_, retain)| matches!(retain, Retain::Archive(_));
+        self.archive.is_some() || self.states().into_iter().any(archives)
+    }
+
+    /// Everything that cannot work, with the values.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let too_long = |age: Duration| age > Config::LONGEST;
+        for (state, retain) in self.states() {
+            let (Retain::Delete(age) | Retain::Archive(age)) = retain else {
+                continue;
+            };
+            if too_long(age) {
+                problems.push(format!(
+                    "retention {age:?} of {state} jobs is longer than ten years"
+                ));
+            }
+            if let Some(kept) = self.archive
+                && matches!(retain, Retain::Archive(_))
+                && kept <= age
+            {
+                problems.push(format!(
+                    "{state} jobs are archived after {age:?}, and deleted from there after {kept:?}"
+                ));
+            }
+        }
+        if let Some(age) = self.archive.filter(|age| too_long(*age)) {
+            problems.push(format!(
+                "retention {age:?} of the archive is longer than ten years"
+            ));
+        }
+        problems
+    }
+}
+
+impl Default for Retention {
+    /// Successes for a day, since they are many and nobody asks for them later; dead letters and
+    /// cancelled jobs, about which somebody may want to know, for 90 days.
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(86_400);
+        Self::all(Retain::Delete(90 * DAY)).succeeded(Retain::Delete(DAY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn what_cannot_work_is_named() {
+        assert_eq!(Retention::default().problems(), Vec::<String>::new());
+        let archive = Retention::all(Retain::Archive(DAY));
+        assert_eq!(archive.clone().archive(Some(2 * DAY)).problems(), [""; 0]);
+        let at_once = archive
+            .archive(Some(DAY))
+            .failed(Retain::Forever)
+            .problems();
+        assert_eq!(at_once.len(), 2, "{at_once:?}");
+        assert!(at_once[1].contains("cancelled jobs"), "{at_once:?}");
+        let too_long = Retention::all(Retain::Delete(DAY))
+            .failed(Retain::Archive(4_000 * DAY))
+            .archive(Some(5_000 * DAY));
+        assert_eq!(too_long.problems().len(), 2);
+    }
+
+    #[test]
+    fn an_archive_is_needed_by_who_fills_or_empties_it() {
+        let forever = Retention::all(Retain::Forever);
+        assert!(!forever.needs_archive() && !Retention::default().needs_archive());
+        assert!(
+            forever
+                .clone()
+                .cancelled(Retain::Archive(DAY))
+                .needs_archive()
+        );
+        assert!(forever.archive(Some(DAY)).needs_archive());
+    }
+}

@@ -1,0 +1,165 @@
+//! The engine one job at a time, for tests of applications: the claims, executor and settler of a
+//! node, without its poller and without the loops that look after the cluster.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::bulkhead::Bulkhead;
+use super::node::{Node, OnlyRun, RunError, join};
+use super::ready::Ready;
+use super::run::Run;
+use super::{executor, heartbeat, poller, reporter, settler, supervisor};
+use crate::error::Result;
+use crate::id::ClaimToken;
+use crate::model::{ClaimRequest, JobRecord, NodeStatus};
+use crate::name::Name;
+use crate::route::{Route, Selection};
+
+/// The most jobs that are claimed at once to find a certain one among them.
+const MAX_CLAIM: usize = 256;
+
+/// A run of a node in which nothing happens unless it is asked for.
+pub(crate) struct Steps<'a> {
+    run: Arc<Run>,
+    _tasks: JoinSet<()>,
+    _only: OnlyRun<'a>,
+}
+
+/// A claimed job whose body has not begun.
+pub(crate) struct Step {
+    pool: usize,
+    ready: Ready,
+}
+
+impl Step {
+    pub(crate) fn token(&self) -> ClaimToken {
+        self.ready.claim.token
+    }
+}
+
+impl<'a> Steps<'a> {
+    /// Lets the node join the cluster.
+    pub(crate) async fn begin(node: &'a Node) -> Result<Self, RunError> {
+        let only = OnlyRun::begin(&node.running)?;
+        let run = Arc::new(Run::new(Arc::clone(&node.shared)));
+        join(&run).await.map_err(RunError::Store)?;
+        let mut tasks = JoinSet::new();
+        supervisor::keep(&mut tasks, &run, "heartbeat", heartbeat::run);
+        supervisor::keep(&mut tasks, &run, "settler", settler::run);
+        supervisor::keep(&mut tasks, &run, "reporter", reporter::run);
+        let hooks = &run.shared.hooks;
+        hooks.tell(|hook| hook.node_joined(run.node(), &run.label));
+        Ok(Self {
+            run,
+            _tasks: tasks,
+            _only: only,
+        })
+    }
+
+    /// Claims the next job that is due, of this queue if one is given.
+    pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<Step>> {
+        for pool in &self.run.pools {
+            let share = pool.share(&self.run.shared);
+            let mut request = share.request(self.run.node());
+            if let Some(queue) = queue {
+                if !share.queues.contains(queue) {
+                    continue;
+                }
+                request = request.queues(Selection::Only(vec![queue.clone()]));
+            }
+            let next = self.claim(pool, request.limit(1)).await?.pop();
+            if next.is_some() {
+                return Ok(next);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Claims this job, if it is due and the node runs such jobs. Those of its route that are before
+    /// it are claimed too, and handed back.
+    pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<Step>> {
+        let route = &job.spec.route;
+        let takes = |pool: &&Bulkhead| {
+            let share = pool.share(&self.run.shared);
+            route.matches(&share.request(self.run.node()))
+        };
+        let Some(pool) = self.run.pools.iter().find(takes) else {
+            return Ok(None);
+        };
+        let mut request = exactly(route, ClaimRequest::new(self.run.node(), 1));
+        let mut others = Vec::new();
+        let found = loop {
+            let batch = match self.claim(pool, request.clone()).await {
+                Ok(batch) => batch,
+                Err(error) => break Err(error),
+            };
+            if batch.is_empty() {
+                break Ok(None);
+            }
+            let (found, rest): (Vec<Step>, Vec<Step>) = batch
+                .into_iter()
+                .partition(|step| step.token().job == job.id);
+            others.extend(rest.into_iter().map(|step| step.ready));
+            if let Some(found) = found.into_iter().next() {
+                break Ok(Some(found));
+            }
+            request.limit = (request.limit * 2).min(MAX_CLAIM);
+        };
+        self.run.hand_back(pool, others);
+        self.settled(usize::from(matches!(found, Ok(Some(_)))))
+            .await;
+        found
+    }
+
+    /// Runs a claimed job to its end, and that end to the store.
+    pub(crate) async fn execute(&self, step: Step) {
+        let pool = &self.run.pools[step.pool];
+        executor::admit(&self.run, pool, step.ready).await;
+        self.settled(0).await;
+    }
+
+    /// Hands a claimed job back.
+    pub(crate) async fn hand_back(&self, step: Step) {
+        let pool = &self.run.pools[step.pool];
+        self.run.hand_back(pool, vec![step.ready]);
+        self.settled(0).await;
+    }
+
+    /// Lets the node leave.
+    pub(crate) async fn end(self) -> Result<()> {
+        let _beating = self.run.beating.lock().await;
+        self.run.set_status(NodeStatus::Left);
+        heartbeat::beat(&self.run, NodeStatus::Left).await?;
+        let hooks = &self.run.shared.hooks;
+        hooks.tell(|hook| hook.node_left(self.run.node(), &self.run.label));
+        Ok(())
+    }
+
+    async fn claim(&self, pool: &Bulkhead, request: ClaimRequest) -> Result<Vec<Step>> {
+        let request = request.aging(self.run.shared.config.aging);
+        let batch = poller::claim(&self.run, pool, &request).await?;
+        pool.hold(batch.len());
+        let step = |ready| Step {
+            pool: pool.index,
+            ready,
+        };
+        Ok(batch.into_iter().map(step).collect())
+    }
+
+    /// Waits until no more than so many claims are held.
+    async fn settled(&self, held: usize) {
+        while self.run.held() > held {
+            self.run.settled.notified().await;
+        }
+    }
+}
+
+/// A request for jobs of this route only.
+fn exactly(route: &Route, request: ClaimRequest) -> ClaimRequest {
+    request
+        .queues(Selection::Only(vec![route.queue.clone()]))
+        .kinds(Selection::Only(vec![route.kind.clone()]))
+        .capabilities(route.capability.clone())
+        .untagged(route.capability.is_none())
+}

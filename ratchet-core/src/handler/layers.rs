@@ -1,0 +1,323 @@
+//! Layers of tower around the bodies of jobs.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::JobContext;
+use super::error::{BoxError, JobError, Verdict};
+use super::registry::Body;
+use crate::json::Json;
+
+/// A job whose body is about to run, on its way through the layers. It cannot be cloned: a body runs
+/// once for each claim, and repeating it is for the job's [`RetryPolicy`](crate::RetryPolicy).
+pub struct JobRequest {
+    context: JobContext,
+    body: Body,
+    /// The layers of the kind, while the request goes through those of the node.
+    of_kind: Option<JobService>,
+}
+
+impl JobRequest {
+    /// What the body will see: which job it is, its trace, the node's state and its client.
+    #[must_use]
+    pub const fn context(&self) -> &JobContext {
+        &self.context
+    }
+}
+
+impl fmt::Debug for JobRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JobRequest").field(&self.context).finish()
+    }
+}
+
+/// A body that succeeded, on its way back.
+#[derive(Clone, Debug)]
+pub struct JobResponse {
+    result: Option<Json>,
+}
+
+impl JobResponse {
+    /// What is to be kept as the job's result.
+    #[must_use]
+    pub const fn result(&self) -> Option<&Json> {
+        self.result.as_ref()
+    }
+}
+
+/// A body that did not succeed, on its way back: a [`JobError`] as a [`std::error::Error`], which is
+/// what layers expect.
+///
+/// A layer may return any other error instead, which is a failed attempt; or a `JobError` of its own,
+/// `JobError::snooze(…).into()`, which means what it says. One that wraps this error keeps its verdict.
+pub struct ServiceError(JobError);
+
+impl ServiceError {
+    /// What is to follow.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
+        self.0.verdict()
+    }
+
+    /// The error of the body.
+    #[must_use]
+    pub fn into_inner(self) -> JobError {
+        self.0
+    }
+
+    /// The error that came out of a layer.
+    fn of_layer(error: BoxError) -> Self {
+        let verdict = {
+            let mut cause: Option<&(dyn StdError + 'static)> = Some(&*error);
+            loop {
+                match cause.map(|cause| (cause.downcast_ref::<Self>(), cause.source())) {
+                    Some((Some(own), _)) => break Some(own.verdict()),
+                    Some((None, deeper)) => cause = deeper,
+                    None => break None,
+                }
+            }
+        };
+        let error = JobError::from(error);
+        Self(match verdict {
+            Some(verdict) => error.followed_by(verdict),
+            None => error,
+        })
+    }
+}
+
+impl From<JobError> for ServiceError {
+    fn from(error: JobError) -> Self {
+        Self(error)
+    }
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for ServiceError {}
+
+type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
+
+/// What is inside a layer: other layers, and at last the body.
+pub struct JobService(Box<dyn Inside>);
+
+/// A service whose type is forgotten.
+trait Inside: Send {
+    fn another(&self) -> JobService;
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>>;
+    fn call(&mut self, request: JobRequest) -> Answer;
+}
+
+impl Service<JobRequest> for JobService {
+    type Response = JobResponse;
+    type Error = ServiceError;
+    type Future = BoxFuture<'static, Result<JobResponse, ServiceError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: JobRequest) -> Self::Future {
+        self.0.call(request)
+    }
+}
+
+impl JobService {
+    /// Waits until the service is ready and calls it.
+    async fn run(mut self, request: JobRequest) -> Result<JobResponse, ServiceError> {
+        poll_fn(|cx| self.poll_ready(cx)).await?;
+        self.call(request).await
+    }
+}
+
+impl Clone for JobService {
+    fn clone(&self) -> Self {
+        self.0.another()
+    }
+}
+
+impl fmt::Debug for JobService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobService")
+    }
+}
+
+/// The innermost service.
+#[derive(Clone)]
+struct Innermost;
+
+impl Inside for Innermost {
+    fn another(&self) -> JobService {
+        JobService(Box::new(self.clone()))
+    }
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: JobRequest) -> Answer {
+        match request.of_kind.take() {
+            Some(layers) => Box::pin(layers.run(request)),
+            None => Box::pin(async {
+                match request.body.await {
+                    Ok(result) => Ok(JobResponse { result }),
+                    Err(error) => Err(ServiceError(error)),
+                }
+            }),
+        }
+    }
+}
+
+/// The service of somebody's layer.
+#[derive(Clone)]
+struct Layered<S>(S);
+
+impl<S> Inside for Layered<S>
+where
+    S: Service<JobRequest, Response = JobResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    fn another(&self) -> JobService {
+        JobService(Box::new(self.clone()))
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        self.0
+            .poll_ready(cx)
+            .map_err(|error| ServiceError::of_layer(error.into()))
+    }
+
+    fn call(&mut self, request: JobRequest) -> Answer {
+        let answer = self.0.call(request);
+        Box::pin(async { answer.await.map_err(|e| ServiceError::of_layer(e.into())) })
+    }
+}
+
+/// A layer of tower that can go around the bodies of jobs: every `tower::Layer` that makes a service
+/// of [`JobRequest`] and [`JobResponse`] out of a [`JobService`], which can be cloned and sent. Its
+/// error can be any error.
+pub trait JobLayer: Send + 'static {
+    /// The layer around what is inside it.
+    fn around(self, inside: JobService) -> JobService;
+}
+
+impl<L> JobLayer for L
+where
+    L: Layer<JobService> + Send + 'static,
+    L::Service: Service<JobRequest, Response = JobResponse> + Clone + Send + 'static,
+    <L::Service as Service<JobRequest>>::Error: Into<BoxError>,
+    <L::Service as Service<JobRequest>>::Future: Send + 'static,
+{
+    fn around(self, inside: JobService) -> JobService {
+        JobService(Box::new(Layered(self.layer(inside))))
+    }
+}
+
+type Wrap = Box<dyn FnOnce(JobService) -> JobService + Send>;
+
+/// The layers of a node that is being built, outermost first.
+#[derive(Default)]
+pub(crate) struct Layers {
+    all: Vec<Wrap>,
+    by_kind: Vec<(&'static str, Wrap)>,
+}
+
+impl Layers {
+    pub(crate) fn add(&mut self, layer: impl JobLayer) {
+        self.all.push(Box::new(|inner| layer.around(inner)));
+    }
+
+    pub(crate) fn add_for(&mut self, kind: &'static str, layer: impl JobLayer) {
+        let wrap: Wrap = Box::new(|inner| layer.around(inner));
+        self.by_kind.push((kind, wrap));
+    }
+
+    /// Puts the layers around each other; `kinds` are those that have handlers.
+    ///
+    /// # Errors
+    /// Layers for another kind.
+    pub(super) fn stack(self, kinds: &[&'static str]) -> Result<Stacks, Vec<String>> {
+        let around = |service: Option<JobService>, wrap: Wrap| {
+            Some(wrap(service.unwrap_or(JobService(Box::new(Innermost)))))
+        };
+        let all = self.all.into_iter().rev().fold(None, around);
+        let mut problems = Vec::new();
+        let mut by_kind: BTreeMap<&'static str, Option<JobService>> = BTreeMap::new();
+        for (kind, wrap) in self.by_kind.into_iter().rev() {
+            if !kinds.contains(&kind) {
+                problems.push(format!(
+                    "a layer is for the kind {kind}, which is not registered"
+                ));
+            }
+            let inner = by_kind.entry(kind).or_default();
+            *inner = around(inner.take(), wrap);
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let by_kind = by_kind.into_iter();
+        Ok(Stacks {
+            all: all.map(Mutex::new),
+            by_kind: by_kind
+                .filter_map(|(kind, service)| Some((kind, Mutex::new(service?))))
+                .collect(),
+        })
+    }
+}
+
+/// The layers of a node, put around each other.
+#[derive(Default)]
+pub(super) struct Stacks {
+    all: Option<Mutex<JobService>>,
+    by_kind: BTreeMap<&'static str, Mutex<JobService>>,
+}
+
+impl Stacks {
+    /// The layers of the node around those of this kind around a body.
+    pub(super) fn around(&self, kind: &str, context: &JobContext, body: Body) -> Body {
+        let of_kind = self.by_kind.get(kind).map(another);
+        let of_node = self.all.as_ref().map(another);
+        let (outer, inner) = match (of_node, of_kind) {
+            (Some(of_node), of_kind) => (of_node, of_kind),
+            (None, Some(of_kind)) => (of_kind, None),
+            (None, None) => return body,
+        };
+        let request = JobRequest {
+            context: context.clone(),
+            body,
+            of_kind: inner,
+        };
+        Box::pin(async {
+            match outer.run(request).await {
+                Ok(response) => Ok(response.result),
+                Err(error) => Err(error.0),
+            }
+        })
+    }
+}
+
+/// A service of its own for one job. That services are cloned in here and nowhere else at the same
+/// time is why they need not be `Sync`.
+fn another(stack: &Mutex<JobService>) -> JobService {
+    let stack: MutexGuard<'_, JobService> =
+        stack.lock().unwrap_or_else(|broken| broken.into_inner());
+    stack.clone()
+}

@@ -1,0 +1,78 @@
+use serde::de::DeserializeOwned;
+
+use super::JobContext;
+use crate::error::{InvalidInput, Result};
+use crate::id::JobId;
+use crate::json::Json;
+use crate::model::{JobRecord, Link, Parent};
+use crate::state::JobState;
+
+/// A job that another one waited for, as its body sees it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ParentJob {
+    /// The job.
+    pub id: JobId,
+    /// What it was waited for, and what became of that.
+    pub link: Link,
+    /// How it stands now; none if it was purged meanwhile.
+    pub record: Option<JobRecord>,
+}
+
+impl ParentJob {
+    /// Its state; none if it was purged meanwhile.
+    #[must_use]
+    pub fn state(&self) -> Option<JobState> {
+        self.record.as_ref().map(|job| job.state)
+    }
+
+    /// What it returned.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if that is not the JSON of a `T`, or if it returned nothing: it has not
+    /// succeeded, its result was `null`, or it was purged.
+    pub fn result<T: DeserializeOwned>(&self) -> Result<T, InvalidInput> {
+        let result = self.record.as_ref().and_then(|job| job.result.as_ref());
+        let nothing = || InvalidInput::new("result", format!("of {} is not there", self.id));
+        decode("result", result.ok_or_else(nothing)?)
+    }
+}
+
+fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, InvalidInput> {
+    json.decode()
+        .map_err(|error| InvalidInput::new(field, format!("does not decode: {error}")))
+}
+
+impl JobContext {
+    /// The jobs that this one waited for, in the order in which they were given, with their results.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn parents(&self) -> Result<Vec<ParentJob>> {
+        let client = self.client();
+        let links = client.parents_of(self.job_id()).await?;
+        let jobs = links
+            .into_iter()
+            .filter_map(|link| match link.after.parent() {
+                Parent::Job(id) => Some((id, link)),
+                Parent::Batch(_) => None,
+            });
+        let mut parents = Vec::new();
+        for (id, link) in jobs {
+            let record = client.job(id).await?;
+            parents.push(ParentJob { id, link, record });
+        }
+        Ok(parents)
+    }
+
+    /// What the signal says that the job waited for; none if it waited for no signal.
+    ///
+    /// # Errors
+    /// `Invalid` if it is not the JSON of a `T`, or a failure of the store.
+    pub async fn signal<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let job = self.client().job(self.job_id()).await?;
+        let delivered = job.and_then(|job| job.signal?.delivered);
+        let payload = delivered.map(|delivery| decode("signal", &delivery.payload));
+        Ok(payload.transpose()?)
+    }
+}

@@ -1,0 +1,38 @@
+use async_trait::async_trait;
+
+use super::{LocalLimiter, RateKey, RateLimiter, StrictLimiter};
+use crate::error::Result;
+use crate::model::RateAnswer;
+use crate::rate::Rate;
+
+/// Counts what all jobs of a kind share in the database, and what only some share, such as those of
+/// one tenant, on each node by itself.
+///
+/// Of a key that some jobs share each node allows the whole rate, and it costs no call. A key
+/// function that returns `None` for a job counts it under the global key of its kind.
+#[derive(Debug)]
+pub struct HybridLimiter {
+    local: LocalLimiter,
+    shared: StrictLimiter,
+}
+
+impl HybridLimiter {
+    /// A limiter that asks `shared` about global keys.
+    #[must_use]
+    pub fn new(shared: StrictLimiter) -> Self {
+        Self {
+            local: LocalLimiter::new(),
+            shared,
+        }
+    }
+}
+
+#[async_trait]
+impl RateLimiter for HybridLimiter {
+    async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer> {
+        match key.key() {
+            None => self.shared.take(key, rate).await,
+            Some(_) => self.local.take(key, rate).await,
+        }
+    }
+}

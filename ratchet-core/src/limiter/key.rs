@@ -1,0 +1,125 @@
+use std::fmt;
+
+use crate::name::Name;
+
+/// What a rate is counted under: a kind of jobs, and perhaps a key that some jobs of it share, such as
+/// a tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RateKey {
+    kind: Name,
+    key: Option<String>,
+}
+
+/// Between a kind and a key.
+const SEPARATOR: char = '␟';
+
+impl RateKey {
+    /// The key of all jobs of this kind.
+    #[must_use]
+    pub const fn global(kind: Name) -> Self {
+        Self { kind, key: None }
+    }
+
+    /// The key of the jobs of this kind that share `key`.
+    #[must_use]
+    pub fn of(kind: Name, key: impl Into<String>) -> Self {
+        Self {
+            kind,
+            key: Some(key.into()),
+        }
+    }
+
+    /// The kind.
+    #[must_use]
+    pub const fn kind(&self) -> &Name {
+        &self.kind
+    }
+
+    /// What some jobs of the kind share; none: all of them are meant.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The key as a store keeps it: kind and key in one name. Keys that fit into none are cut, and
+    /// told apart by a hash.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        let Some(key) = &self.key else {
+            return self.kind.clone();
+        };
+        let whole = format!("{}{SEPARATOR}{key}", self.kind);
+        Name::new("key", &whole).unwrap_or_else(|_| folded(&whole))
+    }
+}
+
+impl fmt::Display for RateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.name(), f)
+    }
+}
+
+/// As much of a text as a name can have, and a hash of all of it.
+fn folded(whole: &str) -> Name {
+    let hash = format!("{SEPARATOR}{:016x}", fnv1a(whole.as_bytes()));
+    let mut text = String::with_capacity(Name::MAX_BYTES);
+    for character in whole.chars() {
+        if text.len() + character.len_utf8() + hash.len() > Name::MAX_BYTES {
+            break;
+        }
+        text.push(if character.is_control() {
+            ' '
+        } else {
+            character
+        });
+    }
+    text.push_str(&hash);
+    match Name::new("key", &text) {
+        Ok(name) => name,
+        Err(_) => unreachable!("it begins with a kind and ends with a hash"),
+    }
+}
+
+/// The 64-bit FNV-1a hash, which is the same in every version of this program.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind() -> Name {
+        Name::new("kind", "mail").unwrap()
+    }
+
+    #[test]
+    fn keys_that_fit_are_kept_and_all_others_told_apart() {
+        assert_eq!(RateKey::global(kind()).name(), "mail");
+        assert_eq!(RateKey::of(kind(), "acme").name(), "mail␟acme");
+        let long = "ä".repeat(500);
+        let odd = [
+            String::new(),
+            " ".to_owned(),
+            "a\0b".to_owned(),
+            "a\nb".to_owned(),
+            long.clone(),
+            long + "b",
+        ];
+        let mut names: Vec<Name> = odd
+            .iter()
+            .map(|key| RateKey::of(kind(), key.as_str()).name())
+            .collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), odd.len());
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}

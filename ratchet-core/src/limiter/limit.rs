@@ -1,0 +1,226 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{HybridLimiter, LocalLimiter, RateKey, RateLimiter, StrictLimiter};
+use crate::client::Calls;
+use crate::handler::{Job, decode};
+use crate::json::Json;
+use crate::name::Name;
+use crate::rate::Rate;
+
+/// How many bodies of a kind of jobs begin in a time, for
+/// [`NodeBuilder::rate_limit`](crate::NodeBuilder::rate_limit).
+///
+/// Each node counts by itself unless told otherwise: [`strict`](Self::strict),
+/// [`hybrid`](Self::hybrid), [`limiter`](Self::limiter). All jobs of the kind share the rate, unless
+/// they have keys ([`by`](Self::by)).
+///
+/// ```
+/// # use ratchet_core::{Job, JobContext, JobResult};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Mail { tenant: String }
+/// # impl Job for Mail {
+/// #     const KIND: &'static str = "mail";
+/// #     type Output = ();
+/// #     async fn run(self, _: JobContext) -> JobResult<()> { Ok(()) }
+/// # }
+/// use ratchet_core::RateLimit;
+///
+/// // All nodes together begin 10 a second, and 20 at once after a quiet time.
+/// let all = RateLimit::<Mail>::per_second(10).burst(20).strict();
+/// // Each node begins 100 a minute for each tenant.
+/// let each = RateLimit::per_minute(100).by(|mail: &Mail| mail.tenant.clone());
+/// # let _ = (all, each);
+/// ```
+#[must_use]
+pub struct RateLimit<J> {
+    rate: Rate,
+    strategy: Strategy,
+    key: Option<Arc<KeyOf<J>>>,
+}
+
+type KeyOf<J> = dyn Fn(&J) -> Option<String> + Send + Sync;
+
+/// Who counts.
+#[derive(Clone, Debug)]
+pub(crate) enum Strategy {
+    Local,
+    Strict,
+    Hybrid,
+    Own(Arc<dyn RateLimiter>),
+}
+
+impl Strategy {
+    /// Whether the store must be able to keep rates.
+    pub(crate) const fn needs_store(&self) -> bool {
+        matches!(self, Self::Strict | Self::Hybrid)
+    }
+
+    fn limiter(&self, calls: &Arc<Calls>) -> Arc<dyn RateLimiter> {
+        let strict = || StrictLimiter::over(Arc::clone(calls));
+        match self {
+            Self::Local => Arc::new(LocalLimiter::new()),
+            Self::Strict => Arc::new(strict()),
+            Self::Hybrid => Arc::new(HybridLimiter::new(strict())),
+            Self::Own(limiter) => Arc::clone(limiter),
+        }
+    }
+}
+
+impl<J: Job> RateLimit<J> {
+    /// At this rate.
+    pub const fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            strategy: Strategy::Local,
+            key: None,
+        }
+    }
+
+    /// So many in a second.
+    pub const fn per_second(starts: u32) -> Self {
+        Self::new(Rate::new(starts, Duration::from_secs(1)))
+    }
+
+    /// So many in a minute.
+    pub const fn per_minute(starts: u32) -> Self {
+        Self::new(Rate::new(starts, Duration::from_secs(60)))
+    }
+
+    /// So many in an hour.
+    pub const fn per_hour(starts: u32) -> Self {
+        Self::new(Rate::new(starts, Duration::from_secs(3_600)))
+    }
+
+    /// Sets how many may begin at once after a time without any. Default: as many as in a second,
+    /// minute or hour, whichever was chosen.
+    pub const fn burst(mut self, starts: u32) -> Self {
+        self.rate = self.rate.burst(starts);
+        self
+    }
+
+    /// Counts in the database, exactly, for the whole cluster: a call of the store for each body.
+    pub fn strict(mut self) -> Self {
+        self.strategy = Strategy::Strict;
+        self
+    }
+
+    /// Counts jobs with a key on each node by itself and those without one in the database; see
+    /// [`HybridLimiter`].
+    pub fn hybrid(mut self) -> Self {
+        self.strategy = Strategy::Hybrid;
+        self
+    }
+
+    /// Lets this limiter count.
+    pub fn limiter(mut self, limiter: impl RateLimiter) -> Self {
+        self.strategy = Strategy::Own(Arc::new(limiter));
+        self
+    }
+
+    /// Gives each key its own rate: jobs for which `key` returns the same text share it, and those for
+    /// which it returns `None` share the global key of their kind.
+    ///
+    /// A job whose key has to wait is put off for that time, at no cost to it but its place in the
+    /// claim order among jobs of its priority.
+    pub fn by<K: Into<Option<String>>>(
+        mut self,
+        key: impl Fn(&J) -> K + Send + Sync + 'static,
+    ) -> Self {
+        self.key = Some(Arc::new(move |job: &J| key(job).into()));
+        self
+    }
+
+    /// The same with its job type forgotten.
+    pub(crate) fn erased(self) -> Limit {
+        let key_of = self.key.map(|key| {
+            let of_payload = move |payload: &Json, version| {
+                let job = decode::<J>(payload, version).ok()?;
+                Some(key(&job))
+            };
+            Arc::new(of_payload) as Arc<KeyOfPayload>
+        });
+        Limit {
+            rate: self.rate,
+            strategy: self.strategy,
+            key_of,
+        }
+    }
+}
+
+impl<J> fmt::Debug for RateLimit<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("rate", &self.rate)
+            .field("strategy", &self.strategy)
+            .field("by_key", &self.key.is_some())
+            .finish()
+    }
+}
+
+type KeyOfPayload = dyn Fn(&Json, u32) -> Option<Option<String>> + Send + Sync;
+
+/// The rate limit of a kind, as the builder keeps it.
+pub(crate) struct Limit {
+    pub(crate) rate: Rate,
+    pub(crate) strategy: Strategy,
+    key_of: Option<Arc<KeyOfPayload>>,
+}
+
+impl Limit {
+    /// The limit at work.
+    pub(crate) fn counted(self, kind: Name, calls: &Arc<Calls>) -> Counted {
+        Counted {
+            limiter: self.strategy.limiter(calls),
+            rate: self.rate,
+            kind,
+            key_of: self.key_of,
+        }
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.rate, f)
+    }
+}
+
+/// The rate limit of a kind, at work.
+pub(crate) struct Counted {
+    pub(crate) limiter: Arc<dyn RateLimiter>,
+    pub(crate) rate: Rate,
+    kind: Name,
+    key_of: Option<Arc<KeyOfPayload>>,
+}
+
+impl Counted {
+    /// Whether it is not the same for all jobs of the kind.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.key_of.is_some()
+    }
+
+    /// The key that a job with a payload of this version counts under; none if the payload cannot be read, which
+    /// its handler will find too.
+    pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
+        let kind = self.kind.clone();
+        let Some(key_of) = &self.key_of else {
+            return Some(RateKey::global(kind));
+        };
+        key_of(payload, version).map(|key| match key {
+            Some(key) => RateKey::of(kind, key),
+            None => RateKey::global(kind),
+        })
+    }
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted")
+            .field("kind", &self.kind)
+            .field("rate", &self.rate)
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}

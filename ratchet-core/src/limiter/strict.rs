@@ -1,0 +1,59 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{RateKey, RateLimiter};
+use crate::client::Calls;
+use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
+use crate::model::{RateAnswer, RateRequest};
+use crate::rate::Rate;
+use crate::store::SharedStore;
+
+/// Counts in the database, exactly, for the whole cluster: one call for each start.
+#[derive(Clone, Debug)]
+pub struct StrictLimiter {
+    calls: Arc<Calls>,
+}
+
+impl StrictLimiter {
+    /// How long a call of a limiter without a node may take.
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    /// A limiter that counts in this store.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if the store cannot keep rates.
+    pub fn new(store: SharedStore) -> Result<Self, InvalidInput> {
+        match store.rates() {
+            None => Err(no_rates()),
+            Some(_) => Ok(Self::over(Arc::new(Calls::new(store, Self::DEADLINE)))),
+        }
+    }
+
+    /// One that shares the calls of a node.
+    pub(crate) const fn over(calls: Arc<Calls>) -> Self {
+        Self { calls }
+    }
+}
+
+fn no_rates() -> InvalidInput {
+    InvalidInput::new("store", "cannot keep rates")
+}
+
+#[async_trait]
+impl RateLimiter for StrictLimiter {
+    async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer> {
+        const OPERATION: &str = "take";
+        let request = &[RateRequest::new(key.name(), *rate)];
+        let take = self.calls.call(OPERATION, |store| async move {
+            let rates = store.rates().ok_or_else(no_rates)?;
+            rates.take(request).await
+        });
+        let answers = take.await?;
+        answers.first().copied().ok_or_else(|| {
+            StoreError::new(StoreErrorKind::Other, OPERATION)
+                .with_source("the store gave no answer")
+        })
+    }
+}

@@ -1,0 +1,410 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::id::{BatchId, JobId};
+use crate::json::Json;
+use crate::model::{After, BatchRecord, LinkState, Parent};
+use crate::state::JobState;
+
+/// What the end of jobs does to others, step by step.
+///
+/// ```text
+/// while let Some(ask) = cascade.next() {
+///     match ask {
+///         Ask::Write(changes) => …,
+///         Ask::Children(parents) => cascade.children(…),
+///         Ask::Count(ended) => cascade.counted(…),
+///     }
+/// }
+/// ```
+///
+/// Everything asked for is done inside the transaction in which the jobs ended, in the order in
+/// which it is asked for: the next question counts on it. Jobs come before batches, so that a batch
+/// on which many jobs end at once is locked for as short as can be.
+#[derive(Debug, Default)]
+pub struct Cascade {
+    /// The ends that are known.
+    ends: HashMap<JobId, (JobState, Option<Json>)>,
+    /// The batches that are known, as they stood last.
+    batches: BTreeMap<BatchId, BatchRecord>,
+    /// Ended jobs whose children have not been looked at.
+    parents: Vec<Parent>,
+    /// Ended jobs that have not been counted.
+    uncounted: Vec<(JobId, JobState)>,
+    /// Batches that changed, whose links have not been looked at.
+    changed: BTreeSet<BatchId>,
+    changes: Changes,
+}
+
+/// What a [`Cascade`] needs next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Write this, all of it.
+    Write(Changes),
+    /// Read the jobs that have open links on these parents, each with all its open links, and tell
+    /// [`Cascade::children`]. They are locked before they and their links are read, so that of two
+    /// parents that end at once the second sees what the first decided.
+    Children(Vec<Parent>),
+    /// Count these jobs, each with its terminal state, in the batches they are in, unless they were
+    /// counted before, and tell [`Cascade::counted`] how these batches stand then. They stay locked.
+    Count(Vec<(JobId, JobState)>),
+}
+
+/// What a [`Cascade`] decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Changes {
+    /// Links that are decided: the child, the place among its links, and how.
+    pub links: Vec<(JobId, u32, LinkState)>,
+    /// Blocked jobs that become `Cancelled` now, and give up what ended jobs give up.
+    pub cancelled: Vec<JobId>,
+    /// Blocked jobs that become `Pending`, due when they were or now, whichever is later.
+    pub released: Vec<JobId>,
+    /// Batches that have ended now.
+    pub ended: Vec<BatchId>,
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        let Self {
+            links,
+            cancelled,
+            released,
+            ended,
+        } = self;
+        links.is_empty() && cancelled.is_empty() && released.is_empty() && ended.is_empty()
+    }
+}
+
+/// A job that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedJob {
+    /// The job.
+    pub job: JobId,
+    /// Its terminal state.
+    pub state: JobState,
+    /// What it returned.
+    pub result: Option<Json>,
+    /// Whether others may be linked to it.
+    pub has_children: bool,
+    /// Whether it is in a batch.
+    pub in_batch: bool,
+}
+
+/// A job that has open links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingJob {
+    /// The job.
+    pub job: JobId,
+    /// Its state: `Blocked`, unless it has ended otherwise or was requeued.
+    pub state: JobState,
+    /// Whether its signal has still to come.
+    pub awaits_signal: bool,
+    /// Whether others may be linked to it.
+    pub has_children: bool,
+    /// Whether it is in a batch.
+    pub in_batch: bool,
+    /// All its open links.
+    pub open: Vec<OpenLink>,
+}
+
+/// A link that is not decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenLink {
+    /// Its place among the links of its child, from 0.
+    pub place: u32,
+    /// Whom it waits for.
+    pub parent: Parent,
+    /// What for; none if what is stored cannot be read: then nothing meets it.
+    pub after: Option<After>,
+}
+
+impl Cascade {
+    /// A cascade that nothing has set off.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes a job that has ended, now or before its children were stored.
+    pub fn ended(&mut self, job: EndedJob) {
+        debug_assert!(job.state.is_terminal(), "{job:?}");
+        if job.has_children {
+            self.parents.push(Parent::Job(job.job));
+        }
+        if job.in_batch {
+            self.uncounted.push((job.job, job.state));
+        }
+        self.ends.insert(job.job, (job.state, job.result));
+    }
+
+    /// Notes how a batch stands that was closed, or that jobs wait for from now on. It is locked.
+    pub fn batch(&mut self, batch: BatchRecord) {
+        if batch.is_complete() && batch.ended_at.is_none() {
+            self.changes.ended.push(batch.id);
+        }
+        self.changed.insert(batch.id);
+        self.batches.insert(batch.id, batch);
+    }
+
+    /// Says what is to be done next; none: all is done.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "between two calls the answer is given, which no iterator allows"
+    )]
+    pub fn next(&mut self) -> Option<Ask> {
+        if !self.changes.is_empty() {
+            return Some(Ask::Write(std::mem::take(&mut self.changes)));
+        }
+        if !self.parents.is_empty() {
+            return Some(Ask::Children(std::mem::take(&mut self.parents)));
+        }
+        if !self.uncounted.is_empty() {
+            return Some(Ask::Count(std::mem::take(&mut self.uncounted)));
+        }
+        if self.changed.is_empty() {
+            return None;
+        }
+        let changed = std::mem::take(&mut self.changed);
+        Some(Ask::Children(
+            changed.into_iter().map(Parent::Batch).collect(),
+        ))
+    }
+
+    /// Answers [`Ask::Children`].
+    pub fn children(&mut self, children: Vec<WaitingJob>) {
+        for child in children {
+            self.child(&child);
+        }
+    }
+
+    fn child(&mut self, child: &WaitingJob) {
+        let (mut open, mut unmet) = (false, false);
+        for link in &child.open {
+            let state = self.decide(link);
+            match state {
+                LinkState::Open => open = true,
+                LinkState::Met => {}
+                LinkState::Unmet => unmet = true,
+            }
+            if state != LinkState::Open {
+                self.changes.links.push((child.job, link.place, state));
+            }
+        }
+        if child.state != JobState::Blocked {
+            return;
+        }
+        if unmet {
+            self.changes.cancelled.push(child.job);
+            self.ended(EndedJob {
+                job: child.job,
+                state: JobState::Cancelled,
+                result: None,
+                has_children: child.has_children,
+                in_batch: child.in_batch,
+            });
+        } else if super::waiting_state(open, child.awaits_signal) == JobState::Pending {
+            self.changes.released.push(child.job);
+        }
+    }
+
+    /// What the parents that are known make of a link.
+    fn decide(&self, link: &OpenLink) -> LinkState {
+        let met = |met: bool| {
+            if met {
+                LinkState::Met
+            } else {
+                LinkState::Unmet
+            }
+        };
+        match (link.parent, &link.after) {
+            (Parent::Job(parent), after) => match (self.ends.get(&parent), after) {
+                (None, _) => LinkState::Open,
+                (Some((state, result)), Some(After::Job { condition, .. })) => {
+                    met(condition.met_by(*state, result.as_ref()))
+                }
+                (Some(_), _) => LinkState::Unmet,
+            },
+            (Parent::Batch(batch), after) => match (self.batches.get(&batch), after) {
+                (None, _) => LinkState::Open,
+                (Some(batch), Some(After::Batch { condition, .. })) => condition.decide(batch),
+                (Some(_), _) => LinkState::Unmet,
+            },
+        }
+    }
+
+    /// Answers [`Ask::Count`].
+    pub fn counted(&mut self, batches: Vec<BatchRecord>) {
+        for batch in batches {
+            self.batch(batch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BatchCondition, Condition};
+    use crate::time::from_millis;
+
+    fn ended(job: JobId, state: JobState) -> EndedJob {
+        EndedJob {
+            job,
+            state,
+            result: None,
+            has_children: true,
+            in_batch: false,
+        }
+    }
+
+    fn waiting(job: JobId, open: Vec<OpenLink>) -> WaitingJob {
+        WaitingJob {
+            job,
+            state: JobState::Blocked,
+            awaits_signal: false,
+            has_children: true,
+            in_batch: false,
+            open,
+        }
+    }
+
+    fn on(place: u32, parent: JobId, condition: Condition) -> OpenLink {
+        OpenLink {
+            place,
+            parent: Parent::Job(parent),
+            after: Some(After::Job { parent, condition }),
+        }
+    }
+
+    #[test]
+    fn a_job_is_released_when_its_last_link_is_met_and_its_signal_has_come() {
+        let [parent, child, other] = [JobId::new(), JobId::new(), JobId::new()];
+        let met = (child, 1, LinkState::Met);
+        let link = on(1, parent, Condition::Succeeded);
+        let open = on(0, other, Condition::Ended);
+        for (links, awaits_signal, released) in [
+            (vec![link.clone()], false, vec![child]),
+            (vec![link.clone()], true, vec![]),
+            (vec![open, link], false, vec![]),
+        ] {
+            let mut cascade = Cascade::new();
+            cascade.ended(ended(parent, JobState::Succeeded));
+            let parents = vec![Parent::Job(parent)];
+            assert_eq!(cascade.next(), Some(Ask::Children(parents)));
+            let mut job = waiting(child, links);
+            job.awaits_signal = awaits_signal;
+            cascade.children(vec![job]);
+            let changes = Changes {
+                links: vec![met],
+                released,
+                ..Changes::default()
+            };
+            assert_eq!(cascade.next(), Some(Ask::Write(changes)));
+            assert_eq!(cascade.next(), None);
+        }
+    }
+
+    #[test]
+    fn a_link_that_cannot_be_met_cancels_and_the_cancelled_are_followed() {
+        let [a, b, c, d] = [JobId::new(), JobId::new(), JobId::new(), JobId::new()];
+        let mut cascade = Cascade::new();
+        cascade.ended(ended(a, JobState::Failed));
+        cascade.next();
+        let open = vec![on(0, a, Condition::Succeeded), on(1, d, Condition::Ended)];
+        cascade.children(vec![waiting(b, open)]);
+        let changes = Changes {
+            links: vec![(b, 0, LinkState::Unmet)],
+            cancelled: vec![b],
+            ..Changes::default()
+        };
+        assert_eq!(cascade.next(), Some(Ask::Write(changes)));
+        assert_eq!(cascade.next(), Some(Ask::Children(vec![Parent::Job(b)])));
+        cascade.children(vec![waiting(c, vec![on(0, b, Condition::Ended)])]);
+        let changes = Changes {
+            links: vec![(c, 0, LinkState::Met)],
+            released: vec![c],
+            ..Changes::default()
+        };
+        assert_eq!(cascade.next(), Some(Ask::Write(changes)));
+        assert_eq!(cascade.next(), None);
+    }
+
+    #[test]
+    fn links_of_jobs_that_are_blocked_no_more_are_only_noted() {
+        let [parent, child] = [JobId::new(), JobId::new()];
+        for state in JobState::ALL
+            .into_iter()
+            .filter(|state| *state != JobState::Blocked)
+        {
+            for end in [JobState::Succeeded, JobState::Cancelled] {
+                let mut cascade = Cascade::new();
+                cascade.ended(ended(parent, end));
+                cascade.next();
+                let mut job = waiting(child, vec![on(0, parent, Condition::Succeeded)]);
+                job.state = state;
+                cascade.children(vec![job]);
+                let Some(Ask::Write(changes)) = cascade.next() else {
+                    panic!("the link is decided");
+                };
+                assert_eq!(changes.links.len(), 1);
+                assert!(changes.cancelled.is_empty() && changes.released.is_empty());
+                assert_eq!(cascade.next(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_never_met() {
+        let [parent, child] = [JobId::new(), JobId::new()];
+        let mut cascade = Cascade::new();
+        cascade.ended(ended(parent, JobState::Succeeded));
+        cascade.next();
+        let mut link = on(0, parent, Condition::Ended);
+        link.after = None;
+        cascade.children(vec![waiting(child, vec![link])]);
+        let Some(Ask::Write(changes)) = cascade.next() else {
+            panic!("the link is decided");
+        };
+        assert_eq!(changes.cancelled, [child]);
+    }
+
+    #[test]
+    fn batches_come_last_and_end_with_their_last_child() {
+        let [child, callback] = [JobId::new(), JobId::new()];
+        let id = BatchId::new();
+        let mut cascade = Cascade::new();
+        let mut end = ended(child, JobState::Failed);
+        end.in_batch = true;
+        cascade.ended(end);
+        let parents = vec![Parent::Job(child)];
+        assert_eq!(cascade.next(), Some(Ask::Children(parents)));
+        cascade.children(Vec::new());
+        let count = vec![(child, JobState::Failed)];
+        assert_eq!(cascade.next(), Some(Ask::Count(count)));
+        let mut batch = BatchRecord::new(id, from_millis(0));
+        (batch.total, batch.failed, batch.closed) = (1, 1, true);
+        cascade.counted(vec![batch]);
+        let changes = Changes {
+            ended: vec![id],
+            ..Changes::default()
+        };
+        assert_eq!(cascade.next(), Some(Ask::Write(changes)));
+        let parents = vec![Parent::Batch(id)];
+        assert_eq!(cascade.next(), Some(Ask::Children(parents)));
+        let condition = BatchCondition::Failed;
+        let after = After::Batch {
+            batch: id,
+            condition,
+        };
+        let link = OpenLink {
+            place: 0,
+            parent: Parent::Batch(id),
+            after: Some(after),
+        };
+        cascade.children(vec![waiting(callback, vec![link])]);
+        let Some(Ask::Write(changes)) = cascade.next() else {
+            panic!("the link is decided");
+        };
+        assert_eq!(changes.released, [callback]);
+        assert_eq!(cascade.next(), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Who waits for whom inside one enqueue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::InvalidInput;
+use crate::id::JobId;
+use crate::model::{After, Enqueued, NewJob, Parent};
+
+/// What each of the new jobs of an enqueue waits for: `new` are their places among the jobs, and
+/// `answers` what every job is answered. A parent that turned out to be a duplicate is replaced by
+/// the job that stands for it.
+///
+/// # Errors
+/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, as duplicates can make
+/// them do.
+pub fn resolve(
+    jobs: &[NewJob],
+    answers: &[Enqueued],
+    new: &[usize],
+) -> Result<Vec<Vec<After>>, InvalidInput> {
+    let others: BTreeMap<JobId, JobId> = jobs
+        .iter()
+        .zip(answers)
+        .filter(|(job, answer)| job.id() != answer.id())
+        .map(|(job, answer)| (job.id(), answer.id()))
+        .collect();
+    let stands_for = |id: JobId| others.get(&id).copied().unwrap_or(id);
+    let resolved: Vec<Vec<After>> = new
+        .iter()
+        .map(|place| {
+            let after = jobs[*place].spec().after.iter();
+            after.map(|one| one.resolved(stands_for)).collect()
+        })
+        .collect();
+    if !others.is_empty() {
+        let mut graph = Graph::default();
+        for (place, after) in new.iter().zip(&resolved) {
+            graph.add(&jobs[*place], after);
+        }
+        graph.refuse_cycles()?;
+    }
+    Ok(resolved)
+}
+
+/// Refuses jobs that wait for each other, or for themselves, directly or over the batches that they
+/// are in: none of them could ever run.
+pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
+    if jobs.iter().all(|job| job.spec().after.is_empty()) {
+        return Ok(());
+    }
+    let mut graph = Graph::default();
+    for job in jobs {
+        graph.add(job, &job.spec().after);
+    }
+    graph.refuse_cycles()
+}
+
+/// Whom each job waits for, and each batch: for its children.
+#[derive(Default)]
+struct Graph(BTreeMap<Parent, BTreeSet<Parent>>);
+
+impl Graph {
+    fn add(&mut self, job: &NewJob, after: &[After]) {
+        let this = Parent::Job(job.id());
+        let parents = after.iter().map(After::parent);
+        self.0.entry(this).or_default().extend(parents);
+        if let Some(batch) = job.spec().batch {
+            self.0.entry(Parent::Batch(batch)).or_default().insert(this);
+        }
+    }
+
+    fn refuse_cycles(mut self) -> Result<(), InvalidInput> {
+        // Who is not of this enqueue waits for none of it.
+        let known: BTreeSet<Parent> = self.0.keys().copied().collect();
+        let mut waiting: BTreeMap<Parent, Vec<Parent>> = BTreeMap::new();
+        for (child, parents) in &mut self.0 {
+            parents.retain(|parent| known.contains(parent));
+            for parent in parents.iter() {
+                waiting.entry(*parent).or_default().push(*child);
+            }
+        }
+        let free =
+            |(one, parents): (&Parent, &BTreeSet<Parent>)| parents.is_empty().then_some(*one);
+        let mut free: Vec<Parent> = self.0.iter().filter_map(free).collect();
+        while let Some(one) = free.pop() {
+            self.0.remove(&one);
+            for child in waiting.remove(&one).unwrap_or_default() {
+                if let Some(parents) = self.0.get_mut(&child) {
+                    parents.remove(&one);
+                    if parents.is_empty() {
+                        free.push(child);
+                    }
+                }
+            }
+        }
+        match self.on_a_cycle() {
+            None => Ok(()),
+            Some(one) => Err(InvalidInput::new(
+                "parent",
+                format!("of {one} waits for it in turn"),
+            )),
+        }
+    }
+
+    /// One that waits for itself; everybody who is left waits for somebody who is left.
+    fn on_a_cycle(&self) -> Option<Parent> {
+        let mut at = *self.0.keys().next()?;
+        let mut seen = BTreeSet::new();
+        while seen.insert(at) {
+            at = *self.0.get(&at)?.first()?;
+        }
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::BatchId;
+    use crate::model::{BatchCondition, Condition};
+
+    fn job() -> NewJob {
+        NewJob::new("kind", &1)
+    }
+
+    fn refused(jobs: &[NewJob]) -> bool {
+        match NewJob::validate_all(jobs) {
+            Ok(()) => false,
+            Err(error) => {
+                assert_eq!(error.invalid_input().unwrap().field(), "parent");
+                true
+            }
+        }
+    }
+
+    #[test]
+    fn jobs_may_wait_for_each_other_but_not_in_a_circle() {
+        let [a, b, c, d] = [job(), job(), job(), job()];
+        let ids = [a.id(), b.id(), c.id(), d.id()];
+        let after = |job: NewJob, parent: usize| job.after(ids[parent], Condition::Ended);
+        let b = after(b, 0);
+        let c = after(c, 0);
+        let d = after(after(after(d, 1), 2), 2);
+        let outside = job().after(JobId::new(), Condition::Ended);
+        // The order in the enqueue does not matter.
+        assert!(!refused(&[
+            d.clone(),
+            c.clone(),
+            outside,
+            b.clone(),
+            a.clone()
+        ]));
+        let a = after(a, 3);
+        assert!(refused(&[a.clone(), b.clone(), c.clone(), d.clone()]));
+        assert!(!refused(&[a, b, c]));
+        let own = job();
+        let id = own.id();
+        assert!(refused(&[own.after(id, Condition::Ended)]));
+    }
+
+    #[test]
+    fn a_child_of_a_batch_does_not_wait_for_the_batch() {
+        let (batch, other) = (BatchId::new(), BatchId::new());
+        let child = job().in_batch(batch);
+        let callback = job().after_batch(batch, BatchCondition::Ended);
+        assert!(!refused(&[child.clone(), callback.clone()]));
+        assert!(refused(&[callback.clone().in_batch(batch)]));
+        assert!(!refused(&[callback.clone().in_batch(other)]));
+        let waits = child.after(callback.id(), Condition::Ended);
+        assert!(refused(&[waits, callback]));
+    }
+
+    #[test]
+    fn duplicates_hand_their_children_over_but_close_no_circle() {
+        let [a, twin, b] = [job(), job(), job()];
+        let earlier = JobId::new();
+        let b = b.after(twin.id(), Condition::Ended);
+        let jobs = [a.after(earlier, Condition::Failed), twin, b];
+        let created = |job: &NewJob| Enqueued::Created(job.id());
+        let answers = |twin| [created(&jobs[0]), twin, created(&jobs[2])];
+        let to_a = answers(Enqueued::Duplicate(jobs[0].id()));
+        let resolved = resolve(&jobs, &to_a, &[0, 2]).unwrap();
+        assert_eq!(resolved[0], jobs[0].spec().after);
+        assert_eq!(resolved[1][0].parent(), Parent::Job(jobs[0].id()));
+        let to_b = answers(Enqueued::Duplicate(jobs[2].id()));
+        let error = resolve(&jobs, &to_b, &[0, 2]).unwrap_err();
+        assert_eq!(error.field(), "parent");
+    }
+
+    #[test]
+    fn long_chains_are_no_matter() {
+        let mut jobs = vec![job()];
+        for place in 0..crate::limits::MAX_BATCH - 1 {
+            let parent = jobs[place].id();
+            jobs.push(job().after(parent, Condition::Succeeded));
+        }
+        assert!(!refused(&jobs));
+        let last = jobs[jobs.len() - 1].id();
+        jobs[0] = jobs[0].clone().after(last, Condition::Ended);
+        assert!(refused(&jobs));
+    }
+}

@@ -1,0 +1,128 @@
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::tables::Tables;
+use crate::error::{Result, StoreError};
+use crate::id::JobId;
+use crate::limits::check_batch;
+use crate::model::{
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, JobOrder, PageRequest,
+    PurgeRequest,
+};
+use crate::store::ArchiveStore;
+use crate::time::{duration_millis, from_millis, to_millis};
+
+/// A row of the archive.
+pub(super) struct Archived {
+    finished_at: i64,
+    archived_at: i64,
+    document: String,
+}
+
+impl Archived {
+    fn read(&self) -> Option<ArchivedJob> {
+        ArchivedJob::decode(&self.document, from_millis(self.archived_at)).ok()
+    }
+}
+
+#[async_trait]
+impl ArchiveStore for MemoryStore {
+    async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        const OPERATION: &str = "archive";
+        request
+            .validate()
+            .map_err(|error| error.during(OPERATION))?;
+        self.call(OPERATION, |tables, now| {
+            if !tables.is_tenure(request.guard.as_ref(), now) {
+                return Ok(Guarded::Stale);
+            }
+            let old = tables.old(request, now);
+            for id in &old {
+                tables.put_away(*id, now)?;
+            }
+            Ok(Guarded::Done(old.len() as u64))
+        })
+        .await
+    }
+
+    async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
+        const OPERATION: &str = "archived";
+        check_batch("ids", ids.len())
+            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
+        self.call(OPERATION, |tables, _| {
+            let read = |id: &JobId| tables.archive.get(id).and_then(Archived::read);
+            Ok(ids.iter().map(read).collect())
+        })
+        .await
+    }
+
+    async fn list_archived(
+        &self,
+        filter: &ArchiveFilter,
+        page: &PageRequest,
+    ) -> Result<ArchivePage> {
+        const OPERATION: &str = "list_archived";
+        page.validate().map_err(|error| error.during(OPERATION))?;
+        self.call(OPERATION, |tables, _| {
+            let rows = tables.archive.iter();
+            let behind = rows.filter(|(id, _)| match (page.after, page.order) {
+                (None, _) => true,
+                (Some(after), JobOrder::OldestFirst) => **id > after,
+                (Some(after), JobOrder::NewestFirst) => **id < after,
+            });
+            let matching = behind
+                .filter_map(|(_, row)| row.read())
+                .filter(|archived| filter.matches(archived));
+            let mut jobs: Vec<ArchivedJob> = matching.collect();
+            if page.order == JobOrder::NewestFirst {
+                jobs.reverse();
+            }
+            let more = jobs.len() > page.limit;
+            jobs.truncate(page.limit);
+            let next = jobs.last().filter(|_| more).map(|last| last.job.id);
+            Ok(ArchivePage { jobs, next })
+        })
+        .await
+    }
+
+    async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
+        request.validate()?;
+        self.call("purge_archive", |tables, now| {
+            if !tables.is_tenure(request.guard.as_ref(), now) {
+                return Ok(Guarded::Stale);
+            }
+            let cutoff = now.saturating_sub(duration_millis(request.older_than));
+            let rows = tables.archive.iter();
+            let mut old: Vec<(i64, JobId)> = rows
+                .map(|(id, row)| (row.finished_at, *id))
+                .filter(|(finished_at, _)| *finished_at < cutoff)
+                .collect();
+            old.sort();
+            old.truncate(request.limit);
+            for (_, id) in &old {
+                tables.archive.remove(id);
+            }
+            Ok(Guarded::Done(old.len() as u64))
+        })
+        .await
+    }
+}
+
+impl Tables {
+    /// Moves a job into the archive.
+    fn put_away(&mut self, id: JobId, now: i64) -> Result<()> {
+        let Some(row) = self.job(id) else {
+            return Ok(());
+        };
+        let document = ArchivedJob::encode(&row.job, &row.history)?;
+        let finished_at = row.job.finished_at.map_or(now, to_millis);
+        self.remove(id);
+        let archived = Archived {
+            finished_at,
+            archived_at: now,
+            document,
+        };
+        self.archive.insert(id, archived);
+        Ok(())
+    }
+}

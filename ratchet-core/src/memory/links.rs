@@ -1,0 +1,174 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::tables::Tables;
+use crate::id::{BatchId, JobId};
+use crate::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
+use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord};
+use crate::state::JobState;
+use crate::time::{self, Timestamp, from_millis};
+
+/// Links and batches, and what ended since they were looked at last.
+#[derive(Default)]
+pub(super) struct Links {
+    /// The links of each child, in the order in which they were given.
+    pub(super) parents: BTreeMap<JobId, Vec<(After, LinkState)>>,
+    /// The children of each parent.
+    pub(super) children: HashMap<Parent, BTreeSet<JobId>>,
+    pub(super) batches: BTreeMap<BatchId, BatchRecord>,
+    /// The children of batches that were counted.
+    counted: BTreeSet<JobId>,
+    /// Jobs that ended in this call, or whose end has to be looked at again.
+    ended: Vec<JobId>,
+    /// Batches that are to be looked at.
+    changed: BTreeSet<BatchId>,
+}
+
+impl Links {
+    /// Notes that a job has ended.
+    pub(super) fn ended(&mut self, job: JobId) {
+        self.ended.push(job);
+    }
+
+    /// Notes that a batch was closed, or that somebody waits for it.
+    pub(super) fn changed(&mut self, batch: BatchId) {
+        self.changed.insert(batch);
+    }
+
+    /// Makes links from a child to its parents.
+    pub(super) fn link(&mut self, child: JobId, after: Vec<After>) {
+        for one in &after {
+            let children = self.children.entry(one.parent()).or_default();
+            children.insert(child);
+        }
+        let open = after.into_iter().map(|one| (one, LinkState::Open));
+        self.parents.insert(child, open.collect());
+    }
+
+    /// Forgets a job that is purged, but not that others waited for it.
+    pub(super) fn forget(&mut self, job: JobId) {
+        for (after, _) in self.parents.remove(&job).unwrap_or_default() {
+            if let Some(children) = self.children.get_mut(&after.parent()) {
+                children.remove(&job);
+                if children.is_empty() {
+                    self.children.remove(&after.parent());
+                }
+            }
+        }
+        self.counted.remove(&job);
+    }
+
+    pub(super) fn has_open(&self, child: JobId) -> bool {
+        let links = self.parents.get(&child);
+        links.is_some_and(|links| links.iter().any(|(_, state)| *state == LinkState::Open))
+    }
+}
+
+impl Tables {
+    /// Does to others what the ends of this call do; the last thing of every call.
+    pub(super) fn follow_ends(&mut self, now: i64) {
+        let mut cascade = Cascade::new();
+        for id in std::mem::take(&mut self.links.ended) {
+            if let Some(row) = self.job(id).filter(|row| row.job.state.is_terminal()) {
+                cascade.ended(EndedJob {
+                    job: id,
+                    state: row.job.state,
+                    result: row.job.result.clone(),
+                    has_children: row.has_children,
+                    in_batch: row.job.spec.batch.is_some(),
+                });
+            }
+        }
+        for batch in std::mem::take(&mut self.links.changed) {
+            if let Some(batch) = self.links.batches.get(&batch) {
+                cascade.batch(batch.clone());
+            }
+        }
+        while let Some(ask) = cascade.next() {
+            match ask {
+                Ask::Write(changes) => self.write_links(&changes, now),
+                Ask::Children(parents) => cascade.children(self.waiting_for(&parents)),
+                Ask::Count(ended) => cascade.counted(self.count(&ended)),
+            }
+        }
+        // The cascade has followed what it ended itself.
+        self.links.ended.clear();
+    }
+
+    fn waiting_for(&self, parents: &[Parent]) -> Vec<WaitingJob> {
+        let children = parents
+            .iter()
+            .filter_map(|parent| self.links.children.get(parent));
+        let children: BTreeSet<JobId> = children.flatten().copied().collect();
+        let waiting = |child: JobId| {
+            let row = self.job(child)?;
+            let links = self.links.parents.get(&child)?.iter();
+            let open = (0..)
+                .zip(links)
+                .filter(|(_, (_, state))| *state == LinkState::Open)
+                .map(|(place, (after, _))| OpenLink {
+                    place,
+                    parent: after.parent(),
+                    after: Some(after.clone()),
+                });
+            Some(WaitingJob {
+                job: child,
+                state: row.job.state,
+                awaits_signal: row.awaits_signal(),
+                has_children: row.has_children,
+                in_batch: row.job.spec.batch.is_some(),
+                open: open.collect(),
+            })
+        };
+        children.into_iter().filter_map(waiting).collect()
+    }
+
+    fn count(&mut self, ended: &[(JobId, JobState)]) -> Vec<BatchRecord> {
+        let mut changed = BTreeSet::new();
+        for (job, state) in ended {
+            let batch = self.job(*job).and_then(|row| row.job.spec.batch);
+            if let Some(batch) = batch
+                && self.links.counted.insert(*job)
+                && let Some(record) = self.links.batches.get_mut(&batch)
+            {
+                record.count(*state);
+                changed.insert(batch);
+            }
+        }
+        let record = |batch| self.links.batches.get(batch).cloned();
+        changed.iter().filter_map(record).collect()
+    }
+
+    fn write_links(&mut self, changes: &Changes, now: i64) {
+        for (child, place, decided) in &changes.links {
+            let links = self.links.parents.get_mut(child);
+            if let Some((_, state)) = links.and_then(|links| links.get_mut(*place as usize)) {
+                *state = *decided;
+            }
+        }
+        for id in &changes.cancelled {
+            self.change(*id, |row| row.enter(JobState::Cancelled, from_millis(now)));
+        }
+        for id in &changes.released {
+            self.release(*id, now);
+        }
+        for batch in &changes.ended {
+            if let Some(batch) = self.links.batches.get_mut(batch) {
+                batch.ended_at = Some(from_millis(now));
+            }
+        }
+    }
+
+    /// Lets a job be claimed that waits for nothing any more.
+    pub(super) fn release(&mut self, id: JobId, now: i64) {
+        self.change(id, |row| {
+            row.enter(JobState::Pending, from_millis(now));
+            row.job.run_at = row.job.run_at.max(from_millis(now));
+        });
+    }
+}
+
+/// A signal that may come for so long from now on.
+pub(super) fn awaited(timeout: std::time::Duration, now: i64) -> SignalRecord {
+    let deadline: Timestamp = from_millis(now.saturating_add(time::duration_millis(timeout)));
+    SignalRecord::new(deadline)
+}

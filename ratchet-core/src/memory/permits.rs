@@ -1,0 +1,60 @@
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::tables::Tables;
+use crate::error::{InvalidInput, Result, StoreError};
+use crate::model::{NewJob, PermitInfo};
+use crate::name::Name;
+use crate::route::Route;
+use crate::store::{Changed, PermitStore};
+
+#[async_trait]
+impl PermitStore for MemoryStore {
+    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+        self.call("set_permits", |tables, _| {
+            let before = tables.permits.insert(resource.clone(), max);
+            Ok(if before == Some(max) {
+                Changed::Unchanged
+            } else {
+                Changed::Changed
+            })
+        })
+        .await
+    }
+
+    async fn permits(&self) -> Result<Vec<PermitInfo>> {
+        self.call("permits", |tables, _| Ok(tables.held_permits()))
+            .await
+    }
+}
+
+impl Tables {
+    /// Refuses a batch with a job that needs a permit of an unknown resource.
+    pub(super) fn require_permits(&self, jobs: &[NewJob]) -> Result<()> {
+        let mut routes = jobs.iter().map(|job| &job.spec().route);
+        routes.try_for_each(|route| self.require_permit(route, "enqueue"))
+    }
+
+    /// Refuses a route that needs a permit of an unknown resource.
+    pub(super) fn require_permit(&self, route: &Route, operation: &'static str) -> Result<()> {
+        match &route.permit {
+            Some(resource) if !self.permits.contains_key(resource) => {
+                Err(StoreError::from(InvalidInput::unknown_permit(resource)).during(operation))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every resource and how many jobs run that need it.
+    pub(super) fn held_permits(&self) -> Vec<PermitInfo> {
+        let held = |resource: &Name| {
+            self.running()
+                .filter(|row| row.job.spec.route.permit.as_ref() == Some(resource))
+                .count() as u64
+        };
+        self.permits
+            .iter()
+            .map(|(resource, max)| PermitInfo::new(resource.clone(), *max, held(resource)))
+            .collect()
+    }
+}

@@ -1,0 +1,128 @@
+use std::ops::Bound;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::error::Result;
+use crate::id::{BatchId, JobId};
+use crate::limits::{check_batch, check_limit};
+use crate::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
+use crate::store::{Changed, WorkflowStore};
+use crate::time::{self, duration_millis, from_millis};
+
+#[async_trait]
+impl WorkflowStore for MemoryStore {
+    async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
+        self.call("create_batch", |tables, now| {
+            let batches = &mut tables.links.batches;
+            if batches.contains_key(&batch) {
+                return Ok(Changed::Unchanged);
+            }
+            batches.insert(batch, BatchRecord::new(batch, from_millis(now)));
+            Ok(Changed::Changed)
+        })
+        .await
+    }
+
+    async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
+        self.call("close_batch", |tables, _| {
+            Ok(match tables.links.batches.get_mut(&batch) {
+                None => BatchClosed::NotFound,
+                Some(record) if record.closed => BatchClosed::Already,
+                Some(record) => {
+                    record.closed = true;
+                    tables.links.changed(batch);
+                    BatchClosed::Closed
+                }
+            })
+        })
+        .await
+    }
+
+    async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
+        check_batch("ids", ids.len())?;
+        self.call("batches", |tables, _| {
+            let read = |id: &BatchId| tables.links.batches.get(id).cloned();
+            Ok(ids.iter().map(read).collect())
+        })
+        .await
+    }
+
+    async fn recent_batches(
+        &self,
+        limit: usize,
+        before: Option<BatchId>,
+    ) -> Result<Vec<BatchRecord>> {
+        check_limit("limit", limit)?;
+        self.call("recent_batches", |tables, _| {
+            let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+            let older = tables.links.batches.range((Bound::Unbounded, end));
+            Ok(older
+                .rev()
+                .map(|(_, batch)| batch.clone())
+                .take(limit)
+                .collect())
+        })
+        .await
+    }
+
+    async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
+        request.validate()?;
+        self.call("purge_batches", |tables, now| {
+            if !tables.is_tenure(request.guard.as_ref(), now) {
+                return Ok(Guarded::Stale);
+            }
+            let cutoff = now.saturating_sub(duration_millis(request.older_than));
+            let is_old = |batch: &&BatchRecord| {
+                batch
+                    .ended_at
+                    .is_some_and(|at| time::to_millis(at) < cutoff)
+            };
+            let batches = tables.links.batches.values();
+            let mut old: Vec<_> = batches
+                .filter(is_old)
+                .map(|batch| (batch.ended_at, batch.id))
+                .collect();
+            old.sort_unstable();
+            old.truncate(request.limit);
+            for (_, batch) in &old {
+                tables.links.batches.remove(batch);
+            }
+            Ok(Guarded::Done(old.len() as u64))
+        })
+        .await
+    }
+
+    async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
+        check_batch("ids", jobs.len())?;
+        self.call("parents_of", |tables, _| {
+            let read = |job: &JobId| {
+                let links = tables.links.parents.get(job).into_iter().flatten();
+                let link = |(after, state): &(_, _)| Link::new(*job, Clone::clone(after), *state);
+                links.map(link).collect()
+            };
+            Ok(jobs.iter().map(read).collect())
+        })
+        .await
+    }
+
+    async fn children_of(
+        &self,
+        parent: Parent,
+        limit: usize,
+        after: Option<JobId>,
+    ) -> Result<Vec<Link>> {
+        check_limit("limit", limit)?;
+        self.call("children_of", |tables, _| {
+            let children = tables.links.children.get(&parent).into_iter().flatten();
+            let children = children.filter(|child| after.is_none_or(|after| **child > after));
+            let links = children.flat_map(|child| {
+                let links = tables.links.parents.get(child).into_iter().flatten();
+                links.map(|(after, state)| Link::new(*child, after.clone(), *state))
+            });
+            let on_parent = links.filter(|link| link.after.parent() == parent);
+            Ok(on_parent.take(limit).collect())
+        })
+        .await
+    }
+}

@@ -1,0 +1,162 @@
+//! The archive: what is in it, and what is asked of it.
+
+mod document;
+
+use std::time::Duration;
+
+use crate::error::{InvalidInput, StoreError, StoreErrorKind};
+use crate::id::JobId;
+use crate::limits;
+use crate::model::{Attempt, Guard, JobRecord};
+use crate::name::Name;
+use crate::state::JobState;
+use crate::time::Timestamp;
+
+/// A job in the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchivedJob {
+    /// The job as it was.
+    pub job: JobRecord,
+    /// Its ended claims, first to last.
+    pub history: Vec<Attempt>,
+    /// When it was archived, by the database's clock.
+    pub archived_at: Timestamp,
+}
+
+impl ArchivedJob {
+    /// The document in which stores keep a finished job and its history.
+    ///
+    /// A JSON object. `v` is the version of the form, 1. Of the job there are `id`, `queue`, `kind`,
+    /// `capability`, `permit`, `payload`, `payload_version`, `priority`, `retry`, `timeout`, `stall_timeout`, `unique_key`,
+    /// `idempotency_key`, `lane`, `traceparent`, `tracestate`, `tags`, `state`, `run_at`,
+    /// `created_at`, `finished_at`, `attempts`, `crash_count`, `claim_seq`, `progress`, `checkpoint`,
+    /// `result`, `last_error`, `recurring` (the definition, `name` and `slot`), `after` (links, each
+    /// with the `kind` of the parent, 0 a job and 1 a batch, its id as `parent`, and `condition`),
+    /// `batch`, `signal` (`key` and `timeout`), `signal_deadline` and `delivered` (`at` and
+    /// `payload`); and `history`, a list of objects with `seq`, `node`, `claimed_at`,
+    /// `ended_at`, `ran_for_us`, `outcome` and `error`. Times are milliseconds since 1970, durations
+    /// milliseconds, states, priorities and outcomes their numbers. Payload, checkpoint and result are
+    /// the *texts* of their JSON, since that of a damaged job may be none. What is absent or at its
+    /// default is left out, and a reader ignores what it does not know.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if it cannot be written as text.
+    pub fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
+        document::encode(job, history)
+    }
+
+    /// The archived job of a document that [`encode`](Self::encode) made, in this version or an
+    /// earlier one.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] on `document` if it is not such a document.
+    pub fn decode(document: &str, archived_at: Timestamp) -> Result<Self, InvalidInput> {
+        let (job, history) = document::decode(document)?;
+        Ok(Self {
+            job,
+            history,
+            archived_at,
+        })
+    }
+}
+
+/// Which archived jobs: all that match every given part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveFilter {
+    /// That ended in one of these states; empty: any.
+    pub states: Vec<JobState>,
+    /// That were in this queue.
+    pub queue: Option<Name>,
+    /// Of this kind.
+    pub kind: Option<Name>,
+}
+
+impl ArchiveFilter {
+    /// Every archived job.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Only jobs that ended in this state; called again, in any of the given ones.
+    #[must_use]
+    pub fn state(mut self, state: JobState) -> Self {
+        self.states.push(state);
+        self
+    }
+
+    /// Only jobs that were in this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: Name) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Only jobs of this kind.
+    #[must_use]
+    pub fn kind(mut self, kind: Name) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Whether the archived job matches.
+    #[must_use]
+    pub fn matches(&self, archived: &ArchivedJob) -> bool {
+        let (job, route) = (&archived.job, &archived.job.spec.route);
+        (self.states.is_empty() || self.states.contains(&job.state))
+            && (self.queue.as_ref()).is_none_or(|queue| *queue == route.queue)
+            && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+    }
+}
+
+/// A page of archived jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivePage {
+    /// The jobs, in order.
+    pub jobs: Vec<ArchivedJob>,
+    /// Where the next page begins; none: this is the last.
+    pub next: Option<JobId>,
+}
+
+/// Which archived jobs to delete.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ArchivePurge {
+    /// Those that finished longer ago than this, by the database's clock.
+    pub older_than: Duration,
+    /// The most in one pass; at least 1.
+    pub limit: usize,
+    /// The tenure in which the pass is made; none: anybody may make it.
+    pub guard: Option<Guard>,
+}
+
+impl ArchivePurge {
+    /// Up to `limit` archived jobs that finished more than `older_than` ago.
+    #[must_use]
+    pub const fn new(older_than: Duration, limit: usize) -> Self {
+        Self {
+            older_than,
+            limit,
+            guard: None,
+        }
+    }
+
+    /// Makes the pass only while this tenure lasts.
+    #[must_use]
+    pub fn guarded(mut self, guard: Option<Guard>) -> Self {
+        self.guard = guard;
+        self
+    }
+
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        limits::check_limit("limit", self.limit).map_err(|problem| {
+            StoreError::new(StoreErrorKind::Invalid, "purge_archive").with_source(problem)
+        })
+    }
+}

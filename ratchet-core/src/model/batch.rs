@@ -1,0 +1,167 @@
+//! Batches: jobs that are counted together as they end.
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::id::BatchId;
+use crate::limits;
+use crate::model::Guard;
+use crate::state::JobState;
+use crate::time::Timestamp;
+
+use std::time::Duration;
+
+/// A stored batch.
+///
+/// It is created open; jobs join it at their enqueue while it is open. Closed, it has ended once
+/// all of them have. A child counts once, by the state in which it first ended: a dead letter that
+/// is requeued stays counted as failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchRecord {
+    /// The batch.
+    pub id: BatchId,
+    /// Its children.
+    pub total: u64,
+    /// Those that succeeded.
+    pub succeeded: u64,
+    /// Those that became dead letters.
+    pub failed: u64,
+    /// Those that were cancelled.
+    pub cancelled: u64,
+    /// Whether no more children come.
+    pub closed: bool,
+    /// When it was created, by the database's clock.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl BatchRecord {
+    /// An open batch without children; the other fields are public.
+    #[must_use]
+    pub const fn new(id: BatchId, created_at: Timestamp) -> Self {
+        Self {
+            id,
+            total: 0,
+            succeeded: 0,
+            failed: 0,
+            cancelled: 0,
+            closed: false,
+            created_at,
+            ended_at: None,
+        }
+    }
+
+    /// The children that ended otherwise than well.
+    #[must_use]
+    pub const fn failures(&self) -> u64 {
+        self.failed + self.cancelled
+    }
+
+    /// The children that have not ended.
+    #[must_use]
+    pub const fn unfinished(&self) -> u64 {
+        self.total
+            .saturating_sub(self.succeeded)
+            .saturating_sub(self.failures())
+    }
+
+    /// Whether it is closed and all its children have ended, as it has then itself.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.closed && self.unfinished() == 0
+    }
+
+    /// The part of its children that have ended, 0 to 100; 100 for one without children.
+    #[must_use]
+    pub fn percent(&self) -> u8 {
+        let ended = u128::from(self.total - self.unfinished());
+        let percent = (ended * 100).checked_div(u128::from(self.total));
+        percent
+            .and_then(|percent| u8::try_from(percent).ok())
+            .unwrap_or(100)
+    }
+
+    /// Counts a child that ended in this state, which is terminal.
+    pub(crate) const fn count(&mut self, state: JobState) {
+        match state {
+            JobState::Succeeded => self.succeeded += 1,
+            JobState::Failed => self.failed += 1,
+            _ => self.cancelled += 1,
+        }
+    }
+}
+
+/// What became of the wish to close a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchClosed {
+    /// No more jobs join it from now on.
+    Closed,
+    /// It was closed before; nothing changed.
+    Already,
+    /// There is no such batch.
+    NotFound,
+}
+
+/// Which ended batches to delete.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BatchPurge {
+    /// Ended longer ago than this, by the database's clock.
+    pub older_than: Duration,
+    /// The most to delete in one pass; at least 1.
+    pub limit: usize,
+    /// The tenure in which the pass is made; none: anybody may make it.
+    pub guard: Option<Guard>,
+}
+
+impl BatchPurge {
+    /// Up to `limit` batches that ended more than `older_than` ago.
+    #[must_use]
+    pub const fn new(older_than: Duration, limit: usize) -> Self {
+        Self {
+            older_than,
+            limit,
+            guard: None,
+        }
+    }
+
+    /// Makes the pass only while this tenure lasts.
+    #[must_use]
+    pub fn guarded(mut self, guard: Option<Guard>) -> Self {
+        self.guard = guard;
+        self
+    }
+
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        limits::check_limit("limit", self.limit).map_err(|problem| {
+            StoreError::new(StoreErrorKind::Invalid, "purge_batches").with_source(problem)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::from_millis;
+
+    #[test]
+    fn progress_is_what_ended_of_all() {
+        let mut batch = BatchRecord::new(BatchId::new(), from_millis(0));
+        assert_eq!((batch.percent(), batch.is_complete()), (100, false));
+        batch.total = 3;
+        batch.closed = true;
+        let ends = [JobState::Failed, JobState::Cancelled, JobState::Succeeded];
+        for (end, percent) in ends.into_iter().zip([33, 66, 100]) {
+            assert!(!batch.is_complete());
+            batch.count(end);
+            assert_eq!(batch.percent(), percent);
+        }
+        assert!(batch.is_complete());
+        assert_eq!((batch.succeeded, batch.failed, batch.cancelled), (1, 1, 1));
+    }
+}

@@ -1,0 +1,526 @@
+//! Links: what a job waits for before it may run.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::InvalidInput;
+use crate::id::{BatchId, JobId};
+use crate::json::Json;
+use crate::limits::MAX_CONDITION_BYTES;
+use crate::model::BatchRecord;
+use crate::state::JobState;
+
+/// How a job must have ended for those that wait for it.
+///
+/// ```
+/// use ratchet_core::model::Condition;
+/// use ratchet_core::{JobState, Json};
+///
+/// let large = Condition::result_is("/size", &"large");
+/// let result = Json::parse("result", r#"{"size": "large"}"#)?;
+/// assert!(large.met_by(JobState::Succeeded, Some(&result)));
+/// assert!(!large.met_by(JobState::Failed, None));
+/// # Ok::<(), ratchet_core::InvalidInput>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Condition {
+    /// It succeeded.
+    Succeeded,
+    /// It is a dead letter. A cancelled job has not failed.
+    Failed,
+    /// It has ended, however.
+    Ended,
+    /// It succeeded, and its result has this value at this place.
+    ResultIs {
+        /// A JSON pointer, `/items/0/size`; empty: the whole result.
+        pointer: String,
+        /// What must be there. Numbers are compared as they are written: 1 is not 1.0.
+        value: Json,
+    },
+}
+
+impl Condition {
+    /// A result with this value at this JSON pointer. A value that does not serialize is refused by
+    /// the enqueue.
+    #[must_use]
+    pub fn result_is<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
+        let value = Json::encode("parent", value).unwrap_or_else(|_| Json::from_stored(""));
+        Self::ResultIs {
+            pointer: pointer.to_owned(),
+            value,
+        }
+    }
+
+    /// Whether a job that ended in this state with this result meets it.
+    #[must_use]
+    pub fn met_by(&self, state: JobState, result: Option<&Json>) -> bool {
+        match self {
+            Self::Succeeded => state == JobState::Succeeded,
+            Self::Failed => state == JobState::Failed,
+            Self::Ended => state.is_terminal(),
+            Self::ResultIs { pointer, value } => {
+                state == JobState::Succeeded && has_value(result, pointer, value)
+            }
+        }
+    }
+}
+
+/// Whether a result, which is `null` if there is none, has a value at a place.
+fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
+    let result = result.map_or(Ok(Value::Null), Json::decode::<Value>);
+    match (result, value.decode::<Value>()) {
+        (Ok(result), Ok(value)) => result.pointer(pointer) == Some(&value),
+        _ => false,
+    }
+}
+
+/// How a batch must stand for the jobs that wait for it. A child that failed or was cancelled did
+/// not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchCondition {
+    /// It has ended.
+    Ended,
+    /// It has ended and every child succeeded, also if there was none.
+    Succeeded,
+    /// It has ended and some child did not succeed.
+    Failed,
+    /// So many children did not succeed; the batch need not have ended. At least 1.
+    FailuresReach(u64),
+    /// It has ended and at least so many of a hundred children succeeded; up to 100.
+    SucceededAtLeast {
+        /// Of a hundred.
+        percent: u8,
+    },
+}
+
+impl BatchCondition {
+    /// What a batch that stands like this makes of a link with this condition: `Open` while both
+    /// ends are possible.
+    #[must_use]
+    pub fn decide(self, batch: &BatchRecord) -> LinkState {
+        let failures = batch.failures();
+        let over = batch.is_complete();
+        // All children that may still succeed: of an open batch nobody knows how many there will be.
+        let hopeless = |percent: u8| {
+            let percent = u128::from(percent);
+            batch.closed
+                && u128::from(batch.total - failures) * 100 < percent * u128::from(batch.total)
+        };
+        let (met, unmet) = match self {
+            Self::Ended => (over, false),
+            Self::Succeeded => (over && failures == 0, failures > 0),
+            Self::Failed => (over && failures > 0, over && failures == 0),
+            Self::FailuresReach(count) => (failures >= count, over && failures < count),
+            Self::SucceededAtLeast { percent } => (over && !hopeless(percent), hopeless(percent)),
+        };
+        match (met, unmet) {
+            (true, _) => LinkState::Met,
+            (false, true) => LinkState::Unmet,
+            (false, false) => LinkState::Open,
+        }
+    }
+}
+
+/// Whom a link waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Parent {
+    /// A job.
+    Job(JobId),
+    /// A batch.
+    Batch(BatchId),
+}
+
+impl Parent {
+    /// The number a store keeps for the kind of parent.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Job(_) => 0,
+            Self::Batch(_) => 1,
+        }
+    }
+
+    /// The parent of a stored kind and its 16 bytes.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if there is no such kind.
+    pub fn from_stored(code: i64, id: [u8; 16]) -> Result<Self, InvalidInput> {
+        match code {
+            0 => Ok(Self::Job(JobId::from_bytes(id))),
+            1 => Ok(Self::Batch(BatchId::from_bytes(id))),
+            _ => Err(InvalidInput::new(
+                "parent",
+                format!("cannot be of kind {code}"),
+            )),
+        }
+    }
+
+    /// The 16 bytes of its id, for a store to keep.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        match self {
+            Self::Job(job) => job.as_bytes(),
+            Self::Batch(batch) => batch.as_bytes(),
+        }
+    }
+}
+
+impl fmt::Display for Parent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(job) => write!(f, "job {job}"),
+            Self::Batch(batch) => write!(f, "batch {batch}"),
+        }
+    }
+}
+
+/// One thing that a job waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum After {
+    /// The end of a job.
+    Job {
+        /// The job.
+        parent: JobId,
+        /// How it must end.
+        condition: Condition,
+    },
+    /// A batch.
+    Batch {
+        /// The batch.
+        batch: BatchId,
+        /// How it must stand.
+        condition: BatchCondition,
+    },
+}
+
+impl After {
+    /// Whom it waits for.
+    #[must_use]
+    pub const fn parent(&self) -> Parent {
+        match self {
+            Self::Job { parent, .. } => Parent::Job(*parent),
+            Self::Batch { batch, .. } => Parent::Batch(*batch),
+        }
+    }
+
+    /// The same, waiting for the job that stands for the parent.
+    #[must_use]
+    pub(crate) fn resolved(&self, stands_for: impl FnOnce(JobId) -> JobId) -> Self {
+        match self {
+            Self::Job { parent, condition } => Self::Job {
+                parent: stands_for(*parent),
+                condition: condition.clone(),
+            },
+            Self::Batch { .. } => self.clone(),
+        }
+    }
+
+    /// The text of the condition that a store keeps.
+    #[must_use]
+    pub fn to_stored(&self) -> String {
+        match self {
+            Self::Job { condition, .. } => match condition {
+                Condition::Succeeded => "succeeded".to_owned(),
+                Condition::Failed => "failed".to_owned(),
+                Condition::Ended => "ended".to_owned(),
+                Condition::ResultIs { pointer, value } => {
+                    let pointer = Value::from(pointer.as_str());
+                    format!("result_is [{pointer},{}]", value.as_str())
+                }
+            },
+            Self::Batch { condition, .. } => match condition {
+                BatchCondition::Succeeded => "succeeded".to_owned(),
+                BatchCondition::Failed => "failed".to_owned(),
+                BatchCondition::Ended => "ended".to_owned(),
+                BatchCondition::FailuresReach(count) => format!("failures_reach {count}"),
+                BatchCondition::SucceededAtLeast { percent } => {
+                    format!("succeeded_at_least {percent}")
+                }
+            },
+        }
+    }
+
+    /// What was stored for a link on this parent.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if the text is no condition on such a parent.
+    pub fn from_stored(parent: Parent, text: &str) -> Result<Self, InvalidInput> {
+        let unknown = || InvalidInput::new("condition", "is not one");
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(match parent {
+            Parent::Job(parent) => {
+                let condition = match (word, rest) {
+                    ("succeeded", "") => Condition::Succeeded,
+                    ("failed", "") => Condition::Failed,
+                    ("ended", "") => Condition::Ended,
+                    ("result_is", rest) => {
+                        let ResultIs(pointer, value) =
+                            serde_json::from_str(rest).map_err(|_| unknown())?;
+                        let value = Json::from_stored(value.get());
+                        Condition::ResultIs { pointer, value }
+                    }
+                    _ => return Err(unknown()),
+                };
+                Self::Job { parent, condition }
+            }
+            Parent::Batch(batch) => {
+                let number = |text: &str| text.parse::<u64>().map_err(|_| unknown());
+                let condition = match (word, rest) {
+                    ("succeeded", "") => BatchCondition::Succeeded,
+                    ("failed", "") => BatchCondition::Failed,
+                    ("ended", "") => BatchCondition::Ended,
+                    ("failures_reach", rest) => BatchCondition::FailuresReach(number(rest)?),
+                    ("succeeded_at_least", rest) => {
+                        let percent = u8::try_from(number(rest)?).map_err(|_| unknown())?;
+                        BatchCondition::SucceededAtLeast { percent }
+                    }
+                    _ => return Err(unknown()),
+                };
+                Self::Batch { batch, condition }
+            }
+        })
+    }
+
+    /// Refuses a condition that nothing could meet or no store could keep.
+    pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
+        let refuse = |problem: String| Err(InvalidInput::new("condition", problem));
+        match self {
+            Self::Job {
+                condition: Condition::ResultIs { pointer, value },
+                ..
+            } => {
+                if !pointer.is_empty() && !pointer.starts_with('/') {
+                    return refuse("has a JSON pointer that does not begin with `/`".to_owned());
+                }
+                if Json::parse("condition", value.as_str()).is_err() {
+                    return refuse("has a value that is not JSON".to_owned());
+                }
+                let bytes = pointer.len() + value.as_str().len();
+                if bytes > MAX_CONDITION_BYTES {
+                    return refuse(format!(
+                        "has {bytes} bytes of pointer and value, {MAX_CONDITION_BYTES} are allowed"
+                    ));
+                }
+                Ok(())
+            }
+            Self::Batch {
+                condition: BatchCondition::FailuresReach(0),
+                ..
+            } => refuse("waits for 0 failures".to_owned()),
+            Self::Batch {
+                condition: BatchCondition::SucceededAtLeast { percent },
+                ..
+            } if *percent > 100 => refuse(format!("asks for {percent} of 100")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is stored of [`Condition::ResultIs`].
+#[derive(Deserialize)]
+struct ResultIs(String, Box<RawValue>);
+
+/// What became of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LinkState {
+    /// It is not decided yet.
+    Open = 0,
+    /// What was waited for has come.
+    Met = 1,
+    /// It can no longer come.
+    Unmet = 2,
+}
+
+impl LinkState {
+    const ALL: [Self; 3] = [Self::Open, Self::Met, Self::Unmet];
+
+    /// The number a store keeps.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The state of a stored number.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if no state has it.
+    pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
+        usize::try_from(code)
+            .ok()
+            .and_then(|code| Self::ALL.get(code).copied())
+            .ok_or_else(|| InvalidInput::new("link", format!("cannot be in state {code}")))
+    }
+}
+
+/// A stored link: who waits, for what, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Link {
+    /// The job that waits, or waited.
+    pub child: JobId,
+    /// What for.
+    pub after: After,
+    /// What became of it. Once decided it stays so, whatever becomes of the parent.
+    pub state: LinkState,
+}
+
+impl Link {
+    /// A link.
+    #[must_use]
+    pub const fn new(child: JobId, after: After, state: LinkState) -> Self {
+        Self {
+            child,
+            after,
+            state,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::from_millis;
+
+    fn json(text: &str) -> Json {
+        Json::parse("json", text).unwrap()
+    }
+
+    const ENDS: [JobState; 3] = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
+
+    #[test]
+    fn each_condition_is_met_by_its_ends_only() {
+        let met = |condition: &Condition| ENDS.map(|state| condition.met_by(state, None));
+        assert_eq!(met(&Condition::Succeeded), [true, false, false]);
+        assert_eq!(met(&Condition::Failed), [false, true, false]);
+        assert_eq!(met(&Condition::Ended), [true, true, true]);
+        assert_eq!(met(&Condition::result_is("", &())), [true, false, false]);
+        for state in JobState::ALL
+            .into_iter()
+            .filter(|state| !state.is_terminal())
+        {
+            assert!(!Condition::Ended.met_by(state, None));
+        }
+    }
+
+    #[test]
+    fn results_are_compared_by_value_at_the_place() {
+        let result = json(r#"{"a": [ {"b": 1.0}, "é" ], "c": null}"#);
+        let met = |pointer: &str, value: &str| {
+            let value = json(value);
+            let pointer = pointer.to_owned();
+            Condition::ResultIs { pointer, value }.met_by(JobState::Succeeded, Some(&result))
+        };
+        assert!(met("/a/0", r#"{"b":1.0}"#) && met("/a/1", r#""\u00e9""#) && met("/c", "null"));
+        assert!(!met("/a/0/b", "1") && !met("/d", "null") && !met("/a/2", "null"));
+        let broken = Json::from_stored("{");
+        let any = Condition::result_is("", &1);
+        assert!(!any.met_by(JobState::Succeeded, Some(&broken)));
+    }
+
+    fn batch(total: u64, succeeded: u64, failed: u64, cancelled: u64, closed: bool) -> BatchRecord {
+        let mut batch = BatchRecord::new(BatchId::new(), from_millis(0));
+        (batch.total, batch.closed) = (total, closed);
+        (batch.succeeded, batch.failed, batch.cancelled) = (succeeded, failed, cancelled);
+        batch
+    }
+
+    #[test]
+    fn conditions_on_batches_are_decided_as_soon_as_they_can_be() {
+        use BatchCondition::{Ended, Failed, FailuresReach, Succeeded, SucceededAtLeast};
+        use LinkState::{Met, Open, Unmet};
+        let most = SucceededAtLeast { percent: 75 };
+        let all = [Ended, Succeeded, Failed, FailuresReach(2), most];
+        for (stands, expected) in [
+            (batch(0, 0, 0, 0, false), [Open, Open, Open, Open, Open]),
+            (batch(0, 0, 0, 0, true), [Met, Met, Unmet, Unmet, Met]),
+            (batch(4, 4, 0, 0, false), [Open, Open, Open, Open, Open]),
+            (batch(4, 4, 0, 0, true), [Met, Met, Unmet, Unmet, Met]),
+            (batch(4, 0, 1, 0, true), [Open, Unmet, Open, Open, Open]),
+            (batch(4, 3, 0, 1, true), [Met, Unmet, Met, Unmet, Met]),
+            (batch(4, 0, 1, 1, false), [Open, Unmet, Open, Met, Open]),
+            (batch(4, 0, 1, 1, true), [Open, Unmet, Open, Met, Unmet]),
+            (batch(4, 2, 1, 1, true), [Met, Unmet, Met, Met, Unmet]),
+        ] {
+            assert_eq!(all.map(|one| one.decide(&stands)), expected, "{stands:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again() {
+        let (job, id) = (JobId::new(), BatchId::new());
+        let value = json(r#"{ "a": "b c" }"#);
+        let pointer = "/x \"~1".to_owned();
+        let on_jobs = [
+            Condition::Succeeded,
+            Condition::Failed,
+            Condition::Ended,
+            Condition::ResultIs { pointer, value },
+        ];
+        let on_batches = [
+            BatchCondition::Ended,
+            BatchCondition::Succeeded,
+            BatchCondition::Failed,
+            BatchCondition::FailuresReach(u64::MAX),
+            BatchCondition::SucceededAtLeast { percent: 80 },
+        ];
+        let jobs = on_jobs.map(|condition| After::Job {
+            parent: job,
+            condition,
+        });
+        let batches = on_batches.map(|condition| After::Batch {
+            batch: id,
+            condition,
+        });
+        for after in jobs.into_iter().chain(batches) {
+            assert!(after.validate().is_ok());
+            let parent = after.parent();
+            let code = i64::from(parent.code());
+            assert_eq!(Parent::from_stored(code, *parent.as_bytes()), Ok(parent));
+            assert_eq!(After::from_stored(parent, &after.to_stored()), Ok(after));
+        }
+        for text in ["", "other", "succeeded 1", "result_is", "result_is [1]"] {
+            assert!(
+                After::from_stored(Parent::Job(job), text).is_err(),
+                "{text}"
+            );
+        }
+        for text in ["failures_reach x", "succeeded_at_least 300", "result_is []"] {
+            assert!(
+                After::from_stored(Parent::Batch(id), text).is_err(),
+                "{text}"
+            );
+        }
+        for state in LinkState::ALL {
+            assert_eq!(LinkState::from_code(state.code().into()), Ok(state));
+        }
+    }
+
+    #[test]
+    fn conditions_that_make_no_sense_are_refused() {
+        let (parent, batch) = (JobId::new(), BatchId::new());
+        let result_is = |pointer: &str, value: &str| After::Job {
+            parent,
+            condition: Condition::ResultIs {
+                pointer: pointer.to_owned(),
+                value: Json::from_stored(value),
+            },
+        };
+        let on_batch = |condition| After::Batch { batch, condition };
+        let large = "x".repeat(MAX_CONDITION_BYTES);
+        for bad in [
+            result_is("a", "1"),
+            result_is("", "{"),
+            result_is(&format!("/{large}"), "1"),
+            on_batch(BatchCondition::FailuresReach(0)),
+            on_batch(BatchCondition::SucceededAtLeast { percent: 101 }),
+        ] {
+            assert_eq!(bad.validate().unwrap_err().field(), "condition");
+        }
+    }
+}

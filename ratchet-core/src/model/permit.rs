@@ -1,0 +1,27 @@
+//! Permits, as an operator sees them.
+
+use crate::name::Name;
+
+/// A resource, how many permits it has, and how many of them are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PermitInfo {
+    /// The resource.
+    pub resource: Name,
+    /// How many jobs may hold a permit of it at once.
+    pub max: u32,
+    /// How many running jobs hold one; more than `max` after that was lowered.
+    pub held: u64,
+}
+
+impl PermitInfo {
+    /// A resource with `max` permits of which `held` are held.
+    #[must_use]
+    pub const fn new(resource: Name, max: u32, held: u64) -> Self {
+        Self {
+            resource,
+            max,
+            held,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What an application says about a recurring job.
+
+use std::time::Duration;
+
+use crate::error::InvalidInput;
+use crate::limits::MAX_RUN_AT;
+use crate::model::{JobSpec, NewJob, RecurringOrigin, RunAt};
+use crate::name::Name;
+use crate::schedule::{Misfire, Overlap, Schedule};
+use crate::time::{self, Timestamp};
+
+/// A job that runs again and again: made by [`cron`](Self::cron) or [`every`](Self::every), then
+/// completed by the builder methods. It needs a job and a name.
+///
+/// A setter never fails; what is wrong is told when the definition is put or the node is built, and
+/// then nothing is stored.
+///
+/// ```
+/// use ratchet_core::schedule::{Misfire, Overlap};
+/// use ratchet_core::{NewJob, Recurring};
+///
+/// let nightly = Recurring::cron("0 3 * * *")
+///     .zone("Europe/Berlin")
+///     .job(NewJob::new("report", &()).queue("reports"))
+///     .misfire(Misfire::CatchUp(7))
+///     .overlap(Overlap::Skip)
+///     .named("nightly");
+/// assert!(nightly.check().is_ok());
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Recurring {
+    schedule: Result<Schedule, InvalidInput>,
+    name: Option<String>,
+    job: Option<NewJob>,
+    misfire: Misfire,
+    overlap: Overlap,
+    starts_at: Option<Timestamp>,
+    ends_at: Option<Timestamp>,
+}
+
+impl Recurring {
+    /// Runs at the times that match a cron expression of 5 to 7 fields, see [`Schedule::cron`]; on
+    /// the clock of UTC unless a [`zone`](Self::zone) is named.
+    pub fn cron(expression: &str) -> Self {
+        Self::on(Schedule::cron(expression, Schedule::DEFAULT_ZONE))
+    }
+
+    /// Runs again and again after this time, at least one second. The slots are counted from
+    /// [`starts_at`](Self::starts_at), which is the first of them, or from the creation of the
+    /// definition.
+    pub fn every(interval: Duration) -> Self {
+        Self::on(Schedule::every(interval))
+    }
+
+    /// Runs on this schedule.
+    pub fn schedule(schedule: Schedule) -> Self {
+        Self::on(Ok(schedule))
+    }
+
+    fn on(schedule: Result<Schedule, InvalidInput>) -> Self {
+        Self {
+            schedule,
+            name: None,
+            job: None,
+            misfire: Misfire::default(),
+            overlap: Overlap::default(),
+            starts_at: None,
+            ends_at: None,
+        }
+    }
+
+    /// Matches the expression on the clock of this zone of the IANA database, `Europe/Berlin`.
+    pub fn zone(mut self, zone: &str) -> Self {
+        self.schedule = self.schedule.and_then(|schedule| schedule.in_zone(zone));
+        self
+    }
+
+    /// Enqueues jobs like this one, due at their slots. It may have everything but keys, a lane, a
+    /// trace and a due time.
+    pub fn job(mut self, job: NewJob) -> Self {
+        self.job = Some(job);
+        self
+    }
+
+    /// Sets the name, which no other definition has.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Sets what becomes of missed slots. Unless set, the oldest runs.
+    pub const fn misfire(mut self, misfire: Misfire) -> Self {
+        self.misfire = misfire;
+        self
+    }
+
+    /// Sets whether the job of a slot may run beside one of an earlier slot. It may unless set.
+    pub const fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// Has no slots before this time.
+    pub const fn starts_at(mut self, at: Timestamp) -> Self {
+        self.starts_at = Some(at);
+        self
+    }
+
+    /// Has no slots after this time.
+    pub const fn ends_at(mut self, at: Timestamp) -> Self {
+        self.ends_at = Some(at);
+        self
+    }
+
+    /// Checks everything.
+    ///
+    /// # Errors
+    /// The first [`InvalidInput`], naming the field.
+    pub fn check(self) -> Result<Definition, InvalidInput> {
+        let missing = |field| InvalidInput::new(field, "is missing");
+        let name = Name::new("name", self.name.ok_or_else(|| missing("name"))?)?;
+        Definition {
+            name,
+            schedule: self.schedule?,
+            misfire: self.misfire,
+            overlap: self.overlap,
+            starts_at: self.starts_at.map(whole),
+            ends_at: self.ends_at.map(whole),
+            job: template(&self.job.ok_or_else(|| missing("job"))?)?,
+        }
+        .checked()
+    }
+}
+
+fn whole(at: Timestamp) -> Timestamp {
+    time::from_millis(time::to_millis(at))
+}
+
+/// The spec that the jobs have in common.
+fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
+    job.validate()?;
+    if job.due() != RunAt::Now {
+        return Err(refused("run_at"));
+    }
+    Ok(job.spec().clone())
+}
+
+/// Refuses what the jobs of a definition cannot have in common.
+fn refused(field: &'static str) -> InvalidInput {
+    InvalidInput::new(field, "cannot be set on the job of a recurring definition")
+}
+
+/// A recurring definition that was checked: what [`Recurring::check`] gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    pub(super) name: Name,
+    pub(super) schedule: Schedule,
+    pub(super) misfire: Misfire,
+    pub(super) overlap: Overlap,
+    pub(super) starts_at: Option<Timestamp>,
+    pub(super) ends_at: Option<Timestamp>,
+    pub(super) job: JobSpec,
+}
+
+impl Definition {
+    /// What the unique keys begin with that jobs get whose slots must not [overlap](Overlap::Skip);
+    /// the name follows.
+    pub const KEY_PREFIX: &'static str = "recurring/";
+
+    /// The most bytes of a name: with the prefix it must be a key.
+    pub const MAX_NAME_BYTES: usize = Name::MAX_BYTES - Self::KEY_PREFIX.len();
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// When it has slots.
+    #[must_use]
+    pub const fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// What becomes of missed slots.
+    #[must_use]
+    pub const fn misfire(&self) -> Misfire {
+        self.misfire
+    }
+
+    /// Whether the jobs of its slots may run beside each other.
+    #[must_use]
+    pub const fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+
+    /// Before this time it has no slots.
+    #[must_use]
+    pub const fn starts_at(&self) -> Option<Timestamp> {
+        self.starts_at
+    }
+
+    /// After this time it has no slots.
+    #[must_use]
+    pub const fn ends_at(&self) -> Option<Timestamp> {
+        self.ends_at
+    }
+
+    /// What its jobs have in common.
+    #[must_use]
+    pub const fn job(&self) -> &JobSpec {
+        &self.job
+    }
+
+    /// The first slot after a time and within the bounds; none if there is no more.
+    #[must_use]
+    pub fn next_after(&self, after: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
+        let before_start = self
+            .starts_at
+            .map(|start| time::from_millis(time::to_millis(start) - 1));
+        let after = before_start.map_or(after, |before| before.max(after));
+        let anchor = self.starts_at.unwrap_or(created_at);
+        let next = self.schedule.next_after(after, anchor)?;
+        self.ends_at.is_none_or(|end| next <= end).then_some(next)
+    }
+
+    /// Whether two definitions have the same slots.
+    pub(super) fn has_slots_of(&self, other: &Self) -> bool {
+        self.schedule == other.schedule
+            && self.starts_at == other.starts_at
+            && self.ends_at == other.ends_at
+    }
+
+    /// The spec of a job that it makes, for this slot or out of turn.
+    pub(super) fn spec(&self, slot: Option<Timestamp>) -> JobSpec {
+        let mut spec = self.job.clone();
+        spec.recurring = Some(RecurringOrigin {
+            name: self.name.clone(),
+            slot,
+        });
+        if self.overlap == Overlap::Skip {
+            let key = format!("{}{}", Self::KEY_PREFIX, self.name);
+            // The name was checked to be short enough.
+            spec.unique_key = Name::new("unique_key", key).ok();
+        }
+        spec
+    }
+
+    pub(super) fn checked(self) -> Result<Self, InvalidInput> {
+        let bytes = self.name.as_str().len();
+        if bytes > Self::MAX_NAME_BYTES {
+            let allowed = Self::MAX_NAME_BYTES;
+            let problem = format!("has {bytes} bytes, {allowed} are allowed");
+            return Err(InvalidInput::new("name", problem));
+        }
+        self.misfire.validate()?;
+        for (field, bound) in [("starts_at", self.starts_at), ("ends_at", self.ends_at)] {
+            let inside = |at| (0..=MAX_RUN_AT).contains(&time::to_millis(at));
+            if !bound.is_none_or(inside) {
+                let problem = "is not between the years 1970 and 9999";
+                return Err(InvalidInput::new(field, problem));
+            }
+        }
+        if let (Some(start), Some(end)) = (self.starts_at, self.ends_at)
+            && end < start
+        {
+            return Err(InvalidInput::new("ends_at", "is before starts_at"));
+        }
+        // Every field by name, so that it is decided of a new one whether many jobs can share it.
+        let JobSpec {
+            route: _,
+            payload: _,
+            payload_version: _,
+            priority: _,
+            retry: _,
+            timeout: _,
+            stall_timeout: _,
+            tags: _,
+            unique_key,
+            idempotency_key,
+            lane,
+            trace,
+            recurring,
+            after,
+            batch,
+            signal,
+        } = &self.job;
+        for (field, set) in [
+            ("unique_key", unique_key.is_some()),
+            ("idempotency_key", idempotency_key.is_some()),
+            ("lane", lane.is_some()),
+            ("trace", trace.is_some()),
+            ("recurring", recurring.is_some()),
+            ("parent", !after.is_empty()),
+            ("batch", batch.is_some()),
+            ("signal", signal.is_some()),
+        ] {
+            if set {
+                return Err(refused(field));
+            }
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::TraceContext;
+
+    fn whole_one() -> Recurring {
+        Recurring::cron("0 3 * * *")
+            .job(NewJob::new("kind", &1))
+            .named("nightly")
+    }
+
+    fn field(recurring: Recurring) -> &'static str {
+        recurring.check().unwrap_err().field()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_and_named() {
+        assert!(whole_one().check().is_ok());
+        assert_eq!(
+            field(Recurring::cron("x").job(NewJob::new("k", &1)).named("n")),
+            "cron"
+        );
+        assert_eq!(field(whole_one().zone("Nowhere")), "zone");
+        assert_eq!(field(whole_one().named("")), "name");
+        assert_eq!(field(whole_one().named(&"n".repeat(119))), "name");
+        assert!(whole_one().named(&"n".repeat(118)).check().is_ok());
+        assert_eq!(field(Recurring::cron("0 3 * * *").named("n")), "job");
+        assert_eq!(
+            field(Recurring::cron("0 3 * * *").job(NewJob::new("k", &1))),
+            "name"
+        );
+        assert_eq!(field(whole_one().misfire(Misfire::CatchUp(0))), "misfire");
+        assert_eq!(
+            field(whole_one().misfire(Misfire::CatchUp(1_001))),
+            "misfire"
+        );
+        let at = time::from_millis;
+        assert_eq!(field(whole_one().starts_at(at(-1))), "starts_at");
+        assert_eq!(field(whole_one().ends_at(at(i64::MAX))), "ends_at");
+        assert_eq!(
+            field(whole_one().starts_at(at(2)).ends_at(at(1))),
+            "ends_at"
+        );
+        assert!(whole_one().starts_at(at(1)).ends_at(at(1)).check().is_ok());
+    }
+
+    #[test]
+    fn jobs_cannot_share_what_is_one_jobs() {
+        let job = || NewJob::new("kind", &1);
+        let trace = TraceContext::from_stored("00-1-2-00".to_owned(), None);
+        for (job, refused) in [
+            (job().queue(""), "queue"),
+            (job().unique_key("k"), "unique_key"),
+            (job().idempotency_key("k"), "idempotency_key"),
+            (job().lane("l"), "lane"),
+            (job().trace(trace), "trace"),
+            (job().delay(Duration::from_secs(1)), "run_at"),
+            (job().run_at(time::from_millis(1)), "run_at"),
+        ] {
+            assert_eq!(field(whole_one().job(job)), refused);
+        }
+    }
+
+    #[test]
+    fn bounds_are_inside() {
+        let at = |seconds: i64| time::from_millis(seconds * 1_000);
+        let minutely = Recurring::every(Duration::from_secs(60))
+            .job(NewJob::new("kind", &1))
+            .named("n");
+        let definition = minutely.clone().starts_at(at(90)).ends_at(at(210)).check();
+        let definition = definition.unwrap();
+        let slots =
+            [0, 89, 90, 149, 150, 209, 210].map(|after| definition.next_after(at(after), at(7)));
+        let expected = [90, 90, 150, 150, 210, 210].map(|slot| Some(at(slot)));
+        assert_eq!(slots[..6], expected);
+        assert_eq!(slots[6], None);
+        let free = minutely.check().unwrap();
+        assert_eq!(free.next_after(at(7), at(7)), Some(at(67)));
+        assert_eq!(free.next_after(at(67), at(7)), Some(at(127)));
+        let daily = whole_one().starts_at(at(3 * 3_600)).check().unwrap();
+        assert_eq!(daily.next_after(at(0), at(0)), Some(at(3 * 3_600)));
+    }
+}

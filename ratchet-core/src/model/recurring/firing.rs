@@ -1,0 +1,233 @@
+//! Requests about recurring definitions, and the answers.
+
+use std::time::Duration;
+
+use crate::error::{InvalidInput, StoreError, StoreErrorKind};
+use crate::id::{Incarnation, NodeId};
+use crate::limits;
+use crate::model::{
+    Definition, Enqueued, Guard, NewJob, RecurringRecord, RecurringToken, positive,
+};
+use crate::name::Name;
+use crate::time::Timestamp;
+
+/// A definition that is to be stored under its name.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PutRecurring {
+    /// The definition.
+    pub definition: Definition,
+    /// What identifies it if it is created.
+    pub incarnation: Incarnation,
+    /// Whether a program declares it.
+    pub declared: bool,
+}
+
+impl PutRecurring {
+    /// A put at run time, by whoever.
+    #[must_use]
+    pub fn new(definition: Definition) -> Self {
+        Self {
+            definition,
+            incarnation: Incarnation::new(),
+            declared: false,
+        }
+    }
+
+    /// Sets whether a program declares it, which may one day no longer do so.
+    #[must_use]
+    pub const fn declared(mut self, declared: bool) -> Self {
+        self.declared = declared;
+        self
+    }
+}
+
+/// What a put did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// There was none of this name.
+    Created,
+    /// There was one, which is now as given.
+    Changed,
+    /// It was as given already.
+    Unchanged,
+}
+
+/// A claim of definitions whose slots have come.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecurringClaimRequest {
+    /// Who claims.
+    pub node: NodeId,
+    /// The most definitions to claim; at least 1.
+    pub limit: usize,
+    /// How long others leave them to the claimer.
+    pub lease: Duration,
+}
+
+impl RecurringClaimRequest {
+    /// A claim with a lease of 30 s.
+    #[must_use]
+    pub const fn new(node: NodeId, limit: usize) -> Self {
+        Self {
+            node,
+            limit,
+            lease: Duration::from_secs(30),
+        }
+    }
+
+    /// Sets the lease.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Refuses a limit of 0 and a lease of zero, as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        limits::check_limit("limit", self.limit)
+            .and_then(|()| positive("lease", self.lease))
+            .map_err(|problem| invalid("claim_due_recurring", problem))
+    }
+}
+
+/// The definitions that were claimed, and when to ask again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueRecurring {
+    /// The database's time, at which they were due.
+    pub now: Timestamp,
+    /// The definitions, as they are after the claim: with the tokens that fire them.
+    pub definitions: Vec<RecurringRecord>,
+    /// In how long the first of all others is to be claimed; none: none of them is, unless somebody
+    /// changes it.
+    pub next_in: Option<Duration>,
+}
+
+/// What is to be done about the due slots of one definition: made by [`RecurringRecord::plan`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecurringFiring {
+    /// The claim, as it must still be.
+    pub token: RecurringToken,
+    /// The jobs of the slots that run, the oldest first.
+    pub jobs: Vec<NewJob>,
+    /// The next slot; none: there is no more.
+    pub next_fire: Option<Timestamp>,
+    /// Whether there are slots that were missed and do not run.
+    pub missed: bool,
+}
+
+impl PartialEq for RecurringFiring {
+    fn eq(&self, other: &Self) -> bool {
+        let ids = |firing: &Self| -> Vec<_> { firing.jobs.iter().map(NewJob::id).collect() };
+        self.token == other.token
+            && self.next_fire == other.next_fire
+            && self.missed == other.missed
+            && ids(self) == ids(other)
+    }
+}
+
+impl RecurringFiring {
+    /// The last slot that runs.
+    #[must_use]
+    pub fn last_slot(&self) -> Option<Timestamp> {
+        self.jobs.iter().filter_map(|job| job.id().slot()).max()
+    }
+
+    /// Checks the firings of one call, as every store does before it writes anything.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`] with the first problem found.
+    pub fn validate_all(firings: &[Self]) -> Result<(), StoreError> {
+        let jobs: usize = firings.iter().map(|firing| firing.jobs.len()).sum();
+        limits::check_batch("firings", firings.len())
+            .and_then(|()| limits::check_batch("jobs", jobs))
+            .and_then(|()| {
+                firings
+                    .iter()
+                    .flat_map(|one| &one.jobs)
+                    .try_for_each(NewJob::validate)
+            })
+            .and_then(|()| refuse_repeated(firings))
+            .map_err(|problem| invalid("fire", problem))
+    }
+}
+
+/// Refuses a call that fires a definition twice, of which the second can only be stale.
+fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
+    let mut seen = std::collections::BTreeSet::new();
+    let repeated = firings.iter().find(|one| !seen.insert(&one.token.name));
+    match repeated {
+        None => Ok(()),
+        Some(firing) => Err(InvalidInput::new(
+            "firings",
+            format!("has the definition {} twice", firing.token.name),
+        )),
+    }
+}
+
+/// What became of a firing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fired {
+    /// The definition has moved on, and this became of the jobs, in their order. A `Duplicate` was
+    /// skipped: a job of an earlier slot has not ended.
+    Applied(Vec<Enqueued>),
+    /// The token is not the present one; nothing changed.
+    Stale,
+}
+
+/// A page of definitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecurringPage {
+    /// The definitions, by name.
+    pub definitions: Vec<RecurringRecord>,
+    /// The name behind which the next page begins; none: this is the last.
+    pub next: Option<Name>,
+}
+
+/// Which declared definitions to delete because no program has them any more.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RetireRecurring {
+    /// The definitions that the program has; they stay.
+    pub known: Vec<Name>,
+    /// The node the program runs as: only what was created before it began is deleted.
+    pub node: NodeId,
+    /// The tenure in which it is done.
+    pub guard: Guard,
+}
+
+impl RetireRecurring {
+    /// All that were declared and are not known, if they are older than the node.
+    #[must_use]
+    pub const fn new(known: Vec<Name>, node: NodeId, guard: Guard) -> Self {
+        Self { known, node, guard }
+    }
+
+    /// Whether a definition is to be deleted, for a node that began at this time.
+    #[must_use]
+    pub fn retires(
+        &self,
+        name: &Name,
+        declared: bool,
+        created_at: Timestamp,
+        node_began: Timestamp,
+    ) -> bool {
+        declared && created_at < node_began && !self.known.contains(name)
+    }
+
+    /// Refuses too many names, as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        limits::check_batch("known", self.known.len()).map_err(|problem| invalid("retire", problem))
+    }
+}
+
+fn invalid(operation: &'static str, problem: InvalidInput) -> StoreError {
+    StoreError::new(StoreErrorKind::Invalid, operation).with_source(problem)
+}

@@ -1,0 +1,124 @@
+//! The text in which stores keep a definition.
+
+use serde::{Deserialize, Serialize};
+
+use super::Definition;
+use crate::error::InvalidInput;
+use crate::json::Json;
+use crate::model::spec_document::SpecDocument;
+use crate::name::Name;
+use crate::schedule::{Misfire, Overlap, Schedule};
+use crate::time::{from_millis, to_millis};
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    schedule: Schedule,
+    misfire: Misfire,
+    overlap: Overlap,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    starts_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends_at: Option<i64>,
+    job: SpecDocument,
+}
+
+impl Definition {
+    /// The text in which stores keep it, beside its name.
+    ///
+    /// # Errors
+    /// If it cannot be written as text.
+    pub fn to_stored(&self) -> Result<String, InvalidInput> {
+        let stored = Stored {
+            schedule: self.schedule.clone(),
+            misfire: self.misfire,
+            overlap: self.overlap,
+            starts_at: self.starts_at.map(to_millis),
+            ends_at: self.ends_at.map(to_millis),
+            job: SpecDocument::of(&self.job),
+        };
+        let json = Json::encode("definition", &stored)?;
+        Ok(json.as_str().to_owned())
+    }
+
+    /// The definition that [`to_stored`](Self::to_stored) wrote.
+    ///
+    /// # Errors
+    /// If it wrote no such text.
+    pub fn from_stored(name: Name, text: &str) -> Result<Self, InvalidInput> {
+        let stored: Stored = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+        Self {
+            name,
+            schedule: stored.schedule,
+            misfire: stored.misfire,
+            overlap: stored.overlap,
+            starts_at: stored.starts_at.map(from_millis),
+            ends_at: stored.ends_at.map(from_millis),
+            job: stored.job.into_spec()?,
+        }
+        .checked()
+    }
+}
+
+/// What serde says without the text itself, which may be a payload.
+fn unreadable(error: &serde_json::Error) -> InvalidInput {
+    let problem = format!(
+        "cannot be read at line {}, column {}",
+        error.line(),
+        error.column()
+    );
+    InvalidInput::new("definition", problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::{NewJob, Recurring};
+    use crate::priority::Priority;
+    use crate::retry::RetryPolicy;
+
+    fn round_trip(recurring: Recurring) {
+        let definition = recurring.check().unwrap();
+        let text = definition.to_stored().unwrap();
+        let again = Definition::from_stored(definition.name().clone(), &text).unwrap();
+        assert_eq!(again, definition);
+        assert_eq!(again.to_stored().unwrap(), text);
+    }
+
+    #[test]
+    fn definitions_round_trip_through_stores() {
+        round_trip(
+            Recurring::cron("*/5 * * * *")
+                .job(NewJob::new("kind", &()))
+                .named("n"),
+        );
+        round_trip(
+            Recurring::every(Duration::from_millis(1_001))
+                .job(
+                    NewJob::new("kind", &("ü\0\"", 1.5))
+                        .queue("Größe")
+                        .capability("gpu")
+                        .priority(Priority::Critical)
+                        .retry(RetryPolicy::never())
+                        .timeout(Duration::from_nanos(1))
+                        .stall_timeout(Duration::from_secs(7)),
+                )
+                .misfire(Misfire::CatchUp(3))
+                .overlap(Overlap::Skip)
+                .starts_at(from_millis(1))
+                .ends_at(from_millis(2))
+                .named("größe"),
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_without_its_content() {
+        let name = Name::new("name", "n").unwrap();
+        for text in ["", "{", r#"{"secret":1}"#, "[]"] {
+            let error = Definition::from_stored(name.clone(), text).unwrap_err();
+            assert_eq!(error.field(), "definition");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+}

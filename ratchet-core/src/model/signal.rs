@@ -1,0 +1,131 @@
+//! Signals: something from outside that a job waits for.
+
+use std::time::Duration;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::id::JobId;
+use crate::json::Json;
+use crate::limits::MAX_RESULT_BYTES;
+use crate::name::Name;
+use crate::state::JobState;
+use crate::time::Timestamp;
+
+/// What signal a job waits for, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SignalWait {
+    /// What it is called; several jobs may wait for the same.
+    pub key: Name,
+    /// How long after the enqueue, or the requeue, it may come.
+    pub timeout: Duration,
+}
+
+impl SignalWait {
+    /// A signal that may come for so long.
+    #[must_use]
+    pub const fn new(key: Name, timeout: Duration) -> Self {
+        Self { key, timeout }
+    }
+
+    /// The last error of a job whose signal did not come.
+    #[must_use]
+    pub fn missed(&self) -> String {
+        format!(
+            "the signal `{}` did not come within {:?}",
+            self.key, self.timeout
+        )
+    }
+}
+
+/// How a job's waiting for its signal stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SignalRecord {
+    /// Until when it may come, by the database's clock: not at this time any more.
+    pub deadline: Timestamp,
+    /// What came, if it has.
+    pub delivered: Option<Delivery>,
+}
+
+impl SignalRecord {
+    /// A signal that may come until then.
+    #[must_use]
+    pub const fn new(deadline: Timestamp) -> Self {
+        Self {
+            deadline,
+            delivered: None,
+        }
+    }
+
+    /// The same with what came.
+    #[must_use]
+    pub fn delivered(mut self, at: Timestamp, payload: Json) -> Self {
+        self.delivered = Some(Delivery { at, payload });
+        self
+    }
+}
+
+/// A signal that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// When, by the database's clock.
+    pub at: Timestamp,
+    /// What it says.
+    pub payload: Json,
+}
+
+/// Whom a signal is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignalTarget {
+    /// Every job that waits for a signal of this name now.
+    Key(Name),
+    /// This job, whatever its signal is called.
+    Job(JobId),
+}
+
+/// A signal to be delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Signal {
+    /// Whom it is for.
+    pub target: SignalTarget,
+    /// What the job can read when it runs: up to 64 KiB of JSON.
+    pub payload: Json,
+}
+
+impl Signal {
+    /// A signal with this payload.
+    #[must_use]
+    pub const fn new(target: SignalTarget, payload: Json) -> Self {
+        Self { target, payload }
+    }
+
+    /// Refuses a payload that is too large, as every store does first.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Invalid`].
+    pub fn validate(&self) -> Result<(), StoreError> {
+        self.payload
+            .check_size("payload", MAX_RESULT_BYTES)
+            .map_err(|problem| {
+                StoreError::new(StoreErrorKind::Invalid, "deliver").with_source(problem)
+            })
+    }
+}
+
+/// What became of a signal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delivered {
+    /// It came to these jobs, in order of id, and to no other.
+    To(Vec<JobId>),
+    /// The job has had its signal; or nobody waits for the name any more and somebody has had it.
+    /// Nothing changed.
+    Already,
+    /// The job is in this state and waits for no signal: it never did, has ended, or it is too late.
+    NotWaiting(JobState),
+    /// There is no such job; or nobody waits for the name, nor has had it.
+    NotFound,
+}

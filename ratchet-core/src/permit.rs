@@ -1,0 +1,89 @@
+//! Permits: of the jobs that need one resource, so many run at once in the cluster.
+//!
+//! Nothing is stored per holder. A permit is held exactly by a running job, so it is free again as
+//! soon as the job does not run any more, whatever ended its claim, and can neither leak nor be given
+//! back twice. What a store keeps is how many permits each resource has; before it claims it counts
+//! the running jobs, and [`Budget`] says which jobs are admitted.
+
+use std::collections::BTreeMap;
+
+use crate::model::PermitInfo;
+use crate::name::Name;
+use crate::route::Route;
+
+/// The permits that are free, handed out to jobs in claim order.
+///
+/// A store fills it from its present counts, which must not grow by others' doing until the claims
+/// that it admitted are made.
+#[derive(Clone, Debug, Default)]
+pub struct Budget(BTreeMap<Name, u64>);
+
+impl Budget {
+    /// What these resources have left. A resource that is not among them has nothing.
+    #[must_use]
+    pub fn new(permits: impl IntoIterator<Item = PermitInfo>) -> Self {
+        let rest = |permit: PermitInfo| {
+            let rest = u64::from(permit.max).saturating_sub(permit.held);
+            (permit.resource, rest)
+        };
+        Self(permits.into_iter().map(rest).collect())
+    }
+
+    /// How many jobs of this route it still admits; none: any number, since they need no permit.
+    #[must_use]
+    pub fn rest(&self, route: &Route) -> Option<u64> {
+        let resource = route.permit.as_ref()?;
+        Some(self.0.get(resource).copied().unwrap_or(0))
+    }
+
+    /// Admits one job of this route if it needs no permit or one is left, which is then taken.
+    pub fn take(&mut self, route: &Route) -> bool {
+        let Some(resource) = &route.permit else {
+            return true;
+        };
+        match self.0.get_mut(resource) {
+            Some(rest) if *rest > 0 => {
+                *rest -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(permit: &str) -> Route {
+        Route::from_texts("queue", "kind", "", permit).unwrap()
+    }
+
+    fn info(resource: &str, max: u32, held: u64) -> PermitInfo {
+        PermitInfo::new(Name::new("permit", resource).unwrap(), max, held)
+    }
+
+    #[test]
+    fn permits_are_given_out_until_none_is_left() {
+        let mut budget = Budget::new([info("api", 3, 1), info("gpu", 1, 0)]);
+        assert_eq!(budget.rest(&route("api")), Some(2));
+        let taken = ["api", "gpu", "api", "api", "gpu"].map(|permit| budget.take(&route(permit)));
+        assert_eq!(taken, [true, true, true, false, false]);
+        assert_eq!(budget.rest(&route("api")), Some(0));
+    }
+
+    #[test]
+    fn jobs_without_a_permit_are_always_admitted_and_unknown_resources_have_nothing() {
+        let mut budget = Budget::default();
+        assert!(budget.take(&route("")));
+        assert_eq!(budget.rest(&route("")), None);
+        assert!(!budget.take(&route("api")));
+        assert_eq!(budget.rest(&route("api")), Some(0));
+    }
+
+    #[test]
+    fn more_holders_than_permits_leave_nothing() {
+        let mut budget = Budget::new([info("api", 2, 5)]);
+        assert!(!budget.take(&route("api")));
+    }
+}

@@ -1,0 +1,292 @@
+//! Rates: so many starts in a time, and the one rule that grants them.
+//!
+//! The rule is the generic cell rate algorithm. A rate is an interval between starts and a burst;
+//! what is remembered of a key is one number, its *theoretical arrival time* (`tat`): when the starts
+//! that were granted would all have been made, had they come one interval apart. A start is granted
+//! while that lies no more than `burst − 1` intervals in the future. It is a token bucket of `burst`
+//! tokens, one of which comes back each interval, without anything that has to be refilled.
+
+use std::time::Duration;
+
+use crate::error::InvalidInput;
+use crate::limits::MAX_DELAY;
+use crate::model::RateAnswer;
+use crate::time;
+
+/// Microseconds in a millisecond: times of rates are microseconds, those of stores milliseconds.
+pub const MICROS: i64 = 1_000;
+
+/// At most so many starts in a time.
+///
+/// In any stretch of time `t` there are at most `burst` and `t / per · limit` more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    limit: u32,
+    per: Duration,
+    burst: u32,
+}
+
+impl Rate {
+    /// `limit` starts in each `per`, also all of them at once.
+    #[must_use]
+    pub const fn new(limit: u32, per: Duration) -> Self {
+        Self {
+            limit,
+            per,
+            burst: limit,
+        }
+    }
+
+    /// Sets how many starts there may be at once after a time without any.
+    #[must_use]
+    pub const fn burst(mut self, starts: u32) -> Self {
+        self.burst = starts;
+        self
+    }
+
+    /// Refuses a rate that grants nothing, or that no clock here can tell apart from no limit.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] naming `limit`, `per` or `burst`.
+    pub fn validate(&self) -> Result<(), InvalidInput> {
+        if self.limit == 0 {
+            return Err(InvalidInput::new("limit", "is 0"));
+        }
+        if self.burst == 0 {
+            return Err(InvalidInput::new("burst", "is 0"));
+        }
+        if self.per.as_micros() < u128::from(self.limit) {
+            let problem = format!("{:?} is too short for {} starts", self.per, self.limit);
+            return Err(InvalidInput::new("per", problem));
+        }
+        if self.interval().saturating_mul(self.burst) > MAX_DELAY {
+            return Err(InvalidInput::new("per", "refills in more than 1,000 years"));
+        }
+        Ok(())
+    }
+
+    /// How long it takes until one more start may be made; rounded up to the microsecond.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_micros(self.interval_micros().unsigned_abs())
+    }
+
+    /// [`interval`](Self::interval) in microseconds.
+    #[must_use]
+    pub fn interval_micros(&self) -> i64 {
+        let interval = self
+            .per
+            .as_nanos()
+            .div_ceil(1_000 * u128::from(self.limit.max(1)));
+        i64::try_from(interval).unwrap_or(i64::MAX)
+    }
+
+    /// How far the `tat` may lie in the future while a start is granted, in microseconds.
+    #[must_use]
+    pub fn tolerance_micros(&self) -> i64 {
+        let others = i64::from(self.burst.saturating_sub(1));
+        self.interval_micros().saturating_mul(others)
+    }
+
+    /// How many starts may be made at once.
+    #[must_use]
+    pub const fn at_once(&self) -> u32 {
+        self.burst
+    }
+
+    /// Asks for one start at `now`, of a key whose `tat` is known or which was never used; both are
+    /// microseconds.
+    ///
+    /// A `tat` that lies further ahead than this rate can bring it is from a slower rate, or from
+    /// before the clock was set back: it counts as an empty bucket, so that nobody waits for more than
+    /// an interval.
+    #[must_use]
+    pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
+        let (interval, tolerance) = (self.interval_micros(), self.tolerance_micros());
+        let tat = tat.unwrap_or(now).max(now);
+        if tat.saturating_sub(now) <= tolerance {
+            return Taken::Granted {
+                tat: tat.saturating_add(interval),
+            };
+        }
+        let emptied = now.saturating_add(tolerance).saturating_add(interval);
+        let wait = tat
+            .min(emptied)
+            .saturating_sub(tolerance)
+            .saturating_sub(now);
+        Taken::Wait {
+            wait: Duration::from_micros(wait.unsigned_abs()),
+            tat: (tat > emptied).then_some(emptied),
+        }
+    }
+}
+
+/// What became of a start that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was granted.
+    Granted {
+        /// What to remember of the key.
+        tat: i64,
+    },
+    /// It has to wait.
+    Wait {
+        /// How long, if nobody else comes first.
+        wait: Duration,
+        /// What to remember of the key; none: what is known stays.
+        tat: Option<i64>,
+    },
+}
+
+impl Taken {
+    /// What is told to who asked: the wait is in whole milliseconds, as stores count time.
+    #[must_use]
+    pub fn answer(self) -> RateAnswer {
+        match self {
+            Self::Granted { .. } => RateAnswer::Granted,
+            Self::Wait { wait, .. } => RateAnswer::Wait(time::whole_millis(wait)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Asks at each of these times, in microseconds; which were granted.
+    fn granted(rate: Rate, times: &[i64]) -> Vec<i64> {
+        let mut known = None;
+        let mut granted = Vec::new();
+        for now in times {
+            match rate.take(known, *now) {
+                Taken::Granted { tat } => {
+                    known = Some(tat);
+                    granted.push(*now);
+                }
+                Taken::Wait { tat, .. } => known = tat.or(known),
+            }
+        }
+        granted
+    }
+
+    #[test]
+    fn a_table_of_starts() {
+        let ms = |times: &[i64]| times.iter().map(|at| at * MICROS).collect::<Vec<_>>();
+        let table: [(Rate, &[i64], &[i64]); 5] = [
+            // One each 100 ms.
+            (
+                Rate::new(10, SECOND).burst(1),
+                &[0, 0, 99, 100, 150, 199, 200],
+                &[0, 100, 200],
+            ),
+            // Three at once, then one each 100 ms.
+            (
+                Rate::new(10, SECOND).burst(3),
+                &[0, 0, 0, 0, 100, 100, 199, 200],
+                &[0, 0, 0, 100, 200],
+            ),
+            // What was not used does not add up beyond the burst.
+            (
+                Rate::new(10, SECOND).burst(2),
+                &[0, 5_000, 5_000, 5_000],
+                &[0, 5_000, 5_000],
+            ),
+            // The burst is the limit unless it was set.
+            (Rate::new(2, SECOND), &[0, 0, 0, 499, 500], &[0, 0, 500]),
+            // A clock that was set back: nobody waits for more than an interval.
+            (
+                Rate::new(10, SECOND).burst(1),
+                &[9_000, 1_000, 1_099, 1_100],
+                &[9_000, 1_100],
+            ),
+        ];
+        for (rate, asked, expected) in table {
+            assert_eq!(granted(rate, &ms(asked)), ms(expected), "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn a_faster_rate_forgives_what_a_slower_one_counted() {
+        let Taken::Granted { tat } = Rate::new(1, 3_600 * SECOND).take(None, 0) else {
+            panic!("the first start waits");
+        };
+        let fast = Rate::new(100, SECOND).burst(1);
+        let Taken::Wait { wait, tat } = fast.take(Some(tat), 0) else {
+            panic!("a start that was counted is forgotten");
+        };
+        assert_eq!(wait, Duration::from_millis(10));
+        assert!(matches!(fast.take(tat, 10 * MICROS), Taken::Granted { .. }));
+    }
+
+    #[test]
+    fn rates_that_make_no_sense_are_refused() {
+        for (rate, field) in [
+            (Rate::new(0, SECOND), "limit"),
+            (Rate::new(1, SECOND).burst(0), "burst"),
+            (Rate::new(2, Duration::from_micros(1)), "per"),
+            (Rate::new(1, Duration::ZERO), "per"),
+            (Rate::new(1, Duration::MAX), "per"),
+        ] {
+            assert_eq!(rate.validate().unwrap_err().field(), field, "{rate:?}");
+        }
+        assert_eq!(Rate::new(3, SECOND).validate(), Ok(()));
+    }
+
+    #[test]
+    fn intervals_round_up_and_waits_to_the_millisecond() {
+        let rate = Rate::new(3, SECOND).burst(1);
+        assert_eq!(rate.interval_micros(), 333_334);
+        let Taken::Granted { tat } = rate.take(None, 0) else {
+            panic!("the first start waits");
+        };
+        let answer = rate.take(Some(tat), 0).answer();
+        assert_eq!(answer, RateAnswer::Wait(Duration::from_millis(334)));
+    }
+
+    proptest! {
+        /// No stretch of time has more starts than the burst and what comes back in it.
+        #[test]
+        fn no_stretch_has_too_many(
+            limit in 1_u32..20,
+            burst in 1_u32..10,
+            mut steps in prop::collection::vec(0_i64..200_000, 1..100),
+        ) {
+            let rate = Rate::new(limit, SECOND).burst(burst);
+            let mut now = 0;
+            for step in &mut steps {
+                now += *step;
+                *step = now;
+            }
+            let starts = granted(rate, &steps);
+            for (first, from) in starts.iter().enumerate() {
+                for (last, to) in starts.iter().enumerate().skip(first) {
+                    let back = (to - from) / rate.interval_micros();
+                    let most = i64::from(burst) + back;
+                    prop_assert!(i64::try_from(last - first).unwrap() < most);
+                }
+            }
+        }
+
+        /// Who waits as long as was said gets a start, and who comes before that does not.
+        #[test]
+        fn the_wait_is_exact(
+            limit in 1_u32..20,
+            burst in 1_u32..10,
+            ahead in 0_i64..5_000_000,
+        ) {
+            let rate = Rate::new(limit, SECOND).burst(burst);
+            if let Taken::Wait { wait, tat } = rate.take(Some(ahead), 0) {
+                let tat = Some(tat.unwrap_or(ahead));
+                let wait = i64::try_from(wait.as_micros()).unwrap();
+                prop_assert!(wait > 0 && wait <= rate.interval_micros());
+                let (early, in_time) = (rate.take(tat, wait - 1), rate.take(tat, wait));
+                prop_assert!(matches!(early, Taken::Wait { .. }), "{:?}", early);
+                prop_assert!(matches!(in_time, Taken::Granted { .. }), "{:?}", in_time);
+            }
+        }
+    }
+}

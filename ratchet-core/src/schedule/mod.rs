@@ -1,0 +1,277 @@
+//! Schedules: when the slots of a recurring job are, as a pure function of the time.
+//!
+//! A slot is a time at which a recurring job is to run. A [`Schedule`] says which slots there are, a
+//! [`Misfire`] what becomes of those that were missed, an [`Overlap`] whether the job of a slot may
+//! run beside that of an earlier one.
+//!
+//! # Clocks that are changed
+//! A cron expression is about the wall clock of a zone, which is turned forward and back. There are
+//! two kinds of expressions, told apart by their fields for second, minute and hour:
+//!
+//! - *One time of day* (each of the three is one number, as in `30 2 * * *`): one slot for each day
+//!   that matches. If the clock skips that time, the slot is the first moment after the gap, unless
+//!   that is on a day that does not match; if the clock shows it twice, the slot is the first of the
+//!   two. A day that the clock skips whole has none.
+//! - *Everything else* (`*/30 * * * *`, `0 9,21 * * *`): a slot whenever the clock shows a time that
+//!   matches. Times that it skips have none, times that it shows twice have two.
+//!
+//! Intervals know no zones: they are so long, always.
+
+mod cron;
+mod misfire;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use misfire::slots_to_fire;
+pub use misfire::{MAX_CATCH_UP, Misfire, Overlap};
+
+use crate::error::InvalidInput;
+use crate::limits::{MAX_DELAY, MAX_RUN_AT};
+use crate::time::{self, Timestamp};
+use cron::Cron;
+
+/// When a recurring job runs: by a cron expression in a zone, or at a fixed interval.
+///
+/// It is checked when it is made, so every `Schedule` has a meaning.
+///
+/// ```
+/// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+/// use std::time::Duration;
+/// use ratchet_core::schedule::Schedule;
+///
+/// let nightly = Schedule::cron("0 3 * * *", "Europe/Berlin")?;
+/// let often = Schedule::every(Duration::from_secs(90))?;
+/// assert_eq!(nightly.to_string(), "0 3 * * * (Europe/Berlin)");
+/// assert_eq!(often.interval(), Some(Duration::from_secs(90)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Schedule(Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Kind {
+    Cron(Cron),
+    Every(Duration),
+}
+
+impl Schedule {
+    /// The zone of a cron expression for which none is named.
+    pub const DEFAULT_ZONE: &'static str = "UTC";
+
+    /// The times that match a cron expression on the wall clock of a zone of the IANA database.
+    ///
+    /// The expression has 5 fields (minute, hour, day of month, month, day of week), 6 with the
+    /// second in front, or 7 with the year at the end; or it is `@hourly`, `@daily`, `@midnight`,
+    /// `@weekly`, `@monthly`, `@yearly` or `@annually`. Fields are lists (`1,5`) of numbers, names
+    /// (`mon`, `jan`), ranges (`9-17`), `*`, and steps through these (`*/5`, `9-17/2`). Sunday is
+    /// both 0 and 7, as in crontab. If day of month and day of week are both restricted, either
+    /// needs to match, as in crontab; with a `+` before the day of week both do. `L` is the last day
+    /// of the month, `LW` its last weekday, `15W` the weekday nearest the 15th, `5#2` the second
+    /// Friday, `5L` the last one, `?` the same as `*`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] naming `cron`, also for an expression that matches no time after 1969, or
+    /// `zone`.
+    pub fn cron(expression: &str, zone: &str) -> Result<Self, InvalidInput> {
+        Cron::new(expression, zone).map(|cron| Self(Kind::Cron(cron)))
+    }
+
+    /// Again and again after this time, counted from an anchor and not from when it ran last, so that
+    /// the slots do not drift.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] naming `interval` if it is shorter than one second or longer than 1,000
+    /// years.
+    pub fn every(interval: Duration) -> Result<Self, InvalidInput> {
+        let problem = if interval < Duration::from_secs(1) {
+            "is shorter than one second"
+        } else if interval > MAX_DELAY {
+            "is more than 1,000 years"
+        } else {
+            return Ok(Self(Kind::Every(time::whole_millis(interval))));
+        };
+        Err(InvalidInput::new("interval", problem))
+    }
+
+    /// The same expression in another zone.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] naming `zone` if there is none of this name, or for an interval, to which a
+    /// zone means nothing.
+    pub fn in_zone(&self, zone: &str) -> Result<Self, InvalidInput> {
+        match &self.0 {
+            Kind::Cron(cron) => Self::cron(cron.expression(), zone),
+            Kind::Every(_) => Err(InvalidInput::new("zone", "means nothing to an interval")),
+        }
+    }
+
+    /// The cron expression; none for an interval.
+    #[must_use]
+    pub fn expression(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Cron(cron) => Some(cron.expression()),
+            Kind::Every(_) => None,
+        }
+    }
+
+    /// The zone of the cron expression; none for an interval.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Cron(cron) => Some(cron.zone()),
+            Kind::Every(_) => None,
+        }
+    }
+
+    /// The interval; none for a cron expression.
+    #[must_use]
+    pub const fn interval(&self) -> Option<Duration> {
+        match &self.0 {
+            Kind::Cron(_) => None,
+            Kind::Every(interval) => Some(*interval),
+        }
+    }
+
+    /// The first slot after a time; none if there is no more. The anchor is a slot of an interval; a
+    /// cron expression needs none.
+    #[must_use]
+    pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
+        let (after, anchor) = (time::to_millis(after), time::to_millis(anchor));
+        let next = match &self.0 {
+            Kind::Cron(cron) => cron.next_after(after)?,
+            Kind::Every(interval) => {
+                next_of_interval(time::duration_millis(*interval), after, anchor)?
+            }
+        };
+        (next <= MAX_RUN_AT).then(|| time::from_millis(next))
+    }
+}
+
+fn next_of_interval(interval: i64, after: i64, anchor: i64) -> Option<i64> {
+    if after < anchor {
+        return Some(anchor);
+    }
+    let passed = after.checked_sub(anchor)? / interval;
+    passed
+        .checked_add(1)?
+        .checked_mul(interval)?
+        .checked_add(anchor)
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Cron(cron) => write!(f, "{} ({})", cron.expression(), cron.zone()),
+            Kind::Every(interval) => write!(f, "every {interval:?}"),
+        }
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schedule({self})")
+    }
+}
+
+/// A schedule as stores keep it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Stored {
+    Cron { expression: String, zone: String },
+    Every { millis: u64 },
+}
+
+impl From<Schedule> for Stored {
+    fn from(schedule: Schedule) -> Self {
+        match schedule.0 {
+            Kind::Cron(cron) => Self::Cron {
+                expression: cron.expression().to_owned(),
+                zone: cron.zone().to_owned(),
+            },
+            Kind::Every(interval) => Self::Every {
+                millis: time::duration_millis(interval).unsigned_abs(),
+            },
+        }
+    }
+}
+
+impl TryFrom<Stored> for Schedule {
+    type Error = InvalidInput;
+
+    fn try_from(stored: Stored) -> Result<Self, InvalidInput> {
+        match stored {
+            Stored::Cron { expression, zone } => Self::cron(&expression, &zone),
+            Stored::Every { millis } => Self::every(Duration::from_millis(millis)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn field(refused: Result<Schedule, InvalidInput>) -> &'static str {
+        refused.unwrap_err().field()
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused_and_named() {
+        assert_eq!(field(Schedule::cron("0 3 * *", "UTC")), "cron");
+        assert_eq!(field(Schedule::cron("0 3 * * *", "Mars/Olympus")), "zone");
+        assert_eq!(field(Schedule::cron("0 3 * * *", "")), "zone");
+        assert_eq!(field(Schedule::every(Duration::ZERO)), "interval");
+        assert_eq!(
+            field(Schedule::every(Duration::from_millis(999))),
+            "interval"
+        );
+        assert_eq!(field(Schedule::every(Duration::MAX)), "interval");
+        let interval = Schedule::every(Duration::from_secs(1)).unwrap();
+        assert_eq!(field(interval.in_zone("UTC")), "zone");
+    }
+
+    #[test]
+    fn schedules_round_trip_through_stores() {
+        for schedule in [
+            Schedule::cron("0  3 * * *", "Europe/Berlin").unwrap(),
+            Schedule::cron("@daily", "UTC").unwrap(),
+            Schedule::every(Duration::from_millis(1_500)).unwrap(),
+        ] {
+            let text = serde_json::to_string(&schedule).unwrap();
+            let again: Schedule = serde_json::from_str(&text).unwrap();
+            assert_eq!(again, schedule);
+            assert_eq!(serde_json::to_string(&again).unwrap(), text);
+        }
+        for broken in [
+            r#"{"cron":{"expression":"61 * * * *","zone":"UTC"}}"#,
+            r#"{"cron":{"expression":"1 * * * *","zone":"Nowhere"}}"#,
+            r#"{"every":{"millis":0}}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<Schedule>(broken).is_err(),
+                "{broken}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_slots_of_an_interval_are_whole_intervals_from_the_anchor(
+            interval in 1_000_i64..10_000_000,
+            anchor in 0_i64..10_000_000_000,
+            after in 0_i64..10_000_000_000,
+        ) {
+            let every = Schedule::every(time::millis_between(0, interval)).unwrap();
+            let next = every.next_after(time::from_millis(after), time::from_millis(anchor));
+            let next = time::to_millis(next.unwrap());
+            prop_assert!(next > after && next >= anchor);
+            prop_assert_eq!((next - anchor) % interval, 0);
+            prop_assert!(next == anchor || next - interval <= after);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::model::PermitInfo;
+use crate::name::Name;
+use crate::store::Changed;
+
+/// Permits: how many jobs that need one resource may run at once.
+///
+/// A permit is held exactly by a running job; see [`permit`](crate::permit). Resources are never
+/// deleted.
+#[async_trait]
+pub trait PermitStore: Debug + Send + Sync {
+    /// Sets how many permits a resource has, which makes it known if it is not.
+    ///
+    /// # Contract
+    /// - **[permit.change]** From the return of the call on, claims go by the new number. After it was
+    ///   lowered those that run go on, and nobody is admitted until fewer run; 0 admits nobody. A
+    ///   number that is as it was is `Unchanged`.
+    /// - **[permit.free]** A job that does not run holds nothing: each settlement and each reclaim
+    ///   that ends its claim frees the permit in the same write, and only once.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed>;
+
+    /// Lists the resources by name.
+    ///
+    /// # Contract
+    /// - **[permit.list]** Every resource that was ever set, once, ordered by name, with the number
+    ///   of running jobs that hold a permit of it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn permits(&self) -> Result<Vec<PermitInfo>>;
+}

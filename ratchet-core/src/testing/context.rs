@@ -1,0 +1,370 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::handler::{
+    CancelHandle, CancelReason, ContextParts, Job, JobContext, JobError, JobResult, ReportSink,
+    StateMap, decode,
+};
+use crate::json::Json;
+use crate::limits::MAX_RESULT_BYTES;
+use crate::memory::MemoryStore;
+use crate::model::{Claim, JobRecord, NewJob, Progress, Report, ReportKind, Reported};
+use crate::time;
+
+/// A [`JobContext`] made by hand, and what a body does with it.
+///
+/// The contexts it makes belong to a job that nobody has stored: nothing times the body out, and
+/// what it reports stays here to be looked at. Its client is that of an empty memory store, unless
+/// another one is given.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use ratchet_core::testing::{TestContext, assert_enqueued};
+/// use ratchet_core::{CancelReason, Job, JobContext, JobResult};
+/// # use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Import {
+///     rows: u32,
+/// }
+///
+/// impl Job for Import {
+///     const KIND: &'static str = "import";
+///     type Output = u32;
+///
+///     async fn run(self, ctx: JobContext) -> JobResult<u32> {
+///         let done: u32 = ctx.checkpoint()?.unwrap_or(0);
+///         if ctx.cancel_reason().is_some() {
+///             ctx.enqueue(Self { rows: self.rows - done }.into_job()).await?;
+///             return Ok(done);
+///         }
+///         ctx.progress(100, "imported");
+///         ctx.save_checkpoint(&self.rows).await?;
+///         Ok(self.rows)
+///     }
+/// }
+///
+/// let test = TestContext::of::<Import>();
+/// assert_eq!(Import { rows: 7 }.run(test.context()).await.unwrap(), 7);
+/// assert_eq!(test.progress().unwrap().message, "imported");
+/// assert_eq!(test.saved_checkpoint(), Some(7));
+///
+/// let test = TestContext::of::<Import>().checkpoint(&2);
+/// test.cancel(CancelReason::Shutdown);
+/// assert_eq!(Import { rows: 7 }.run(test.context()).await.unwrap(), 2);
+/// assert_enqueued!(test, Import { rows: 5 });
+/// # Ok(()) }
+/// ```
+pub struct TestContext {
+    claim: Arc<Claim>,
+    checkpoint: Option<Json>,
+    state: Arc<StateMap>,
+    client: Client,
+    cancel: CancelHandle,
+    said: Arc<Said>,
+}
+
+/// What a body reported.
+#[derive(Default)]
+struct Said {
+    words: Mutex<Words>,
+    cancel: CancelHandle,
+}
+
+#[derive(Default)]
+struct Words {
+    progress: Option<Progress>,
+    checkpoint: Option<Json>,
+    heartbeats: usize,
+}
+
+impl TestContext {
+    /// For a job of this type with its [defaults](Job::defaults), at its first attempt.
+    #[must_use]
+    pub fn of<J: Job>() -> Self {
+        Self::of_job(&J::defaults(NewJob::new(J::KIND, &())))
+    }
+
+    /// For this job, at its first attempt.
+    #[must_use]
+    pub fn of_job(job: &NewJob) -> Self {
+        let now = time::wall_clock();
+        let due = time::from_millis(job.due().resolve(time::to_millis(now)));
+        let mut record = JobRecord::new(job.id(), job.spec().clone(), due, now);
+        record.claim_seq = 1;
+        let cancel = CancelHandle::default();
+        Self {
+            claim: Arc::new(Claim::of(&record)),
+            checkpoint: None,
+            state: Arc::default(),
+            client: Client::new(Arc::new(MemoryStore::new())),
+            said: Arc::new(Said {
+                words: Mutex::default(),
+                cancel: cancel.clone(),
+            }),
+            cancel,
+        }
+    }
+
+    /// Gives the body a value, as [`NodeBuilder::state`](crate::NodeBuilder::state) does.
+    ///
+    /// # Panics
+    /// If a context was made already.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        match Arc::get_mut(&mut self.state) {
+            Some(state) => state.insert(value),
+            None => panic!("state is given before the first context is made"),
+        }
+        self
+    }
+
+    /// Makes this the attempt with this number; the first is 1.
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        let claim = Arc::make_mut(&mut self.claim);
+        claim.attempts = attempt.saturating_sub(1);
+        claim.token.seq = u64::from(attempt.max(1));
+        self
+    }
+
+    /// Lets the body find this as what an earlier attempt saved.
+    ///
+    /// # Panics
+    /// If the value does not serialize.
+    #[must_use]
+    pub fn checkpoint<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
+        match Json::encode("checkpoint", value) {
+            Ok(json) => self.checkpoint = Some(json),
+            Err(problem) => panic!("{problem}"),
+        }
+        self
+    }
+
+    /// Lets the body enqueue and read through this client.
+    #[must_use]
+    pub fn with_client(mut self, client: &Client) -> Self {
+        self.client = client.clone();
+        self
+    }
+
+    /// The context for a body. All contexts of one test belong to the same job.
+    #[must_use]
+    pub fn context(&self) -> JobContext {
+        JobContext::new(ContextParts {
+            claim: Arc::clone(&self.claim),
+            checkpoint: self.checkpoint.clone(),
+            state: Arc::clone(&self.state),
+            cancel: self.cancel.clone(),
+            client: self.client.clone(),
+            reports: Arc::clone(&self.said) as Arc<dyn ReportSink>,
+        })
+    }
+
+    /// Tells the body to stop, as the engine would.
+    pub fn cancel(&self, reason: CancelReason) {
+        self.cancel.cancel(reason);
+    }
+
+    /// The progress that was told last.
+    #[must_use]
+    pub fn progress(&self) -> Option<Progress> {
+        self.said.words().progress.clone()
+    }
+
+    /// What was saved last, if it is a `T`.
+    #[must_use]
+    pub fn saved_checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
+        let json = self.said.words().checkpoint.clone();
+        json.and_then(|json| json.decode().ok())
+    }
+
+    /// How many signs of life were given by [`JobContext::heartbeat`].
+    #[must_use]
+    pub fn heartbeats(&self) -> usize {
+        self.said.words().heartbeats
+    }
+
+    /// The client of the contexts: what the body enqueued is behind it.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl fmt::Debug for TestContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestContext")
+            .field("claim", &self.claim)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Said {
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.words
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    fn keep(&self, kind: ReportKind) {
+        let mut words = self.words();
+        match kind {
+            ReportKind::Alive => words.heartbeats += 1,
+            ReportKind::Progress { percent, message } => {
+                words.progress = Some(Progress { percent, message });
+            }
+            ReportKind::Checkpoint(checkpoint) => words.checkpoint = Some(checkpoint),
+        }
+    }
+}
+
+#[async_trait]
+impl ReportSink for Said {
+    fn queue(&self, _claim: &Claim, kind: ReportKind) {
+        self.keep(kind);
+    }
+
+    async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
+        let report = [Report::new(claim.token, kind)];
+        Report::validate_all(&report)?;
+        let reason = self.cancel.reason();
+        if reason == Some(CancelReason::ClaimLost) {
+            return Ok(Reported::Stale);
+        }
+        let [report] = report;
+        self.keep(report.kind);
+        Ok(Reported::Applied {
+            cancel_requested: reason == Some(CancelReason::Requested),
+        })
+    }
+}
+
+/// Runs the body of one job, without a store and without an engine: for what the body itself does.
+///
+/// The job goes through its stored form and back first, and what it returns is checked as the engine
+/// does, so that what cannot be stored shows here. A panic of the body is a panic of the test. For
+/// everything around the body (timeouts, retries, layers, hooks) there is
+/// [`run_job`](super::run_job).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use std::time::Duration;
+/// use ratchet_core::testing::perform;
+/// use ratchet_core::{Job, JobContext, JobError, JobResult, Requires, Verdict};
+/// # use serde::{Deserialize, Serialize};
+///
+/// struct Rate(u64);
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Charge {
+///     hours: u64,
+/// }
+///
+/// impl Job for Charge {
+///     const KIND: &'static str = "charge";
+///     type Output = u64;
+///
+///     fn requires() -> Requires {
+///         Requires::nothing().state::<Rate>()
+///     }
+///
+///     async fn run(self, ctx: JobContext) -> JobResult<u64> {
+///         match ctx.state::<Rate>().0 {
+///             0 => Err(JobError::snooze(Duration::from_secs(60))),
+///             rate => Ok(self.hours * rate),
+///         }
+///     }
+/// }
+///
+/// let charged = perform(Charge { hours: 3 }).state(Rate(50)).await;
+/// assert_eq!(charged.unwrap(), 150);
+///
+/// let put_off = perform(Charge { hours: 3 }).state(Rate(0)).await.unwrap_err();
+/// assert_eq!(put_off.verdict(), Verdict::Snooze(Duration::from_secs(60)));
+/// # }
+/// ```
+///
+/// # Panics
+/// If the job cannot be stored; when it is awaited, if state that it [requires](Job::requires) was
+/// not given.
+#[track_caller]
+pub fn perform<J: Job>(job: J) -> Perform<J> {
+    let job = job.into_job();
+    if let Err(problem) = job.validate() {
+        panic!("this {} could not be enqueued: {problem}", J::KIND);
+    }
+    Perform {
+        test: TestContext::of_job(&job),
+        job,
+        of: PhantomData,
+    }
+}
+
+/// A body that is to be run; see [`perform`].
+#[derive(Debug)]
+#[must_use = "nothing runs until it is awaited"]
+pub struct Perform<J> {
+    job: NewJob,
+    test: TestContext,
+    of: PhantomData<fn() -> J>,
+}
+
+impl<J: Job> Perform<J> {
+    /// Gives the body a value by its type.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.test = self.test.state(value);
+        self
+    }
+
+    /// Makes this the attempt with this number; the first is 1.
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.test = self.test.attempt(attempt);
+        self
+    }
+
+    /// Lets the body find this as what an earlier attempt saved.
+    pub fn checkpoint<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
+        self.test = self.test.checkpoint(value);
+        self
+    }
+
+    /// Lets the body enqueue and read through this client, whose store then shows what it enqueued.
+    pub fn with_client(mut self, client: &Client) -> Self {
+        self.test = self.test.with_client(client);
+        self
+    }
+}
+
+impl<J: Job> IntoFuture for Perform<J> {
+    type Output = JobResult<J::Output>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let lacks = self.test.state.lacks(&J::requires());
+            assert!(
+                lacks.is_empty(),
+                "the job {} needs state of type {}",
+                J::KIND,
+                lacks.join(", ")
+            );
+            let spec = self.job.spec();
+            let job: J = decode(&spec.payload, spec.payload_version).map_err(JobError::discard)?;
+            let output = job.run(self.test.context()).await?;
+            Json::encode("result", &output)
+                .and_then(|json| json.check_size("result", MAX_RESULT_BYTES))
+                .map_err(JobError::discard)?;
+            Ok(output)
+        })
+    }
+}

@@ -1,0 +1,256 @@
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::TestingError;
+use crate::engine::{Node, Steps};
+use crate::error::Result;
+use crate::id::JobId;
+use crate::memory::ManualClock;
+use crate::model::{Attempt, AttemptOutcome, JobFilter, JobOrder, JobRecord, PageRequest};
+use crate::name::Name;
+use crate::state::JobState;
+use crate::time::{self, Timestamp};
+
+/// How many jobs a drain runs unless told otherwise.
+const LIMIT: usize = 1_000;
+/// How many waiting jobs are read at once to find the next due time.
+const PAGE: usize = 500;
+
+/// Runs what is due, one job after another in claim order, until nothing is: also what these jobs
+/// enqueue meanwhile, and what is retried without a delay.
+///
+/// Claims, layers, timeouts, retries and settlements are those of the node, on whichever store it
+/// has; hooks have heard of everything when this returns. The node must not be running, and for this
+/// time it is a member of the cluster. It runs what it may claim: jobs of other kinds, of paused
+/// queues or for other capabilities stay where they are. Its daemons do not run, and it does not wait
+/// to lead where it is an [active-passive](crate::NodeBuilder::active_passive) one.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet_core::testing::{drain, memory_store};
+/// use ratchet_core::{Job, JobContext, JobResult, Ratchet, RetryPolicy};
+/// # use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Flaky;
+///
+/// impl Job for Flaky {
+///     const KIND: &'static str = "flaky";
+///     type Output = ();
+///     async fn run(self, ctx: JobContext) -> JobResult<()> {
+///         match ctx.attempt() {
+///             3 => Ok(()),
+///             _ => Err("not yet".into()),
+///         }
+///     }
+/// }
+///
+/// let (store, clock) = memory_store();
+/// let node = Ratchet::builder(store).register::<Flaky>().build()?;
+/// let retry = RetryPolicy::fixed(5, Duration::from_secs(60));
+/// node.enqueue(Flaky.into_job().retry(retry)).await?;
+///
+/// let drained = drain(&node).await?;
+/// assert_eq!((drained.retried, drained.total()), (1, 1));
+///
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(drain(&node).await?.retried, 1);
+///
+/// // Or all that becomes due within an hour, each at its time.
+/// let drained = drain(&node).through(&clock, Duration::from_secs(3_600)).await?;
+/// assert_eq!(drained.succeeded, 1);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`TestingError::Limit`] if there is still something due after 1,000 jobs, or as many as
+/// [`limit`](Drain::limit) says; a failure of the store that is met while claiming or reading. What
+/// is met while settling is waited for, as a node does.
+///
+/// # Cancel safety
+/// Dropped, it leaves the job that was running to be reclaimed, as a crash would.
+pub const fn drain(node: &Node) -> Drain<'_> {
+    Drain {
+        node,
+        queue: None,
+        limit: LIMIT,
+        through: None,
+    }
+}
+
+/// A drain that is to be done; see [`drain`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs until it is awaited"]
+pub struct Drain<'a> {
+    node: &'a Node,
+    queue: Option<&'a str>,
+    limit: usize,
+    through: Option<(&'a ManualClock, Duration)>,
+}
+
+impl<'a> Drain<'a> {
+    /// Runs the jobs of this queue only.
+    pub const fn queue(mut self, queue: &'a str) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Runs at most this many jobs, so that one that enqueues itself comes to an end. Default 1,000.
+    pub const fn limit(mut self, jobs: usize) -> Self {
+        self.limit = jobs;
+        self
+    }
+
+    /// Runs what becomes due within this span too: the clock of the node's store is moved to each due
+    /// time in turn, and at last to the end of the span.
+    pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
+        self.through = Some((clock, span));
+        self
+    }
+}
+
+impl<'a> IntoFuture for Drain<'a> {
+    type Output = Result<Drained, TestingError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+impl Drain<'_> {
+    async fn run(self) -> Result<Drained, TestingError> {
+        let queue = self.queue.map(|queue| Name::new("queue", queue));
+        let queue = queue.transpose().map_err(crate::StoreError::from)?;
+        let steps = Steps::begin(self.node).await?;
+        let mut drained = Drained::default();
+        let end = self
+            .through
+            .map(|(clock, span)| time::add(clock.now(), span));
+        loop {
+            while let Some(step) = steps.next(queue.as_ref()).await? {
+                if drained.total() == self.limit {
+                    steps.hand_back(step).await;
+                    steps.end().await?;
+                    return Err(TestingError::Limit { drained });
+                }
+                let token = step.token();
+                steps.execute(step).await;
+                let history = self.node.client().history(token.job).await?;
+                let ended = history.iter().find(|ended| ended.seq == token.seq);
+                drained.count(ended.map_or(AttemptOutcome::Lost, |ended| ended.outcome));
+            }
+            let (Some((clock, _)), Some(end)) = (self.through, end) else {
+                break;
+            };
+            match self.next_due(queue.as_ref(), clock.now()).await? {
+                Some(due) if due <= end => clock.set(due),
+                _ => {
+                    clock.set(end);
+                    break;
+                }
+            }
+        }
+        steps.end().await?;
+        Ok(drained)
+    }
+
+    /// When the next waiting job is due after `now`.
+    async fn next_due(&self, queue: Option<&Name>, now: Timestamp) -> Result<Option<Timestamp>> {
+        let mut filter = JobFilter::all().state(JobState::Pending);
+        filter.queue = queue.cloned();
+        let mut page = PageRequest::first(PAGE).order(JobOrder::OldestFirst);
+        let mut next: Option<Timestamp> = None;
+        loop {
+            let read = self.node.client().list(&filter, &page).await?;
+            let due = read.jobs.iter().map(|job| job.run_at);
+            next = due.filter(|due| *due > now).chain(next).min();
+            if read.next.is_none() {
+                return Ok(next);
+            }
+            page = page.after(read.next);
+        }
+    }
+}
+
+/// What became of the claims of a drain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drained {
+    /// Jobs that succeeded.
+    pub succeeded: usize,
+    /// Attempts that failed and are followed by another.
+    pub retried: usize,
+    /// Jobs that became dead letters.
+    pub failed: usize,
+    /// Bodies that asked to be run later, and jobs that were put off for a newer node.
+    pub snoozed: usize,
+    /// Jobs that ended cancelled.
+    pub cancelled: usize,
+    /// Claims that were handed back or taken away.
+    pub lost: usize,
+}
+
+impl Drained {
+    /// How many claims there were.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        let ended = self.succeeded + self.failed + self.cancelled;
+        ended + self.retried + self.snoozed + self.lost
+    }
+
+    fn count(&mut self, outcome: AttemptOutcome) {
+        *match outcome {
+            AttemptOutcome::Succeeded => &mut self.succeeded,
+            AttemptOutcome::Retried => &mut self.retried,
+            AttemptOutcome::Failed => &mut self.failed,
+            AttemptOutcome::Snoozed => &mut self.snoozed,
+            AttemptOutcome::Cancelled => &mut self.cancelled,
+            AttemptOutcome::Released | AttemptOutcome::Lost => &mut self.lost,
+        } += 1;
+    }
+}
+
+/// Runs one stored job now, through everything a node does with it: claim, layers, timeout, body,
+/// settlement; see [`drain`].
+///
+/// The job must be due. Jobs of the same queue, kind and capability that come before it in the claim
+/// order are claimed too and handed back, which their history shows.
+///
+/// # Errors
+/// [`TestingError::NotFound`], [`TestingError::NotRunnable`], or a failure of the store.
+///
+/// # Cancel safety
+/// As for [`drain`].
+pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
+    let client = node.client();
+    let read = async || client.job(job).await?.ok_or(TestingError::NotFound(job));
+    let before = read().await?;
+    let steps = Steps::begin(node).await?;
+    let Some(step) = Box::pin(steps.find(&before)).await? else {
+        steps.end().await?;
+        let job = Box::new(read().await?);
+        return Err(TestingError::NotRunnable { job });
+    };
+    let token = step.token();
+    Box::pin(steps.execute(step)).await;
+    steps.end().await?;
+    let history = client.history(job).await?;
+    Ok(Ran {
+        job: read().await?,
+        attempt: history.into_iter().find(|ended| ended.seq == token.seq),
+    })
+}
+
+/// A job that was run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ran {
+    /// The job as it is stored now.
+    pub job: JobRecord,
+    /// How its claim ended; none if it was taken away meanwhile and has not ended yet.
+    pub attempt: Option<Attempt>,
+}

@@ -1,0 +1,134 @@
+//! For the tests of applications; needs the feature `testing`.
+//!
+//! | what is tested | with |
+//! |---|---|
+//! | what a body does and returns | [`perform`], without store and engine |
+//! | what it says: progress, checkpoints, how it stops | [`TestContext`], a [`JobContext`](crate::JobContext) made by hand |
+//! | what code enqueues | [`assert_enqueued!`], [`refute_enqueued!`] |
+//! | what becomes of stored jobs | [`drain`] and [`run_job`], through the claim, the executor and the settler of a real node |
+//! | what happens later | [`memory_store`] and its clock |
+//!
+//! All of it works on every store, but for the clock, which only the memory store lets be set.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use ratchet_core::testing::{assert_enqueued, drain, memory_store, perform, refute_enqueued};
+//! use ratchet_core::{Job, JobContext, JobResult, NodeBuilder, Ratchet, SharedStore};
+//! # use serde::{Deserialize, Serialize};
+//!
+//! // The application.
+//! #[derive(Serialize, Deserialize)]
+//! struct SignUp {
+//!     name: String,
+//! }
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Remind {
+//!     name: String,
+//! }
+//!
+//! impl Job for SignUp {
+//!     const KIND: &'static str = "sign_up";
+//!     type Output = String;
+//!
+//!     async fn run(self, ctx: JobContext) -> JobResult<String> {
+//!         let remind = Remind { name: self.name.clone() };
+//!         ctx.enqueue(remind.into_job().delay(Duration::from_secs(3 * 86_400))).await?;
+//!         Ok(format!("welcome {}", self.name))
+//!     }
+//! }
+//!
+//! impl Job for Remind {
+//!     const KIND: &'static str = "remind";
+//!     type Output = ();
+//!
+//!     async fn run(self, _ctx: JobContext) -> JobResult<()> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn node(store: SharedStore) -> NodeBuilder {
+//!     Ratchet::builder(store).register::<SignUp>().register::<Remind>()
+//! }
+//!
+//! // A test of one body.
+//! let said = perform(SignUp { name: "Ada".into() }).await;
+//! assert_eq!(said.unwrap(), "welcome Ada");
+//!
+//! // A test of the whole.
+//! let (store, clock) = memory_store();
+//! let node = node(store).build()?;
+//! node.enqueue(SignUp { name: "Ada".into() }.into_job()).await?;
+//! assert_eq!(drain(&node).await?.succeeded, 1);
+//! assert_enqueued!(node, Remind { name } if name == "Ada", delayed = true);
+//!
+//! clock.advance(Duration::from_secs(3 * 86_400));
+//! assert_eq!(drain(&node).await?.succeeded, 1);
+//! refute_enqueued!(node, Remind);
+//! # Ok(()) }
+//! ```
+
+mod context;
+mod drain;
+mod enqueued;
+
+use std::sync::Arc;
+
+pub use context::{Perform, TestContext, perform};
+pub use drain::{Drain, Drained, Ran, drain, run_job};
+pub use enqueued::HasClient;
+#[doc(hidden)]
+pub use enqueued::Wanted;
+
+pub use crate::{assert_enqueued, refute_enqueued};
+
+use crate::engine::RunError;
+use crate::error::StoreError;
+use crate::id::JobId;
+use crate::memory::{ManualClock, MemoryStore};
+use crate::model::JobRecord;
+use crate::time;
+
+/// An empty memory store, and its clock, which shows the present and moves only when it is told to.
+///
+/// What is due is decided by this clock. Timeouts of bodies are not: they are measured by tokio's
+/// clock, which `#[tokio::test(start_paused = true)]` lets run ahead.
+#[must_use]
+pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
+    let clock = ManualClock::new(time::wall_clock());
+    (Arc::new(MemoryStore::with_clock(clock.clone())), clock)
+}
+
+/// Why jobs could not be run for a test.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestingError {
+    /// The node could not join, or runs already.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is still a job due after as many as a drain may run.
+    #[error("a job is still due after {} were run: {drained:?}", drained.total())]
+    Limit {
+        /// What was run.
+        drained: Drained,
+    },
+    /// There is no such job.
+    #[error("there is no job {0}")]
+    NotFound(JobId),
+    /// The node cannot claim the job: it is not pending, not due, in a paused queue, or of a queue,
+    /// kind or capability that the node does not take.
+    #[error(
+        "the job {} cannot be claimed by this node: it is {}, due at {}, a {} in queue {}, with the \
+         required capability {:?}",
+        job.id, job.state, job.run_at, job.spec.route.kind, job.spec.route.queue,
+        job.spec.route.capability
+    )]
+    NotRunnable {
+        /// The job.
+        job: Box<JobRecord>,
+    },
+}

@@ -1,0 +1,203 @@
+//! Clocks that are turned forward and back: a table of what happens, and what must hold everywhere.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Timelike, Utc};
+use chrono_tz::Tz;
+use proptest::prelude::*;
+use ratchet_core::Schedule;
+
+use crate::slots;
+
+struct Row {
+    zone: &'static str,
+    expression: &'static str,
+    after: &'static str,
+    slots: &'static [&'static str],
+}
+
+macro_rules! table {
+    ($(in $zone:literal: $($expression:literal after $after:literal gives $($slot:literal)+;)+)+) => {
+        &[$($(Row {
+            zone: $zone,
+            expression: $expression,
+            after: $after,
+            slots: &[$($slot),+],
+        },)+)+]
+    };
+}
+
+static TABLE: &[Row] = table! {
+    // 2026-03-08 02:00 -05 becomes 03:00 -04; 2026-11-01 02:00 -04 becomes 01:00 -05.
+    in "America/New_York":
+    "30 2 * * *" after "2026-03-07T12:00:00-05:00" gives
+        "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
+    "0 2 * * *" after "2026-03-07T12:00:00-05:00" gives
+        "2026-03-08T03:00:00-04:00" "2026-03-09T02:00:00-04:00";
+    "0 3 * * *" after "2026-03-07T12:00:00-05:00" gives
+        "2026-03-08T03:00:00-04:00" "2026-03-09T03:00:00-04:00";
+    "*/30 * * * *" after "2026-03-08T01:00:00-05:00" gives
+        "2026-03-08T01:30:00-05:00" "2026-03-08T03:00:00-04:00" "2026-03-08T03:30:00-04:00";
+    "0 */2 * * *" after "2026-03-08T00:30:00-05:00" gives
+        "2026-03-08T04:00:00-04:00" "2026-03-08T06:00:00-04:00";
+    "30 2,14 * * *" after "2026-03-07T15:00:00-05:00" gives
+        "2026-03-08T14:30:00-04:00" "2026-03-09T02:30:00-04:00";
+    "0 30 2 8 3 *" after "2026-01-01T00:00:00-05:00" gives
+        "2026-03-08T03:00:00-04:00" "2027-03-08T02:30:00-05:00";
+    "30 1 * * *" after "2026-10-31T12:00:00-04:00" gives
+        "2026-11-01T01:30:00-04:00" "2026-11-02T01:30:00-05:00";
+    "0 2 * * *" after "2026-10-31T12:00:00-04:00" gives
+        "2026-11-01T02:00:00-05:00" "2026-11-02T02:00:00-05:00";
+    "*/30 * * * *" after "2026-11-01T00:30:00-04:00" gives
+        "2026-11-01T01:00:00-04:00" "2026-11-01T01:30:00-04:00" "2026-11-01T01:00:00-05:00"
+        "2026-11-01T01:30:00-05:00" "2026-11-01T02:00:00-05:00";
+    "0 * * * *" after "2026-11-01T00:00:00-04:00" gives
+        "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-01T02:00:00-05:00";
+    "30 1,13 * * *" after "2026-10-31T14:00:00-04:00" gives
+        "2026-11-01T01:30:00-04:00" "2026-11-01T01:30:00-05:00" "2026-11-01T13:30:00-05:00";
+    // 2026-03-29 01:00 +00 becomes 02:00 +01; 2026-10-25 02:00 +01 becomes 01:00 +00.
+    in "Europe/London":
+    "30 1 * * *" after "2026-03-28T12:00:00+00:00" gives
+        "2026-03-29T02:00:00+01:00" "2026-03-30T01:30:00+01:00";
+    "0 0 * * *" after "2026-03-28T12:00:00+00:00" gives
+        "2026-03-29T00:00:00Z" "2026-03-30T00:00:00+01:00";
+    "*/30 * * * *" after "2026-03-29T00:00:00+00:00" gives
+        "2026-03-29T00:30:00Z" "2026-03-29T02:00:00+01:00" "2026-03-29T02:30:00+01:00";
+    "30 1 * * *" after "2026-10-24T12:00:00+01:00" gives
+        "2026-10-25T01:30:00+01:00" "2026-10-26T01:30:00Z";
+    "*/30 * * * *" after "2026-10-25T00:30:00+01:00" gives
+        "2026-10-25T01:00:00+01:00" "2026-10-25T01:30:00+01:00" "2026-10-25T01:00:00Z"
+        "2026-10-25T01:30:00Z" "2026-10-25T02:00:00Z";
+    // As it was: 2018-11-04 00:00 -03 became 01:00 -02; 2019-02-17 00:00 -02 became 23:00 -03.
+    in "America/Sao_Paulo":
+    "0 0 * * *" after "2018-11-03T12:00:00-03:00" gives
+        "2018-11-04T01:00:00-02:00" "2018-11-05T00:00:00-02:00";
+    "0 0 4 11 *" after "2018-01-01T00:00:00-02:00" gives
+        "2018-11-04T01:00:00-02:00" "2019-11-04T00:00:00-03:00";
+    "*/30 * * * *" after "2018-11-03T23:00:00-03:00" gives
+        "2018-11-03T23:30:00-03:00" "2018-11-04T01:00:00-02:00" "2018-11-04T01:30:00-02:00";
+    "30 23 * * *" after "2019-02-16T12:00:00-02:00" gives
+        "2019-02-16T23:30:00-02:00" "2019-02-17T23:30:00-03:00";
+    "0 0 * * *" after "2019-02-16T12:00:00-02:00" gives
+        "2019-02-17T00:00:00-03:00" "2019-02-18T00:00:00-03:00";
+    "*/30 * * * *" after "2019-02-16T22:30:00-02:00" gives
+        "2019-02-16T23:00:00-02:00" "2019-02-16T23:30:00-02:00" "2019-02-16T23:00:00-03:00"
+        "2019-02-16T23:30:00-03:00" "2019-02-17T00:00:00-03:00";
+    // Half an hour: 2026-10-04 02:00 +10:30 becomes 02:30 +11; 2026-04-05 02:00 +11 becomes 01:30.
+    in "Australia/Lord_Howe":
+    "15 2 * * *" after "2026-10-03T12:00:00+10:30" gives
+        "2026-10-04T02:30:00+11:00" "2026-10-05T02:15:00+11:00";
+    "*/30 * * * *" after "2026-10-04T01:00:00+10:30" gives
+        "2026-10-04T01:30:00+10:30" "2026-10-04T02:30:00+11:00" "2026-10-04T03:00:00+11:00";
+    "*/15 * * * *" after "2026-10-04T01:30:00+10:30" gives
+        "2026-10-04T01:45:00+10:30" "2026-10-04T02:30:00+11:00";
+    "45 1 * * *" after "2026-04-04T12:00:00+11:00" gives
+        "2026-04-05T01:45:00+11:00" "2026-04-06T01:45:00+10:30";
+    "*/30 * * * *" after "2026-04-05T01:00:00+11:00" gives
+        "2026-04-05T01:30:00+11:00" "2026-04-05T01:30:00+10:30" "2026-04-05T02:00:00+10:30";
+    // A day that never was: 2011-12-30.
+    in "Pacific/Apia":
+    "0 12 * * *" after "2011-12-28T13:00:00-10:00" gives
+        "2011-12-29T12:00:00-10:00" "2011-12-31T12:00:00+14:00";
+    "0 12 30 * *" after "2011-11-30T13:00:00-10:00" gives
+        "2012-01-30T12:00:00+14:00";
+    "0 * * * *" after "2011-12-29T22:30:00-10:00" gives
+        "2011-12-29T23:00:00-10:00" "2011-12-31T00:00:00+14:00";
+    // Never changed.
+    in "Asia/Kolkata":
+    "30 2 * * *" after "2026-03-08T12:00:00+05:30" gives "2026-03-09T02:30:00+05:30";
+};
+
+#[test]
+fn the_table_of_changed_clocks() {
+    for row in TABLE {
+        assert_eq!(
+            slots(row.zone, row.expression, row.after, row.slots.len()),
+            row.slots,
+            "{} in {}",
+            row.expression,
+            row.zone
+        );
+    }
+}
+
+const ZONES: [&str; 8] = [
+    "America/New_York",
+    "Europe/London",
+    "America/Sao_Paulo",
+    "Australia/Lord_Howe",
+    "Africa/Casablanca",
+    "America/Havana",
+    "Asia/Beirut",
+    "UTC",
+];
+
+fn new_year(year: i32) -> DateTime<Utc> {
+    let day = NaiveDate::from_ymd_opt(year, 1, 1).unwrap();
+    day.and_hms_opt(0, 0, 0).unwrap().and_utc()
+}
+
+/// Every slot of a year, by the schedule.
+fn slots_of_year(schedule: &Schedule, year: i32) -> Vec<DateTime<Utc>> {
+    let (mut at, end) = (new_year(year), new_year(year + 1));
+    let mut slots = Vec::new();
+    while let Some(next) = schedule.next_after(at, at).filter(|next| *next < end) {
+        assert!(next > at);
+        slots.push(next);
+        at = next;
+    }
+    slots
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// One time of day: one slot on each day that the calendar has, whatever becomes of the clock.
+    #[test]
+    fn one_time_of_day_comes_once_a_day(
+        zone in prop::sample::select(&ZONES[..]),
+        year in 2008_i32..2030,
+        hour in 0_u32..24,
+        minute in 0_u32..60,
+    ) {
+        let schedule = Schedule::cron(&format!("{minute} {hour} * * *"), zone).unwrap();
+        let zone: Tz = zone.parse().unwrap();
+        let mut days: BTreeMap<NaiveDate, u32> = BTreeMap::new();
+        for slot in slots_of_year(&schedule, year) {
+            let local = slot.with_timezone(&zone);
+            *days.entry(local.date_naive()).or_default() += 1;
+            // Late by the gap at most, never early.
+            let late = (local.hour() * 60 + local.minute()).checked_sub(hour * 60 + minute);
+            prop_assert!(late.is_some_and(|late| late <= 60), "{local}");
+        }
+        let (first, last) = (*days.keys().next().unwrap(), *days.keys().last().unwrap());
+        let all = (last - first).num_days() + 1;
+        prop_assert_eq!(days.len(), usize::try_from(all).unwrap());
+        prop_assert!(days.values().all(|count| *count == 1));
+    }
+
+    /// Several times of day: exactly the moments at which the clock shows one of them.
+    #[test]
+    fn several_times_of_day_come_whenever_the_clock_shows_them(
+        zone in prop::sample::select(&ZONES[..]),
+        year in 2008_i32..2030,
+        step in prop::sample::select(vec![7_u32, 15, 20, 30]),
+        hours in prop::sample::select(vec!["*", "0-3", "1,2,23"]),
+    ) {
+        let schedule = Schedule::cron(&format!("*/{step} {hours} * * *"), zone).unwrap();
+        let zone: Tz = zone.parse().unwrap();
+        let shows = |at: DateTime<Utc>| {
+            let local = at.with_timezone(&zone);
+            let hour = match hours {
+                "*" => true,
+                "0-3" => local.hour() <= 3,
+                _ => [1, 2, 23].contains(&local.hour()),
+            };
+            hour && local.minute().is_multiple_of(step)
+        };
+        let (begin, end) = (new_year(year), new_year(year + 1));
+        let minutes = (1..(end - begin).num_minutes()).map(|minute| begin + TimeDelta::minutes(minute));
+        let expected: Vec<DateTime<Utc>> = minutes.filter(|at| shows(*at)).collect();
+        prop_assert_eq!(slots_of_year(&schedule, year), expected);
+    }
+}

@@ -1,0 +1,27 @@
+//! When the slots of cron expressions are: clocks that are changed, and expressions from the world.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod clocks;
+mod corpus;
+
+use chrono::{DateTime, SecondsFormat};
+use chrono_tz::Tz;
+use ratchet_core::Schedule;
+
+/// The first `count` slots after a time, as the wall clock of the zone shows them.
+fn slots(zone: &str, expression: &str, after: &str, count: usize) -> Vec<String> {
+    let schedule = Schedule::cron(expression, zone).unwrap();
+    let zone: Tz = zone.parse().unwrap();
+    let mut at = DateTime::parse_from_rfc3339(after).unwrap().to_utc();
+    let mut slots = Vec::new();
+    for _ in 0..count {
+        let next = schedule.next_after(at, at).unwrap();
+        assert!(next > at, "{expression} goes back from {at} to {next}");
+        at = next;
+        slots.push(
+            at.with_timezone(&zone)
+                .to_rfc3339_opts(SecondsFormat::Secs, true),
+        );
+    }
+    slots
+}

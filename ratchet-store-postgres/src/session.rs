@@ -1,0 +1,132 @@
+//! The session of the server that locks are bound to, so that they end with it.
+//!
+//! The row of a lock stays the one place that says who holds it, under which fence and until when;
+//! a session only makes it end sooner. An advisory lock of the session beside the row would be a
+//! second answer to the same question: each can be lost while the other is kept.
+
+use std::time::Duration;
+
+use ratchet_core::StoreErrorKind;
+use sqlx::Row;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+
+use crate::connect::connect;
+use crate::era::Made;
+use crate::error::{Failure, Result};
+use crate::statements::{Statement, Statements};
+
+/// A session of the server. The server gives the number of a process away again, so that alone
+/// would not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) pid: i32,
+    /// In microseconds since 1970.
+    pub(crate) start: i64,
+}
+
+/// How locks are bound to the session of a connection.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    own_session: Statement,
+    rebind_locks: Statement,
+}
+
+impl Binding {
+    pub(crate) fn new(sql: &Statements) -> Self {
+        Self {
+            own_session: sql.own_session.clone(),
+            rebind_locks: sql.rebind_locks.clone(),
+        }
+    }
+
+    /// The session of this connection, to which from now on the locks are bound that were bound to
+    /// the one before it.
+    pub(crate) async fn bind(
+        &self,
+        connection: &mut PgConnection,
+        before: Option<Session>,
+    ) -> Result<Session> {
+        let find = self.own_session.query();
+        let session = own_session(&find.fetch_one(&mut *connection).await?)?;
+        if let Some(before) = before {
+            let rebind = self.rebind_locks.query();
+            let rebind = rebind.bind(before.pid).bind(before.start);
+            let rebind = rebind.bind(session.pid).bind(session.start);
+            rebind.execute(connection).await?;
+        }
+        Ok(session)
+    }
+}
+
+/// A connection that locks may be bound to.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) connection: Option<(PgConnection, Made)>,
+    /// The session that locks are bound to. If the connection was lost it is that of the lost one,
+    /// until there is another.
+    pub(crate) session: Option<Session>,
+}
+
+impl Slot {
+    pub(crate) const fn new(connection: Option<(PgConnection, Made)>) -> Self {
+        Self {
+            connection,
+            session: None,
+        }
+    }
+
+    /// Puts a new connection in the place of one that is worn or lost. Locks that were bound to the
+    /// session of that one are bound to the new one.
+    pub(crate) async fn replace(
+        &mut self,
+        options: &PgConnectOptions,
+        patience: Duration,
+        binding: Option<&Binding>,
+        now: Made,
+    ) -> Result<()> {
+        let Some(binding) = binding else {
+            self.connection = None;
+            self.connection = Some((connect(options, patience).await?, now));
+            return Ok(());
+        };
+        // A worn one stays until locks are bound to the new session: there is no moment in which
+        // they name one that is gone. If there can be no other now, it does for another lifetime.
+        match &mut self.connection {
+            Some((_, made)) if made.is_of_era(now) => *made = now,
+            lost => *lost = None,
+        }
+        let connected = async {
+            let mut connection = connect(options, patience).await?;
+            let session = binding.bind(&mut connection, self.session).await?;
+            Ok((connection, session))
+        };
+        match connected.await {
+            Ok((connection, session)) => {
+                self.connection = Some((connection, now));
+                self.session = Some(session);
+                Ok(())
+            }
+            Err(failure) if self.connection.is_some() => {
+                tracing::debug!(%failure, "the connection for heartbeats and locks is not replaced");
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// The session in a row of `own_session.sql`.
+fn own_session(row: &PgRow) -> Result<Session> {
+    let start: Option<i64> = row.try_get(1)?;
+    let start = start.ok_or_else(|| {
+        Failure::new(
+            StoreErrorKind::Misconfigured,
+            "the role may not see its own session, which session_locks needs; a DBA must run: \
+             GRANT pg_read_all_stats TO the role that statements run as",
+        )
+    })?;
+    Ok(Session {
+        pid: row.try_get(0)?,
+        start,
+    })
+}

@@ -1,0 +1,65 @@
+//! The conformance suite on PostgreSQL with locks that end with their session: the groups on locks,
+//! or all with `RATCHET_TEST_ALL_GROUPS` set. The cases know nothing of sessions: a handle that is
+//! dropped keeps its connections until the case ends.
+
+mod server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_core::SharedStore;
+use ratchet_store_postgres::PostgresStore;
+use tokio::sync::Mutex;
+
+use crate::server::Schema;
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new("postgres-session-locks", Power::STORE);
+    if std::env::var_os("RATCHET_TEST_ALL_GROUPS").is_none() {
+        suite = suite.groups(&["lock", "guard", "version"]);
+    }
+    suite.run(async {
+        let Some(url) = server::url() else {
+            return Provision::unavailable(server::MISSING);
+        };
+        Provision::ready(move || {
+            let url = url.clone();
+            async move {
+                Ok(BoundFixture {
+                    schema: Schema::create(&url).await?,
+                    opened: Mutex::default(),
+                })
+            }
+        })
+    })
+}
+
+struct BoundFixture {
+    schema: Schema,
+    opened: Mutex<Vec<PostgresStore>>,
+}
+
+#[async_trait]
+impl Fixture for BoundFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        let builder = self.schema.builder().clock_table("test_clock");
+        let store = builder.session_locks(true).connect().await?;
+        self.opened.lock().await.push(store.clone());
+        Ok(Arc::new(store))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.schema)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(&self.schema)
+    }
+
+    async fn teardown(&self) {
+        self.opened.lock().await.clear();
+        self.schema.take_away().await;
+    }
+}

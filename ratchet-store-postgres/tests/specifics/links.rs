@@ -1,0 +1,236 @@
+//! Links, batches and signals, and the transactions that meet on them: each race is forced by a row
+//! that somebody holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::model::{Fenced, LinkState, Outcome, Settlement};
+use ratchet_core::store::{JobStore, WorkflowStore};
+use ratchet_core::{
+    BatchCondition, BatchId, ClaimToken, Condition, JobId, JobState, NewJob, StoreErrorKind,
+};
+use ratchet_store_postgres::PostgresStore;
+use sqlx::{Connection, PgConnection, Row};
+use tokio::task::JoinHandle;
+
+use crate::server::Schema;
+use crate::{assert_kind, claim_all, enqueue, exists, job, open};
+
+async fn state(store: &PostgresStore, id: JobId) -> JobState {
+    let found = store.get(&[id]).await.unwrap().remove(0);
+    found.unwrap().state
+}
+
+/// Claims all there is.
+async fn claim(store: &PostgresStore) -> Vec<ClaimToken> {
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    claimed.iter().map(|job| job.claim.token).collect()
+}
+
+/// Ends a claim well, in a task.
+fn succeed(store: &PostgresStore, token: ClaimToken) -> JoinHandle<Vec<Fenced>> {
+    let store = store.clone();
+    tokio::spawn(async move {
+        let end = Settlement::new(token, Outcome::Succeeded { result: None });
+        store.settle(&[end]).await.unwrap()
+    })
+}
+
+/// A connection of the application's, which has run this in a transaction that stays open.
+async fn held(schema: &Schema, sql: &str) -> PgConnection {
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let sql = sql.replace("{schema}", &format!("\"{}\"", schema.name));
+    let sql = sqlx::AssertSqlSafe(format!("BEGIN; {sql}"));
+    sqlx::raw_sql(sql).execute(&mut application).await.unwrap();
+    application
+}
+
+async fn commit(mut application: PgConnection) {
+    sqlx::raw_sql("COMMIT")
+        .execute(&mut application)
+        .await
+        .unwrap();
+}
+
+/// Waits until so many statements on this schema wait for somebody.
+async fn until_waiting(schema: &Schema, count: i64) {
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity
+         WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'",
+        schema.name
+    );
+    loop {
+        let rows = schema.rows(&waiting).await.unwrap();
+        if rows[0].get::<i64, _>(0) >= count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn after(parent: JobId) -> NewJob {
+    job().after(parent, Condition::Succeeded)
+}
+
+pub(crate) async fn an_end_waits_for_the_enqueue_of_a_child_and_sees_it(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let parent = enqueue(&store, job()).await;
+    let token = claim(&store).await[0];
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    let child = after(parent);
+    let one = std::slice::from_ref(&child);
+    store.enqueue_in(&mut tx, one).await.unwrap();
+    let ending = succeed(&store, token);
+    until_waiting(&schema, 1).await;
+    assert_eq!(state(&store, parent).await, JobState::Running);
+    tx.commit().await.unwrap();
+    assert_eq!(ending.await.unwrap(), [Fenced::Applied]);
+    assert_eq!(state(&store, child.id()).await, JobState::Pending);
+}
+
+pub(crate) async fn an_enqueue_waits_for_the_end_of_a_parent_and_sees_it(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let parent = enqueue(&store, job()).await;
+    // Somebody is about to end the parent.
+    let end = "UPDATE {schema}.jobs SET state = 5, finished_at = 0";
+    let application = held(&schema, end).await;
+    let (good, bad) = (after(parent), job().after(parent, Condition::Failed));
+    let enqueueing = tokio::spawn({
+        let (store, jobs) = (store.clone(), [good.clone(), bad.clone()]);
+        async move { store.enqueue(&jobs).await }
+    });
+    until_waiting(&schema, 1).await;
+    commit(application).await;
+    enqueueing.await.unwrap().unwrap();
+    assert_eq!(state(&store, good.id()).await, JobState::Cancelled);
+    assert_eq!(state(&store, bad.id()).await, JobState::Pending);
+}
+
+pub(crate) async fn the_second_of_two_parents_sees_what_the_first_decided(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let parents = [enqueue(&store, job()).await, enqueue(&store, job()).await];
+    let child = enqueue(
+        &store,
+        after(parents[0]).after(parents[1], Condition::Ended),
+    )
+    .await;
+    let tokens = claim(&store).await;
+    // Both have ended their parent and found the child before either has it.
+    let lock = format!("SELECT 1 FROM {{schema}}.jobs WHERE id = '{child}' FOR UPDATE");
+    let application = held(&schema, &lock).await;
+    let ending = [succeed(&store, tokens[0]), succeed(&store, tokens[1])];
+    until_waiting(&schema, 2).await;
+    commit(application).await;
+    for end in ending {
+        assert_eq!(end.await.unwrap(), [Fenced::Applied]);
+    }
+    assert_eq!(state(&store, child).await, JobState::Pending);
+    let links = store.parents_of(&[child]).await.unwrap().remove(0);
+    assert!(
+        links.iter().all(|link| link.state == LinkState::Met),
+        "{links:?}"
+    );
+}
+
+pub(crate) async fn the_last_two_of_a_batch_are_counted_one_after_the_other(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let batch = BatchId::new();
+    store.create_batch(batch).await.unwrap();
+    for _ in 0..2 {
+        enqueue(&store, job().in_batch(batch)).await;
+    }
+    let done = job().after_batch(batch, BatchCondition::Succeeded);
+    let done = enqueue(&store, done).await;
+    store.close_batch(batch).await.unwrap();
+    let tokens = claim(&store).await;
+    let application = held(&schema, "SELECT 1 FROM {schema}.batches FOR UPDATE").await;
+    let ending = [succeed(&store, tokens[0]), succeed(&store, tokens[1])];
+    until_waiting(&schema, 2).await;
+    commit(application).await;
+    for end in ending {
+        assert_eq!(end.await.unwrap(), [Fenced::Applied]);
+    }
+    let stands = store.batches(&[batch]).await.unwrap().remove(0).unwrap();
+    assert_eq!((stands.total, stands.succeeded), (2, 2));
+    assert!(stands.ended_at.is_some());
+    assert_eq!(state(&store, done).await, JobState::Pending);
+}
+
+pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(schema: Arc<Schema>) {
+    use ratchet_core::JobAction;
+    use ratchet_core::model::{JobSelector, ReclaimRequest};
+    let store = open(&schema).await;
+    let parent = enqueue(&store, job()).await;
+    claim(&store).await;
+    let one = JobSelector::Ids(vec![parent]);
+    store.act(&one, JobAction::Cancel).await.unwrap();
+    schema
+        .execute("UPDATE {schema}.jobs SET claimed_at = 0")
+        .await
+        .unwrap();
+    // The parent is judged as one that nobody waits for, and then somebody does.
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    let child = job().after(parent, Condition::Ended);
+    let jobs = std::slice::from_ref(&child);
+    store.enqueue_in(&mut tx, jobs).await.unwrap();
+    let reclaiming = tokio::spawn({
+        let store = store.clone();
+        async move { store.reclaim(&ReclaimRequest::new()).await.unwrap().len() }
+    });
+    until_waiting(&schema, 1).await;
+    tx.commit().await.unwrap();
+    let mut taken = reclaiming.await.unwrap();
+    taken += store.reclaim(&ReclaimRequest::new()).await.unwrap().len();
+    assert_eq!(taken, 1);
+    assert_eq!(state(&store, parent).await, JobState::Cancelled);
+    assert_eq!(state(&store, child.id()).await, JobState::Pending);
+}
+
+pub(crate) async fn a_rollback_leaves_no_links(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let parent = enqueue(&store, job()).await;
+    let batch = BatchId::new();
+    store.create_batch(batch).await.unwrap();
+    let linked = || {
+        let both = after(parent).after_batch(batch, BatchCondition::Ended);
+        both.wait_for("s", Duration::from_secs(60))
+    };
+    let jobs = [linked(), job().in_batch(batch)];
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    tx.rollback().await.unwrap();
+    for table in ["links", "signals", "batch_jobs"] {
+        let count = format!("SELECT count(*) FROM {{schema}}.{table}");
+        let rows = schema.rows(&count).await.unwrap();
+        assert_eq!(rows[0].get::<i64, _>(0), 0, "{table}");
+    }
+    assert_eq!(
+        store.batches(&[batch]).await.unwrap()[0]
+            .as_ref()
+            .unwrap()
+            .total,
+        0
+    );
+    // What is refused leaves the transaction as it was.
+    let mut tx = application.begin().await.unwrap();
+    store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    let bad = [job().in_batch(batch), after(JobId::new())];
+    let refused = store.enqueue_in(&mut tx, &bad).await.unwrap_err();
+    assert_eq!(refused.invalid_input().unwrap().field(), "parent");
+    tx.commit().await.unwrap();
+    assert!(exists(&store, jobs[0].id()).await && !exists(&store, bad[0].id()).await);
+    assert_eq!(
+        store.batches(&[batch]).await.unwrap()[0]
+            .as_ref()
+            .unwrap()
+            .total,
+        1
+    );
+    // Without a transaction there is nothing to be atomic in.
+    let alone = [linked()];
+    let refused = store.enqueue_in(&mut application, &alone);
+    assert_kind(&refused.await.unwrap_err(), StoreErrorKind::Misconfigured);
+}

@@ -1,0 +1,72 @@
+//! Permits: what others do while a claim waits for the lock of a resource.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::store::{JobStore, PermitStore};
+use ratchet_core::{Name, Selection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use crate::server::Schema;
+use crate::{claim_all, enqueue, job, open};
+
+/// Runs a statement in somebody else's session.
+async fn run(other: &mut PgConnection, schema: &Schema, sql: &str) {
+    let sql = sql.replace("{schema}", &format!("\"{}\"", schema.name));
+    other
+        .execute(sqlx::raw_sql(AssertSqlSafe(sql)))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn a_claim_counts_what_was_claimed_while_it_waited(schema: Arc<Schema>) {
+    let store = schema.builder().application_name(&schema.name);
+    let store = store.connect().await.unwrap();
+    let api = Name::new("permit", "api").unwrap();
+    store.set_permits(&api, 1).await.unwrap();
+    let first = enqueue(&store, job().permit("api")).await;
+    enqueue(&store, job().permit("api")).await;
+    let plain = enqueue(&store, job()).await;
+    // Somebody else is about to claim the first.
+    let mut other = PgConnection::connect(&schema.url).await.unwrap();
+    run(&mut other, &schema, "BEGIN").await;
+    let lock = "SELECT FROM {schema}.permits WHERE resource = 'api' FOR NO KEY UPDATE";
+    run(&mut other, &schema, lock).await;
+    let claiming = tokio::spawn(async move { store.claim_next_batch(&claim_all()).await });
+    let waiting = format!(
+        "SELECT FROM pg_stat_activity
+         WHERE application_name = '{}' AND wait_event_type = 'Lock'",
+        schema.name
+    );
+    while schema.rows(&waiting).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let claim =
+        format!("UPDATE {{schema}}.jobs SET state = 3, claim_seq = 1 WHERE id = '{first}'; COMMIT");
+    run(&mut other, &schema, &claim).await;
+    let claimed = claiming.await.unwrap().unwrap();
+    let ids: Vec<_> = claimed.iter().map(|job| job.claim.token.job).collect();
+    assert_eq!(ids, [plain]);
+}
+
+pub(crate) async fn claims_that_need_no_permit_wait_for_none(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let api = Name::new("permit", "api").unwrap();
+    let none = Name::new("permit", "none").unwrap();
+    store.set_permits(&api, 1).await.unwrap();
+    store.set_permits(&none, 0).await.unwrap();
+    enqueue(&store, job().permit("api").queue("q")).await;
+    enqueue(&store, job().permit("none")).await;
+    let plain = enqueue(&store, job()).await;
+    let mut other = PgConnection::connect(&schema.url).await.unwrap();
+    run(&mut other, &schema, "BEGIN").await;
+    let lock = "SELECT FROM {schema}.permits FOR NO KEY UPDATE";
+    run(&mut other, &schema, lock).await;
+    // Its routes need permits of which none is free, or have no due job that needs one.
+    let mine = claim_all().queues(Selection::Except(vec![Name::new("queue", "q").unwrap()]));
+    let claimed = store.claim_next_batch(&mine).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].claim.token.job, plain);
+    run(&mut other, &schema, "ROLLBACK").await;
+    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+}

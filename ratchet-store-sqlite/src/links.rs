@@ -1,0 +1,457 @@
+//! Links and batches: what jobs wait for, and what the end of a request's jobs does to others. All of
+//! it is inside the transaction of the ends, and there is one writer, so nothing comes between.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
+use ratchet_core::model::{
+    After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent, SignalRecord,
+    SignalWait,
+};
+use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::{Failure, Result};
+use crate::request::Work;
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::settle::give_up;
+use crate::statements;
+
+/// What others may wait for, and has come.
+#[derive(Debug, Default)]
+pub(crate) struct Come {
+    ended: Vec<JobId>,
+    batches: BTreeSet<BatchId>,
+}
+
+impl Come {
+    /// Notes that a job has ended for which others may wait, or that has children or a batch.
+    pub(crate) fn ended(&mut self, job: JobId) {
+        self.ended.push(job);
+    }
+
+    /// Notes that a batch was closed, or that somebody waits for it.
+    pub(crate) fn batch(&mut self, batch: BatchId) {
+        self.batches.insert(batch);
+    }
+}
+
+/// Whether a job waits for others or for a signal, or is in a batch.
+pub(crate) fn is_linked(job: &NewJob) -> bool {
+    job.spec().waits() || job.spec().batch.is_some()
+}
+
+/// Links the new jobs of an enqueue, which are stored already, to what they wait for.
+pub(crate) fn link(
+    work: &Work<'_>,
+    jobs: &[NewJob],
+    answers: &[Enqueued],
+    new: &[usize],
+) -> Result<()> {
+    let resolved = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
+    check_parents(work.conn, resolved.iter().flatten())?;
+    for (place, after) in new.iter().zip(&resolved) {
+        let job = &jobs[*place];
+        add_links(work, job.id(), after)?;
+        if let Some(wait) = &job.spec().signal {
+            let deadline = work.now.saturating_add(duration_millis(wait.timeout));
+            let timeout = duration_millis(wait.timeout);
+            work.conn
+                .prepare_cached(statements::ADD_SIGNAL)?
+                .execute(params![
+                    job.id().as_bytes(),
+                    wait.key.as_str(),
+                    timeout,
+                    deadline
+                ])?;
+        }
+        if let Some(batch) = job.spec().batch {
+            join(work.conn, job.id(), batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses parents that are not stored; the jobs of this enqueue are.
+fn check_parents<'a>(
+    conn: &Connection,
+    after: impl Iterator<Item = &'a After> + Clone,
+) -> Result<()> {
+    let parents = after.map(After::parent);
+    let mut seen = HashSet::new();
+    let mut exists = conn.prepare_cached(statements::JOB_EXISTS)?;
+    for parent in parents.clone() {
+        if let Parent::Job(job) = parent
+            && seen.insert(parent)
+            && !exists.query_row([job.as_bytes()], |row| row.get::<_, bool>(0))?
+        {
+            return Err(Failure::refused(links::missing(parent)));
+        }
+    }
+    for parent in parents {
+        if let Parent::Batch(batch) = parent
+            && seen.insert(parent)
+            && read_batch(conn, batch)?.is_none()
+        {
+            return Err(Failure::refused(links::missing(parent)));
+        }
+    }
+    Ok(())
+}
+
+fn add_links(work: &Work<'_>, child: JobId, after: &[After]) -> Result<()> {
+    let mut add = work.conn.prepare_cached(statements::ADD_LINK)?;
+    let mut flag = work.conn.prepare_cached(statements::FLAG_PARENT)?;
+    for (place, one) in after.iter().enumerate() {
+        let parent = one.parent();
+        add.execute(params![
+            child.as_bytes(),
+            i64::try_from(place).unwrap_or(i64::MAX),
+            parent.code(),
+            parent.as_bytes(),
+            one.to_stored(),
+        ])?;
+        match parent {
+            Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
+            Parent::Job(parent) => {
+                flag.execute([parent.as_bytes()])?;
+                // It may have ended before.
+                work.come.borrow_mut().ended(parent);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn join(conn: &Connection, job: JobId, batch: BatchId) -> Result<()> {
+    let grown = conn
+        .prepare_cached(statements::GROW_BATCH)?
+        .execute([batch.as_bytes()])?;
+    if grown == 0 {
+        let problem = match read_batch(conn, batch)? {
+            None => links::missing(Parent::Batch(batch)),
+            Some(_) => links::closed(batch),
+        };
+        return Err(Failure::refused(problem));
+    }
+    conn.prepare_cached(statements::JOIN_BATCH)?
+        .execute([job.as_bytes(), batch.as_bytes()])?;
+    Ok(())
+}
+
+/// Does to others what has come in this request.
+pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
+    let Come { ended, batches } = work.come.take();
+    if ended.is_empty() && batches.is_empty() {
+        return Ok(());
+    }
+    let mut cascade = Cascade::new();
+    for id in ended {
+        if let Some(job) = find_ended(work.conn, id)? {
+            cascade.ended(job);
+        }
+    }
+    for batch in batches {
+        if let Some(batch) = read_batch(work.conn, batch)? {
+            cascade.batch(batch);
+        }
+    }
+    while let Some(ask) = cascade.next() {
+        match ask {
+            Ask::Write(changes) => write(work, &changes)?,
+            Ask::Children(parents) => cascade.children(waiting_for(work.conn, &parents)?),
+            Ask::Count(ended) => cascade.counted(count(work.conn, &ended)?),
+        }
+    }
+    // The cascade has followed what it ended itself.
+    work.come.take();
+    Ok(())
+}
+
+fn find_ended(conn: &Connection, id: JobId) -> Result<Option<EndedJob>> {
+    let found = conn
+        .prepare_cached(statements::FIND_ENDED)?
+        .query_row([id.as_bytes()], |row| {
+            let flags: i64 = row.get(1)?;
+            Ok((row.get::<_, i64>(0)?, flags, row::json(row, 2)))
+        })
+        .optional()?;
+    let Some((state, flags, result)) = found else {
+        return Ok(None);
+    };
+    Ok(Some(EndedJob {
+        job: id,
+        state: JobState::from_code(state)?,
+        result,
+        has_children: flags & HAS_CHILDREN != 0,
+        in_batch: flags & IN_BATCH != 0,
+    }))
+}
+
+fn waiting_for(conn: &Connection, parents: &[Parent]) -> Result<Vec<WaitingJob>> {
+    let mut children = BTreeSet::new();
+    let mut find = conn.prepare_cached(statements::OPEN_CHILDREN)?;
+    for parent in parents {
+        let found = find.query_map(params![parent.as_bytes(), parent.code()], |row| {
+            row::job_id(row, 0)
+        })?;
+        for child in found {
+            children.insert(child?);
+        }
+    }
+    let mut waiting = Vec::with_capacity(children.len());
+    for child in children {
+        let found = conn
+            .prepare_cached(statements::READ_STATE)?
+            .query_row([child.as_bytes()], |row| Ok((row.get(0)?, row.get(2)?)))
+            .optional()?;
+        // Links go with their child.
+        let Some((state, flags)) = found else {
+            continue;
+        };
+        let flags: i64 = flags;
+        let open = links_of(conn, child)?.into_iter().filter_map(|link| {
+            (link.state == LinkState::Open).then_some(OpenLink {
+                place: link.place,
+                parent: link.parent,
+                after: link.after.ok(),
+            })
+        });
+        waiting.push(WaitingJob {
+            job: child,
+            state: JobState::from_code(state)?,
+            awaits_signal: signal_of(conn, child)?.is_some_and(|signal| signal.is_open()),
+            has_children: flags & HAS_CHILDREN != 0,
+            in_batch: flags & IN_BATCH != 0,
+            open: open.collect(),
+        });
+    }
+    Ok(waiting)
+}
+
+fn count(conn: &Connection, ended: &[(JobId, JobState)]) -> Result<Vec<BatchRecord>> {
+    let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
+    let mut note = conn.prepare_cached(statements::COUNT_CHILD)?;
+    for (job, state) in ended {
+        let batch = note
+            .query_row([job.as_bytes()], |row| row.get(0).map(BatchId::from_bytes))
+            .optional()?;
+        if let Some(batch) = batch {
+            let [succeeded, failed, cancelled] = tallies.entry(batch).or_default();
+            *match state {
+                JobState::Succeeded => succeeded,
+                JobState::Failed => failed,
+                _ => cancelled,
+            } += 1;
+        }
+    }
+    let mut add = conn.prepare_cached(statements::COUNT_IN_BATCH)?;
+    let mut batches = Vec::with_capacity(tallies.len());
+    for (batch, [succeeded, failed, cancelled]) in tallies {
+        add.execute(params![batch.as_bytes(), succeeded, failed, cancelled])?;
+        batches.extend(read_batch(conn, batch)?);
+    }
+    Ok(batches)
+}
+
+fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
+    let mut decide = work.conn.prepare_cached(statements::DECIDE_LINK)?;
+    for (child, place, state) in &changes.links {
+        decide.execute(params![child.as_bytes(), place, state.code()])?;
+    }
+    for id in &changes.cancelled {
+        let (data, flags) = work
+            .conn
+            .prepare_cached(statements::READ_STATE)?
+            .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))?;
+        work.conn
+            .prepare_cached(statements::CHANGE_STATE)?
+            .execute(params![
+                id.as_bytes(),
+                JobState::Blocked.code(),
+                JobState::Cancelled.code(),
+                work.now,
+            ])?;
+        give_up(work, *id, data, flags)?;
+    }
+    for id in &changes.released {
+        release(work, *id)?;
+    }
+    for batch in &changes.ended {
+        work.conn
+            .prepare_cached(statements::END_BATCH)?
+            .execute(params![batch.as_bytes(), work.now])?;
+    }
+    Ok(())
+}
+
+/// Lets a job be claimed that waits for nothing any more.
+pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
+    work.conn
+        .prepare_cached(statements::RELEASE_JOB)?
+        .execute(params![id.as_bytes(), work.now])?;
+    Ok(())
+}
+
+/// Lets a requeued job wait for what it lacks, and says in which state it does.
+pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
+    let awaits_signal = work
+        .conn
+        .prepare_cached(statements::RENEW_SIGNAL)?
+        .query_row(params![id.as_bytes(), work.now], |_| Ok(()))
+        .optional()?
+        .is_some();
+    let has_open_links = has_open_links(work.conn, id)?;
+    Ok(links::waiting_state(has_open_links, awaits_signal))
+}
+
+pub(crate) fn has_open_links(conn: &Connection, id: JobId) -> Result<bool> {
+    Ok(conn
+        .prepare_cached(statements::HAS_OPEN_LINKS)?
+        .query_row([id.as_bytes()], |row| row.get(0))?)
+}
+
+/// Deletes what is kept of a purged job here.
+pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<()> {
+    for sql in [
+        statements::PURGE_LINKS,
+        statements::PURGE_SIGNAL,
+        statements::PURGE_MEMBERSHIP,
+    ] {
+        conn.prepare_cached(sql)?.execute([id.as_bytes()])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn read_batch(conn: &Connection, batch: BatchId) -> Result<Option<BatchRecord>> {
+    let mut get = conn.prepare_cached(statements::GET_BATCH)?;
+    let mut rows = get.query([batch.as_bytes()])?;
+    rows.next()?.map(row::batch_record).transpose()
+}
+
+/// A stored link; what cannot be read of it does not hide the rest.
+pub(crate) struct StoredLink {
+    place: u32,
+    parent: Parent,
+    pub(crate) state: LinkState,
+    pub(crate) after: Result<After, InvalidInput>,
+}
+
+impl StoredLink {
+    fn read(row: &Row<'_>) -> Result<Self> {
+        let parent = Parent::from_stored(row.get(1)?, row.get(2)?)?;
+        Ok(Self {
+            place: row.get(0)?,
+            parent,
+            state: LinkState::from_code(row.get(3)?)?,
+            after: row::text(row, 4, "condition")
+                .and_then(|text| After::from_stored(parent, text.unwrap_or_default())),
+        })
+    }
+}
+
+/// The links of a job, in order.
+pub(crate) fn links_of(conn: &Connection, child: JobId) -> Result<Vec<StoredLink>> {
+    let mut find = conn.prepare_cached(statements::LINKS_OF)?;
+    let mut rows = find.query([child.as_bytes()])?;
+    let mut links = Vec::new();
+    while let Some(row) = rows.next()? {
+        links.push(StoredLink::read(row)?);
+    }
+    Ok(links)
+}
+
+/// The links on a parent, of children behind one.
+pub(crate) fn children_of(
+    conn: &Connection,
+    parent: Parent,
+    limit: usize,
+    after: Option<JobId>,
+) -> Result<Vec<Link>> {
+    let mut find = conn.prepare_cached(statements::CHILDREN_OF)?;
+    let behind = after.as_ref().map_or(&[][..], |id| id.as_bytes());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = find.query(params![parent.as_bytes(), parent.code(), behind, limit])?;
+    let mut links = Vec::new();
+    while let Some(row) = rows.next()? {
+        let child = row::job_id(row, 0)?;
+        let text = row::text(row, 2, "condition")?.unwrap_or_default();
+        match After::from_stored(parent, text) {
+            Ok(after) => {
+                let state = LinkState::from_code(row.get(1)?)?;
+                links.push(Link::new(child, after, state));
+            }
+            Err(error) => tracing::warn!(job = %child, %error, "a link cannot be read"),
+        }
+    }
+    Ok(links)
+}
+
+/// The signal of a job as it is stored.
+pub(crate) struct StoredSignal {
+    pub(crate) wait: Result<SignalWait, InvalidInput>,
+    pub(crate) deadline: i64,
+    state: i64,
+    pub(crate) record: SignalRecord,
+}
+
+impl StoredSignal {
+    /// Whether the job still waits for it.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.state == 0
+    }
+}
+
+pub(crate) fn signal_of(conn: &Connection, job: JobId) -> Result<Option<StoredSignal>> {
+    let mut find = conn.prepare_cached(statements::FIND_SIGNAL)?;
+    let mut rows = find.query([job.as_bytes()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let missing = || InvalidInput::new("signal", "is missing");
+    let wait = row::name(row, 0, "signal").and_then(|key| {
+        let timeout = row::duration(row, 1, "timeout")?.ok_or_else(missing)?;
+        Ok(SignalWait::new(key.ok_or_else(missing)?, timeout))
+    });
+    let deadline = row.get(2)?;
+    let mut record = SignalRecord::new(from_millis(deadline));
+    if let (Some(at), Some(payload)) = (row.get(4)?, row::json(row, 5)) {
+        record = record.delivered(from_millis(at), payload);
+    }
+    Ok(Some(StoredSignal {
+        wait,
+        deadline,
+        state: row.get(3)?,
+        record,
+    }))
+}
+
+/// Completes a job that is shown with what is kept of it here.
+pub(crate) fn show(conn: &Connection, job: &mut JobRecord) -> Result<()> {
+    let mut problem = None;
+    for link in links_of(conn, job.id)? {
+        match link.after {
+            Ok(after) => job.spec.after.push(after),
+            Err(error) => problem = Some(error),
+        }
+    }
+    job.spec.batch = conn
+        .prepare_cached(statements::BATCH_OF)?
+        .query_row([job.id.as_bytes()], |row| {
+            row.get(0).map(BatchId::from_bytes)
+        })
+        .optional()?;
+    if let Some(signal) = signal_of(conn, job.id)? {
+        job.signal = Some(signal.record);
+        match signal.wait {
+            Ok(wait) => job.spec.signal = Some(wait),
+            Err(error) => problem = Some(error),
+        }
+    }
+    if let Some(problem) = problem {
+        job.last_error
+            .get_or_insert_with(|| row::unreadable(&problem));
+    }
+    Ok(())
+}

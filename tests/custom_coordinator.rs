@@ -1,0 +1,61 @@
+//! The conformance suite on the coordinator of the example: how an author of one tests it.
+
+#[path = "../examples/custom_coordinator/coordinator.rs"]
+mod coordinator;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use ratchet::cluster::ClusterCoordinator;
+use ratchet_conformance::{
+    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
+    Provision,
+};
+
+use crate::coordinator::RedisCoordinator;
+
+fn main() -> ExitCode {
+    CoordinatorSuite::new("redis", &[Power::Delivery, Power::Outage]).run(async {
+        let Ok(server) = std::env::var("RATCHET_TEST_REDIS_URL") else {
+            return Provision::unavailable("RATCHET_TEST_REDIS_URL is not set");
+        };
+        Provision::Ready(CoordinatorFactory::new(move || {
+            let server = server.clone();
+            async move { Channel::create(&server).await }
+        }))
+    })
+}
+
+/// A channel of its own, and a line to the server that can be cut.
+struct Channel {
+    name: String,
+    line: Line,
+}
+
+impl Channel {
+    async fn create(server: &str) -> Result<Self, BoxError> {
+        static CHANNELS: AtomicUsize = AtomicUsize::new(0);
+        let number = CHANNELS.fetch_add(1, Ordering::Relaxed);
+        let host = server.trim_start_matches("redis://").trim_end_matches('/');
+        Ok(Self {
+            name: format!("ratchet:test:{}:{number}", std::process::id()),
+            line: Line::to(host).await?,
+        })
+    }
+}
+
+#[async_trait]
+impl CoordinatorFixture for Channel {
+    async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
+        let line = format!("redis://{}/", self.line.address());
+        Ok(Arc::new(
+            RedisCoordinator::connect(&line, &self.name).await?,
+        ))
+    }
+
+    fn outage(&self) -> Option<&dyn Outage> {
+        Some(&self.line)
+    }
+}
