@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::options::FindOptions;
-use ratchet_core::model::{Acted, ActionOutcome, JobOrder, JobSelector, PageRequest};
+use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
@@ -38,44 +38,69 @@ impl MongoStore {
         jobs: &JobSelector,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        let (ids, selected) = match jobs {
-            JobSelector::Ids(ids) => (ids.clone(), None),
-            JobSelector::Matching { filter, limit } => {
-                let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-                let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
-                let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
-                let rows = self
-                    .selected(filter, &states, &page, *limit, doc! { "_id": 1 })
-                    .await?;
-                let ids = rows.iter().map(|row| row::job_id(row, "_id"));
-                let ids = ids.collect::<std::result::Result<_, _>>()?;
-                (ids, Some(states))
-            }
+        match jobs {
+            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
+            JobSelector::Matching {
+                filter,
+                after,
+                limit,
+            } => self.act_on_matching(filter, *after, *limit, action).await,
             // A selector this version does not know selects nothing.
-            _ => (Vec::new(), Some(Vec::new())),
-        };
-        if ids.is_empty() {
-            return Ok(Vec::new());
+            _ => Ok(Vec::new()),
         }
-        let mut acted = if self.has_transactions() {
-            let mut tx = self.main().begin().await?;
-            let done = self
-                .act_together(&mut tx, &ids, selected.as_deref(), action)
-                .await;
-            tx.finish(done).await?
-        } else {
-            self.act_each(&ids, selected.as_deref(), action).await?
-        };
-        if selected.is_some() {
-            // Somebody else changed them since they were selected: they do not match any more.
+    }
+
+    /// Acts on the oldest jobs that match. If all that were selected were changed by others before
+    /// their turn came, those behind them are looked at. [act.select]
+    async fn act_on_matching(
+        &self,
+        filter: &JobFilter,
+        mut after: Option<JobId>,
+        limit: usize,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+        let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+        loop {
+            let page = PageRequest::first(limit).order(JobOrder::OldestFirst);
+            let page = page.after(after);
+            let rows = self
+                .selected(filter, &states, &page, limit, doc! { "_id": 1 })
+                .await?;
+            let ids = rows.iter().map(|row| row::job_id(row, "_id"));
+            let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
+            let Some(last) = ids.last() else {
+                return Ok(Vec::new());
+            };
+            after = Some(*last);
+            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
             acted.retain(|one| {
                 !matches!(
                     one.outcome,
                     ActionOutcome::Refused(_) | ActionOutcome::NotFound
                 )
             });
+            if !acted.is_empty() {
+                return Ok(acted);
+            }
         }
-        Ok(acted)
+    }
+
+    async fn act_on_these(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !self.has_transactions() {
+            return self.act_each(ids, selected, action).await;
+        }
+        let mut tx = self.main().begin().await?;
+        let done = self.act_together(&mut tx, ids, selected, action).await;
+        tx.finish(done).await
     }
 
     /// Acts on all of these jobs or on none.
@@ -95,6 +120,16 @@ impl MongoStore {
         if usize::try_from(matched) != Ok(count) {
             return Err(Failure::contention("a job was changed meanwhile"));
         }
+        if !write.removed.is_empty() {
+            let count = write.removed.len();
+            let ended = JobState::ALL.iter().filter(|state| state.is_terminal());
+            let ended: Vec<i32> = ended.map(|state| code(*state)).collect();
+            let still = doc! { "state": { "$in": ended } };
+            let gone = self.forget(tx, &write.removed, still).await?;
+            if usize::try_from(gone) != Ok(count) {
+                return Err(Failure::contention("a job was changed meanwhile"));
+            }
+        }
         self.leave_lanes(tx, write.left.into_iter().collect())
             .await?;
         Ok(acted)
@@ -112,6 +147,13 @@ impl MongoStore {
         let side = self.main();
         let mut on = side.plain();
         let mut all = Vec::with_capacity(ids.len());
+        if action == JobAction::Delete {
+            // What is deleted has no mark that tells who did it.
+            for id in ids {
+                all.push(self.act_on_one(*id, selected, action).await?);
+            }
+            return Ok(all);
+        }
         for ids in ids.chunks(MOST) {
             let (acted, mut write) = self.plan(&mut on, ids, selected, action).await?;
             let mark = ObjectId::new();
@@ -136,7 +178,9 @@ impl MongoStore {
             for one in acted {
                 let wrote = matches!(
                     one.outcome,
-                    ActionOutcome::Became(_) | ActionOutcome::CancelRequested
+                    ActionOutcome::Became(_)
+                        | ActionOutcome::CancelRequested
+                        | ActionOutcome::Changed
                 );
                 all.push(if wrote && !done.contains(&one.job) {
                     self.act_on_one(one.job, selected, action).await?
@@ -205,6 +249,7 @@ impl MongoStore {
         let mut write = Writes {
             now,
             statements: Vec::new(),
+            removed: Vec::new(),
             left: BTreeSet::new(),
         };
         let mut acted = Vec::with_capacity(ids.len());
@@ -218,6 +263,9 @@ impl MongoStore {
                     _ => write.respond(*id, target, action, &mut places),
                 },
             };
+            if outcome == ActionOutcome::Deleted {
+                targets.remove(id);
+            }
             acted.push(Acted { job: *id, outcome });
         }
         Ok((acted, write))
@@ -296,6 +344,8 @@ impl MongoStore {
 struct Writes {
     now: Now,
     statements: Vec<Statement>,
+    /// The jobs that are deleted.
+    removed: Vec<JobId>,
     /// The lanes that jobs leave.
     left: BTreeSet<String>,
 }
@@ -316,6 +366,11 @@ impl Writes {
                 vec![doc! { "$set": { "cancel_requested": true } }],
                 ActionOutcome::CancelRequested,
             ),
+            Response::Change => (pipelines::given(action, self.now), ActionOutcome::Changed),
+            Response::Remove => {
+                self.removed.push(id);
+                return ActionOutcome::Deleted;
+            }
             Response::Become(to) if action == JobAction::Requeue => {
                 let lane = target.lane.as_deref();
                 let place = lane.map(|lane| (lane, places.take(lane)));

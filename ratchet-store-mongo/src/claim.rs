@@ -434,6 +434,7 @@ fn decode(
     );
     claim.attempts = row::count(row, "attempts")?;
     claim.crash_count = row::count(row, "crash_count")?;
+    claim.payload_version = row::payload_version(row)?;
     claim.retry = RetryPolicy::from_stored(row::text(row, "retry")?)?;
     claim.timeout = row::duration(row, "timeout")?;
     claim.stall_timeout = row::duration(row, "stall_timeout")?;

@@ -23,7 +23,7 @@ const LIVE_CONNECTIONS: u32 = 4;
 const DATABASE_BYTES: usize = 63;
 const NAMESPACE_BYTES: usize = 255;
 /// The longest name that a collection has behind the prefix.
-const LONGEST_COLLECTION: usize = "attempts".len();
+const LONGEST_COLLECTION: usize = "recurring".len();
 
 /// Settings of a [`MongoStore`], made by [`MongoStore::builder`] or
 /// [`MongoStore::database_builder`].

@@ -6,8 +6,8 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
-    Acknowledgment, AggregateOptions, CollectionOptions, FindOptions, ReadConcern, ReadPreference,
-    ReturnDocument, SelectionCriteria, UpdateModifications, WriteConcern,
+    Acknowledgment, AggregateOptions, CollectionOptions, FindOptions, Hint, ReadConcern,
+    ReadPreference, ReturnDocument, SelectionCriteria, UpdateModifications, WriteConcern,
 };
 use mongodb::{Client, ClientSession, Collection, Database};
 use ratchet_core::StoreErrorKind;
@@ -64,6 +64,14 @@ pub(crate) struct Side {
     pub(crate) labels: Rows,
     pub(crate) locks: Rows,
     pub(crate) versions: Rows,
+    /// The finished jobs that were moved out of the way, each as one text.
+    pub(crate) archive: Rows,
+    /// The recurring definitions.
+    pub(crate) recurring: Rows,
+    /// How many jobs may run that need a resource.
+    pub(crate) permits: Rows,
+    /// What is remembered of the keys of rates.
+    pub(crate) rates: Rows,
     /// What wakes others up: a document each queue.
     pub(crate) wakeups: Rows,
     /// The version of all this.
@@ -91,6 +99,10 @@ impl Side {
             labels: rows("labels"),
             locks: rows("locks"),
             versions: rows("versions"),
+            archive: rows("archive"),
+            recurring: rows("recurring"),
+            permits: rows("permits"),
+            rates: rows("rates"),
             wakeups: rows("wakeups"),
             meta: rows("meta"),
             client: database.client().clone(),
@@ -230,9 +242,21 @@ impl Tx<'_> {
         pipeline: Vec<Document>,
         concern: ReadConcern,
     ) -> Result<Vec<RawDocumentBuf>> {
+        self.aggregate_by(rows, pipeline, concern, None).await
+    }
+
+    /// The same with this index.
+    pub(crate) async fn aggregate_by(
+        &mut self,
+        rows: &Rows,
+        pipeline: Vec<Document>,
+        concern: ReadConcern,
+        index: Option<&str>,
+    ) -> Result<Vec<RawDocumentBuf>> {
         let options = AggregateOptions::builder()
             .max_time(self.terms.deadline)
             .batch_size(20_000)
+            .hint(index.map(|name| Hint::Name(name.to_owned())))
             .build();
         let aggregate = rows
             .aggregate(pipeline)

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use mongodb::ClientSession;
-use mongodb::bson::{RawDocumentBuf, cstr, doc};
+use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::time::duration_millis;
-use ratchet_core::{JobId, JobState, Name};
+use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
+use ratchet_core::time::{duration_millis, to_millis};
+use ratchet_core::{JobId, JobState, Name, Route};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
@@ -97,7 +97,7 @@ impl MongoStore {
     }
 
     /// Stores those of the jobs that are new.
-    async fn store_jobs(
+    pub(crate) async fn store_jobs(
         &self,
         tx: &mut Tx<'_>,
         jobs: &[NewJob],
@@ -161,7 +161,10 @@ impl MongoStore {
     }
 
     /// The number of each job's route; stores the routes that are new, whatever becomes of the jobs.
-    async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+    /// Refuses jobs that need a permit of a resource that was never set. [permit.unknown]
+    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+        let routes: Vec<&Route> = jobs.iter().map(|job| &job.spec().route).collect();
+        self.require_permits(&routes).await?;
         let mut numbers = Vec::with_capacity(jobs.len());
         for job in jobs {
             let route = &job.spec().route;
@@ -233,6 +236,12 @@ fn document(
     row.append(cstr!("claim_seq"), 0_i64);
     row.append(cstr!("attempts"), 0_i64);
     row.append(cstr!("crash_count"), 0_i64);
+    if spec.route.permit.is_some() {
+        row.append(cstr!("permit"), true);
+    }
+    if let Some(version) = payload_version_to_stored(spec.payload_version) {
+        row.append(cstr!("payload_version"), version);
+    }
     if let Some(retry) = spec.retry.to_stored()? {
         row.append(cstr!("retry"), retry);
     }
@@ -261,6 +270,19 @@ fn document(
         if let Some(state) = trace.tracestate() {
             row.append(cstr!("tracestate"), state);
         }
+    }
+    if let Some(origin) = &spec.recurring {
+        row.append(cstr!("recurring"), origin.name.as_str());
+        if let Some(slot) = origin.slot {
+            row.append(cstr!("slot"), to_millis(slot));
+        }
+    }
+    if !spec.tags.is_empty() {
+        let mut tags = RawArrayBuf::new();
+        for tag in &spec.tags {
+            tags.push(tag.as_str());
+        }
+        row.append(cstr!("tags"), tags);
     }
     row.append(cstr!("payload"), spec.payload.as_str());
     Ok(row)

@@ -19,6 +19,8 @@ pub(crate) struct Failure {
     /// The server's code; 0: none.
     pub(crate) code: i32,
     text: String,
+    /// What of the input was refused.
+    refused: Option<InvalidInput>,
 }
 
 /// What is known of a call that failed because a server or a connection was lost.
@@ -46,6 +48,16 @@ impl Failure {
             loss: Loss::No,
             code: 0,
             text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// For input that only the database could show to be wrong.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
         }
     }
 
@@ -67,7 +79,11 @@ impl Failure {
 
     /// The error the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        StoreError::new(self.kind, operation).with_source(self)
+        let error = StoreError::new(self.kind, operation);
+        match self.refused {
+            Some(problem) => error.with_source(problem),
+            None => error.with_source(self),
+        }
     }
 
     pub(crate) fn from_server(code: i32, name: &str, message: &str) -> Self {
@@ -88,6 +104,7 @@ impl Failure {
             },
             code,
             text: format!("{text} ({name} {code})"),
+            refused: None,
         }
     }
 

@@ -116,7 +116,13 @@ fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
         (&side.keys, vec![]),
         (
             &side.routes,
-            vec![index("route", doc! { "queue": 1, "kind": 1, "capability": 1 }).unique()],
+            vec![
+                index(
+                    "route",
+                    doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 },
+                )
+                .unique(),
+            ],
         ),
         (&side.queues, vec![]),
         (&side.lanes, vec![]),
@@ -124,6 +130,10 @@ fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
         (&side.labels, vec![]),
         (&side.locks, vec![]),
         (&side.versions, vec![]),
+        (&side.archive, archive_indexes()),
+        (&side.recurring, recurring_indexes()),
+        (&side.permits, vec![]),
+        (&side.rates, vec![]),
         (&side.wakeups, vec![]),
         (&side.meta, vec![]),
     ]
@@ -142,6 +152,8 @@ fn job_indexes() -> Vec<Index> {
         .of(doc! { "state": 0 }),
         // Reclaiming, and whether a node has claims.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
+        // Who holds permits. Of those who need one: most pay nothing for it.
+        index("held", doc! { "route": 1 }).of(doc! { "state": 3, "permit": true }),
         // What a heartbeat must tell.
         index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
         // Purges.
@@ -149,6 +161,8 @@ fn job_indexes() -> Vec<Index> {
             .of(doc! { "state": { "$gte": 4 } }),
         // Listings of dead letters and of cancelled jobs, which are few among many.
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
+        // The jobs that have tags, by each of them in order of id.
+        index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),
         // At most one unfinished job has a key.
         index("unique_key", doc! { "live_key": 1 })
             .unique()
@@ -157,6 +171,22 @@ fn job_indexes() -> Vec<Index> {
         index("lane", doc! { "lane_key": 1, "lane_seq": 1 })
             .unique()
             .of(doc! { "lane_key": { "$exists": true } }),
+    ]
+}
+
+fn archive_indexes() -> Vec<Index> {
+    // The longest finished first.
+    vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
+}
+
+fn recurring_indexes() -> Vec<Index> {
+    vec![
+        // Those whose slots come, in that order.
+        index("due", doc! { "next_fire": 1, "_id": 1 })
+            .of(doc! { "paused": false, "next_fire": { "$exists": true } }),
+        // Those that somebody has claimed, which are few.
+        index("claimed", doc! { "claimed_until": 1 })
+            .of(doc! { "claimed_until": { "$exists": true } }),
     ]
 }
 
@@ -436,22 +466,29 @@ mod tests {
 
     #[test]
     fn indexes_of_others_are_named() {
-        let with = |place: usize, field: &str, value: Bson| {
+        let with = |index: &str, field: &str, value: Bson| {
             let mut all = stored();
-            all[place].insert(field, value);
+            let place = all
+                .iter()
+                .position(|one| one.get_str("name").is_ok_and(|name| name == index));
+            all[place.unwrap()].insert(field, value);
             problem(&all)
         };
         assert!(
-            with(1, "key", doc! { "state": 1 }.into()).contains("claim of jobs has other keys")
+            with("claim", "key", doc! { "state": 1 }.into())
+                .contains("claim of jobs has other keys")
         );
-        assert!(with(1, "unique", true.into()).contains("is unique"));
-        assert!(with(6, "unique", false.into()).contains("unique_key of jobs is not unique"));
-        let other = doc! { "state": 1 }.into();
-        assert!(with(1, "partialFilterExpression", other).contains("other documents"));
-        assert!(with(2, "hidden", true.into()).contains("hidden"));
-        assert!(with(4, "expireAfterSeconds", 1.into()).contains("deletes"));
+        assert!(with("claim", "unique", true.into()).contains("is unique"));
         assert!(
-            with(2, "name", "theirs".into()).contains("theirs of jobs has the keys of running")
+            with("unique_key", "unique", false.into()).contains("unique_key of jobs is not unique")
+        );
+        let other = doc! { "state": 1 }.into();
+        assert!(with("claim", "partialFilterExpression", other).contains("other documents"));
+        assert!(with("running", "hidden", true.into()).contains("hidden"));
+        assert!(with("finished", "expireAfterSeconds", 1.into()).contains("deletes"));
+        assert!(
+            with("running", "name", "theirs".into())
+                .contains("theirs of jobs has the keys of running")
         );
         let mut all = stored();
         all.push(doc! { "key": { "payload": 1 }, "name": "mine", "unique": true });

@@ -35,6 +35,7 @@ mod jobs;
 mod lanes;
 mod locks;
 mod nodes;
+mod permits;
 mod pipelines;
 mod purge;
 mod queues;

@@ -6,9 +6,9 @@
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use ratchet_core::model::{AttemptOutcome, Effect, NextRun, NodeStatus};
-use ratchet_core::time::{duration_micros, duration_millis};
-use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
+use ratchet_core::model::{AttemptOutcome, Effect, NextRun, NodeStatus, RunAt};
+use ratchet_core::time::{duration_micros, duration_millis, to_millis};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId};
 
 use crate::clock::Now;
 use crate::connection::Statement;
@@ -311,6 +311,29 @@ pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
         ended(set, to, now)
     } else {
         vec![doc! { "$set": set }]
+    }
+}
+
+/// Gives a job what an action says. [reschedule.job] [priority.job]
+pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
+    let set = match action {
+        JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
+        JobAction::SetPriority(priority) => doc! { "priority": i32::from(priority.level()) },
+        // One that this version does not know gives nothing.
+        _ => doc! { "state": "$state" },
+    };
+    vec![doc! { "$set": set }]
+}
+
+/// The time at which a job is due.
+fn resolved(due: RunAt, now: Now) -> Bson {
+    match due {
+        RunAt::Now => now.expression(),
+        RunAt::In(delay) => {
+            let delay = duration_millis(delay).min(LONGEST);
+            doc! { "$add": [now.expression(), delay] }.into()
+        }
+        RunAt::At(at) => to_millis(at).into(),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Deleting old finished jobs, and writes that only land in a tenure.
 
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::JobId;
 use ratchet_core::model::{Guard, Guarded, PurgeRequest};
 use ratchet_core::time::duration_millis;
 
 use crate::connection::{Side, Tx};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::pipelines::{self, LONGEST, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -82,23 +82,36 @@ impl MongoStore {
             return Ok(0);
         }
         // One that was requeued meanwhile stays.
-        let still = doc! {
-            "_id": { "$in": pipelines::ids(&ids) },
-            "state": state,
-            "finished_at": { "$lt": before },
-        };
+        let still = doc! { "state": state, "finished_at": { "$lt": before } };
+        self.forget(tx, &ids, still).await
+    }
+
+    /// Deletes those of these jobs that are still as the filter says, and all that they left but
+    /// their idempotency keys; how many there were. [purge.keys] [delete.job]
+    pub(crate) async fn forget(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        mut still: Document,
+    ) -> Result<u64> {
+        let side = self.main();
+        still.insert("_id", doc! { "$in": pipelines::ids(ids) });
         let gone = tx.delete_many(&side.jobs, still).await?;
-        let attempts = doc! { "job": { "$in": pipelines::ids(&ids) } };
-        if self.has_transactions() {
+        let all = usize::try_from(gone) == Ok(ids.len());
+        if !all && self.has_transactions() {
+            return Err(Failure::contention("a job was changed meanwhile"));
+        }
+        if all {
+            let attempts = doc! { "job": { "$in": pipelines::ids(ids) } };
             tx.delete_many(&side.attempts, attempts).await?;
-        } else {
-            // A job that stayed keeps its own.
-            for id in &ids {
-                let this = doc! { "_id": row::id(*id) };
-                if tx.find_one(&side.jobs, this).await?.is_none() {
-                    let its = doc! { "job": row::id(*id) };
-                    tx.delete_many(&side.attempts, its).await?;
-                }
+            return Ok(gone);
+        }
+        // A job that stayed keeps its own.
+        for id in ids {
+            let this = doc! { "_id": row::id(*id) };
+            if tx.find_one(&side.jobs, this).await?.is_none() {
+                let its = doc! { "job": row::id(*id) };
+                tx.delete_many(&side.attempts, its).await?;
             }
         }
         Ok(gone)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use mongodb::bson::doc;
 use mongodb::options::{FindOptions, ReadConcern};
-use ratchet_core::model::{QueueInfo, StateCounts};
+use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::{JobState, Name, Result};
 
@@ -51,6 +51,11 @@ impl QueueStore for MongoStore {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.call("queues", || self.list_queues()).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", || self.count_matching(filter))
+            .await
     }
 }
 

@@ -6,6 +6,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::{FindOptions, Hint};
 use ratchet_core::model::{HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimRequest, Reclaimed};
+use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
 
 use crate::clock::Now;
@@ -41,6 +42,34 @@ impl Lost {
     }
 }
 
+/// The nodes that have a document.
+struct Registry {
+    nodes: HashMap<NodeId, NodeRecord>,
+    /// When the first of them began.
+    since: Option<i64>,
+}
+
+impl Registry {
+    fn new(nodes: Vec<NodeRecord>) -> Self {
+        let since = nodes.iter().map(|node| node.started_at).min();
+        Self {
+            nodes: nodes.into_iter().map(|node| (node.node, node)).collect(),
+            since: since.map(to_millis),
+        }
+    }
+
+    /// A node that cannot be read is as good as none.
+    fn owner(&self, node: Option<NodeId>) -> Owner<'_> {
+        let Some(node) = node else {
+            return Owner::Nobody;
+        };
+        let unknown = Owner::Unknown {
+            registry_since: self.since,
+        };
+        self.nodes.get(&node).map_or(unknown, Owner::Known)
+    }
+}
+
 impl MongoStore {
     /// Takes back the claims of one pass, in order of id.
     ///
@@ -51,8 +80,7 @@ impl MongoStore {
         // Before the nodes are read: nobody is silent for what was heard after it.
         let now = self.millis(side).await?;
         let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
-        let nodes: HashMap<NodeId, NodeRecord> =
-            nodes.into_iter().map(|node| (node.node, node)).collect();
+        let nodes = Registry::new(nodes);
         let mut lost = Vec::new();
         for row in self.running_jobs().await? {
             lost.extend(judge(&row, &nodes, request, now)?);
@@ -127,19 +155,14 @@ impl MongoStore {
 /// What becomes of the claim of a running job, if it is lost.
 fn judge(
     row: &RawDocument,
-    nodes: &HashMap<NodeId, NodeRecord>,
+    nodes: &Registry,
     request: &ReclaimRequest,
     now: i64,
 ) -> Result<Option<Lost>> {
     let node = row::node_id(row, "node").ok().flatten();
     let last_report = row::optional_int(row, "last_report")?;
     let claim = HeldClaim {
-        owner: match node.map(|node| nodes.get(&node)) {
-            None => Owner::Nobody,
-            // A node that cannot be read is as good as none.
-            Some(None) => Owner::Unknown,
-            Some(Some(node)) => Owner::Known(node),
-        },
+        owner: nodes.owner(node),
         claimed_at: row::optional_int(row, "claimed_at")?.unwrap_or(now),
         last_report,
         // One that cannot be read does not hold the pass up: the job has none then.

@@ -67,6 +67,7 @@ impl Routes {
                 "queue": route.queue.as_str(),
                 "kind": route.kind.as_str(),
                 "capability": route.capability_text(),
+                "permit": route.permit_text(),
             };
             let new = RawDocumentBuf::try_from(&new)?;
             match side.plain().insert_many(&side.routes, &[new]).await {
@@ -78,6 +79,11 @@ impl Routes {
                 added => added?,
             }
         }
+    }
+
+    /// Whether this route is known to be stored.
+    pub(crate) fn is_known(&self, route: &Route) -> bool {
+        self.known_id(route).is_some()
     }
 
     fn known_id(&self, route: &Route) -> Option<i32> {
@@ -115,5 +121,6 @@ fn route(row: &RawDocument) -> Result<Route> {
         text("queue")?,
         text("kind")?,
         text("capability")?,
+        text("permit")?,
     )?)
 }

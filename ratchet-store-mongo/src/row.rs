@@ -1,16 +1,18 @@
 //! Stored values and the model's.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, doc};
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress,
+    NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route, TraceContext,
+    BatchId, Incarnation, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy,
+    Route, TraceContext,
 };
 
 use crate::error::Result;
@@ -41,6 +43,18 @@ impl From<JobId> for Id {
 
 impl From<NodeId> for Id {
     fn from(id: NodeId) -> Self {
+        Self(*id.as_bytes())
+    }
+}
+
+impl From<BatchId> for Id {
+    fn from(id: BatchId) -> Self {
+        Self(*id.as_bytes())
+    }
+}
+
+impl From<Incarnation> for Id {
+    fn from(id: Incarnation) -> Self {
         Self(*id.as_bytes())
     }
 }
@@ -99,7 +113,7 @@ pub(crate) fn flag(row: &RawDocument, name: &'static str) -> bool {
     matches!(row.get(name), Ok(Some(RawBsonRef::Boolean(true))))
 }
 
-fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 16]>> {
+pub(crate) fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 16]>> {
     match field(row, name)? {
         None => Ok(None),
         Some(RawBsonRef::Binary(binary)) => binary
@@ -141,6 +155,35 @@ pub(crate) fn name(row: &RawDocument, field: &'static str) -> Read<Option<Name>>
         .transpose()
 }
 
+/// The tags of a job.
+fn tags(row: &RawDocument) -> Read<BTreeSet<Name>> {
+    let problem = || InvalidInput::new("tag", "is not a text");
+    let Some(stored) = field(row, "tags")? else {
+        return Ok(BTreeSet::new());
+    };
+    let tag = |tag: mongodb::bson::error::Result<RawBsonRef<'_>>| match tag {
+        Ok(RawBsonRef::String(text)) => Name::new("tag", text),
+        _ => Err(problem()),
+    };
+    stored
+        .as_array()
+        .ok_or_else(problem)?
+        .into_iter()
+        .map(tag)
+        .collect()
+}
+
+pub(crate) fn payload_version(row: &RawDocument) -> Read<u32> {
+    payload_version_from_stored(optional_int(row, "payload_version")?)
+}
+
+/// The recurring definition that made a job, and the slot.
+fn origin(row: &RawDocument) -> Read<Option<RecurringOrigin>> {
+    let slot = optional_int(row, "slot")?.map(from_millis);
+    let definition = name(row, "recurring")?;
+    Ok(definition.map(|name| RecurringOrigin { name, slot }))
+}
+
 /// A list of names.
 fn names(row: &RawDocument, field: &'static str) -> Read<Vec<Name>> {
     Name::split(field, text(row, field)?.unwrap_or_default())
@@ -167,6 +210,7 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     let payload = json(row, "payload").unwrap_or_else(|| Json::from_stored("missing"));
     let mut spec = JobSpec::new(route, payload);
     spec.priority = Priority::from_level(int(row, "priority")?)?;
+    spec.payload_version = keep(&mut problem, payload_version(row), spec.payload_version);
     spec.retry = keep(
         &mut problem,
         text(row, "retry").and_then(RetryPolicy::from_stored),
@@ -178,6 +222,8 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     spec.idempotency_key = keep(&mut problem, name(row, "idempotency_key"), None);
     spec.lane = keep(&mut problem, name(row, "lane"), None);
     spec.trace = keep(&mut problem, trace(row), None);
+    spec.recurring = keep(&mut problem, origin(row), None);
+    spec.tags = keep(&mut problem, tags(row), BTreeSet::new());
 
     let time = |field: &'static str| int(row, field).map(from_millis);
     let optional_time =

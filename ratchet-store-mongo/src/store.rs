@@ -136,7 +136,11 @@ impl MongoStore {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
-        NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
+        NewJob::validate_all(jobs)
+            .and_then(|()| {
+                NewJob::refuse_beyond(jobs, self.workflows().is_some(), self.signals().is_some())
+            })
+            .map_err(|error| error.during(OPERATION))?;
         let work = async {
             self.check_open()?;
             self.need_transactions("enqueue_in")?;

@@ -9,5 +9,6 @@ use std::process::ExitCode;
 use ratchet_conformance::{Power, Suite};
 
 fn main() -> ExitCode {
-    Suite::new("mongodb", Power::STORE).run(async { fixture::provision(server::URL) })
+    Suite::new("mongodb", &[Power::Clock, Power::Vandal])
+        .run(async { fixture::provision(server::URL) })
 }

@@ -35,7 +35,7 @@ const WITHOUT: &[&str] = &[
 ];
 
 fn main() -> ExitCode {
-    Suite::new("mongodb-standalone", Power::STORE)
+    Suite::new("mongodb-standalone", &[Power::Clock, Power::Vandal])
         .without("needs transactions, which a standalone has not", WITHOUT)
         .run(async { fixture::provision(server::STANDALONE_URL) })
 }
