@@ -76,10 +76,9 @@ impl MongoCoordinator {
     pub(crate) fn close(&self) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.closed = true;
-        for task in [tasks.sender.take(), tasks.receiver.take()] {
-            if let Some(task) = task {
-                task.abort();
-            }
+        let running = [tasks.sender.take(), tasks.receiver.take()];
+        for task in running.into_iter().flatten() {
+            task.abort();
         }
     }
 }

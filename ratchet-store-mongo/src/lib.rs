@@ -23,6 +23,7 @@
 //! [`MongoStore::from_database`], where everything goes through the application's client.
 
 mod act;
+mod archive;
 mod claim;
 mod clock;
 mod config;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, Hint, ReadConcern};
 use ratchet_core::model::{
     Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
@@ -38,7 +38,7 @@ impl MongoStore {
     }
 
     /// The jobs of these documents that can be shown.
-    async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
+    pub(crate) async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
         let mut jobs = Vec::with_capacity(rows.len());
         for row in rows {
             let route = row::int(row, "route");
@@ -210,22 +210,7 @@ impl MongoStore {
         let Some(found) = found.first() else {
             return Ok(Vec::new());
         };
-        let mut attempts = BTreeMap::new();
-        let mut read = |row: &mongodb::bson::RawDocument| match row::attempt(row) {
-            Ok(attempt) => {
-                attempts.insert(attempt.seq, attempt);
-            }
-            Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
-        };
-        moved.iter().for_each(|row| read(row));
-        if let Ok(history) = found.get_array("history") {
-            for attempt in history {
-                if let Some(attempt) = attempt?.as_document() {
-                    read(attempt);
-                }
-            }
-        }
-        Ok(attempts.into_values().collect())
+        attempts(found, moved.iter(), job)
     }
 
     /// Moves the older attempts of jobs with a long history into documents of their own, so that
@@ -279,6 +264,30 @@ struct Narrowed {
     wanted: Document,
     /// The index that has the fewest entries beside those that match; none: any.
     hint: Option<&'static str>,
+}
+
+/// The ended claims of a job: those in its document, and those that were moved.
+pub(crate) fn attempts<'a>(
+    found: &RawDocument,
+    moved: impl Iterator<Item = &'a RawDocumentBuf>,
+    job: JobId,
+) -> Result<Vec<Attempt>> {
+    let mut attempts = BTreeMap::new();
+    let mut read = |row: &RawDocument| match row::attempt(row) {
+        Ok(attempt) => {
+            attempts.insert(attempt.seq, attempt);
+        }
+        Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+    };
+    moved.for_each(|row| read(row));
+    if let Ok(history) = found.get_array("history") {
+        for attempt in history {
+            if let Some(attempt) = attempt?.as_document() {
+                read(attempt);
+            }
+        }
+    }
+    Ok(attempts.into_values().collect())
 }
 
 /// The states a filter lets through.

@@ -9,7 +9,7 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -399,6 +399,10 @@ impl Store for MongoStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        self.has_transactions().then_some(self as &dyn ArchiveStore)
     }
 
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
