@@ -108,7 +108,7 @@ pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space:
     let without = || space.builder().create(false);
     let error = without().connect().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::SchemaMismatch);
-    assert_eq!(names(&space).await, [String::new(); 0]);
+    assert!(names(&space).await.is_empty());
     open(&space).await;
     without().connect().await.unwrap();
     let jobs = space.of_majority("jobs");

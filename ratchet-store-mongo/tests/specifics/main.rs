@@ -68,7 +68,9 @@ fn main() -> ExitCode {
         let (url, test) = (url.clone(), *test);
         let ignored = url.is_none() && !required;
         let missing = server::missing(server::URL);
-        Trial::test(*name, move || run(url.ok_or(missing)?, test)).with_ignored_flag(ignored)
+        Trial::test(*name, move || {
+            run(&url.ok_or(missing)?, test)
+        }).with_ignored_flag(ignored)
     };
     let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
     let alone = server::url(server::STANDALONE_URL);
@@ -77,7 +79,7 @@ fn main() -> ExitCode {
         let ignored = alone.is_none();
         let missing = server::missing(server::STANDALONE_URL);
         let trial = Trial::test(format!("standalone::{name}"), move || {
-            run(alone.ok_or(missing)?, test)
+            run(&alone.ok_or(missing)?, test)
         });
         trials.push(trial.with_ignored_flag(ignored));
     }
@@ -87,13 +89,13 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn run(url: String, test: Test) -> Result<(), Failed> {
+fn run(url: &str, test: Test) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let space = match Space::create(&url).await {
+        let space = match Space::create(url).await {
             Ok(space) => Arc::new(space),
             Err(error) => return Err(error.to_string().into()),
         };
