@@ -312,6 +312,18 @@ impl Tx<'_> {
         Ok(run!(self, change)?)
     }
 
+    /// Puts a document in the place of the one that matches, or makes it.
+    pub(crate) async fn replace(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        document: &RawDocumentBuf,
+    ) -> Result<()> {
+        let replace = rows.replace_one(filter, document).upsert(true);
+        run!(self, replace)?;
+        Ok(())
+    }
+
     pub(crate) async fn insert_many(
         &mut self,
         rows: &Rows,

@@ -42,6 +42,7 @@ mod purge;
 mod queues;
 mod read;
 mod reclaim;
+mod recurring;
 mod report;
 mod routes;
 mod row;

@@ -9,7 +9,8 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
+    VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -399,6 +400,11 @@ impl Store for MongoStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        self.has_transactions()
+            .then_some(self as &dyn RecurringStore)
     }
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {

@@ -9,6 +9,14 @@ use std::process::ExitCode;
 use ratchet_conformance::{Power, Suite};
 
 fn main() -> ExitCode {
-    Suite::new("mongodb", &[Power::Clock, Power::Vandal, Power::Archive])
-        .run(async { fixture::provision(server::URL) })
+    Suite::new(
+        "mongodb",
+        &[
+            Power::Clock,
+            Power::Vandal,
+            Power::Archive,
+            Power::Recurring,
+        ],
+    )
+    .run(async { fixture::provision(server::URL) })
 }

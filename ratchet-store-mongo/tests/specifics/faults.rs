@@ -256,7 +256,10 @@ pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
     enqueue(&store, job()).await;
     let fault = fault.set().await;
     let late = job();
-    let error = store.enqueue(std::slice::from_ref(&late)).await.unwrap_err();
+    let error = store
+        .enqueue(std::slice::from_ref(&late))
+        .await
+        .unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
     fault.lift().await;
     // The store is usable, and the call can be repeated.

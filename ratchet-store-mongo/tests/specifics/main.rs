@@ -68,9 +68,7 @@ fn main() -> ExitCode {
         let (url, test) = (url.clone(), *test);
         let ignored = url.is_none() && !required;
         let missing = server::missing(server::URL);
-        Trial::test(*name, move || {
-            run(&url.ok_or(missing)?, test)
-        }).with_ignored_flag(ignored)
+        Trial::test(*name, move || run(&url.ok_or(missing)?, test)).with_ignored_flag(ignored)
     };
     let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
     let alone = server::url(server::STANDALONE_URL);
