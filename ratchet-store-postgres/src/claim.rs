@@ -105,8 +105,15 @@ struct Look<'a> {
     depth: Depth,
     /// How many jobs.
     wanted: usize,
+    /// Among how many candidates for each of them.
+    reach: usize,
+}
+
+impl Look<'_> {
     /// Among how many candidates.
-    look_at: usize,
+    fn look_at(&self) -> usize {
+        self.wanted.saturating_mul(self.reach)
+    }
 }
 
 impl PostgresStore {
@@ -122,12 +129,19 @@ impl PostgresStore {
         let began = self.reach().get();
         let mut reach = began;
         let mut again = false;
+        // How many candidates the last round had that came back short.
+        let mut seen = 0;
         // Until when to look for more, once there is something.
         let mut end = None;
         for _ in 0..ROUNDS {
             let wanted = request.limit - claimed.len();
-            let look_at = wanted.saturating_mul(reach);
-            let round = match soon(end, self.round(request, depth, wanted, look_at)).await {
+            let look = Look {
+                request,
+                depth,
+                wanted,
+                reach,
+            };
+            let round = match soon(end, self.round(&look)).await {
                 Some(Ok(round)) => round,
                 Some(Err(failure)) if claimed.is_empty() => return Err(failure),
                 // What was claimed is the caller's, whatever became of looking for more.
@@ -167,13 +181,15 @@ impl PostgresStore {
             if look_again {
                 continue;
             }
-            if had == round.candidates && had < look_at {
+            let all = round.candidates < look.look_at();
+            if had == round.candidates && all {
                 break;
             }
             if had < wanted {
                 // Others had the rest of the candidates.
-                if round.candidates == look_at {
+                if !all || (round.bounded && round.candidates > seen) {
                     // There may be more behind these.
+                    seen = round.candidates;
                     reach = (reach * 2).min(Reach::MOST);
                 } else if had == 0 || again {
                     break;
@@ -190,31 +206,19 @@ impl PostgresStore {
         Ok(claimed)
     }
 
-    async fn round(
-        &self,
-        request: &ClaimRequest,
-        depth: Depth,
-        wanted: usize,
-        look_at: usize,
-    ) -> Result<Round> {
-        let mut chosen = self.routes().matching(|route| route.matches(request));
-        let look = Look {
-            request,
-            depth,
-            wanted,
-            look_at,
-        };
+    async fn round(&self, look: &Look<'_>) -> Result<Round> {
+        let mut chosen = self.routes().matching(|route| route.matches(look.request));
         let mut lease = self.lease().await?;
         if chosen.needs_permits() {
             self.leave_used_up_out(&mut lease, &mut chosen).await?;
         }
         if !chosen.needs_permits() {
             return self
-                .take(&mut lease, &look, &chosen, &Budget::default())
+                .take(&mut lease, look, &chosen, &Budget::default())
                 .await;
         }
         lease.begin().await?;
-        let taken = self.take_permitted(&mut lease, &look, chosen).await;
+        let taken = self.take_permitted(&mut lease, look, chosen).await;
         lease.end(taken).await
     }
 
@@ -253,7 +257,8 @@ impl PostgresStore {
         Ok(round)
     }
 
-    /// Claims what is due, no more of each route than this budget has for it.
+    /// Claims what is due, of each route no more than this budget has for it times the reach: what is
+    /// too much, the caller gives back.
     async fn take(
         &self,
         lease: &mut Lease<'_>,
@@ -264,7 +269,10 @@ impl PostgresStore {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let routes = || chosen.routes.iter();
         let queues: Vec<&str> = routes().map(|(_, route)| route.queue.as_str()).collect();
-        let most = |rest: u64| i64::try_from(rest).unwrap_or(i64::MAX);
+        let most = |rest: u64| {
+            let rest = usize::try_from(rest).unwrap_or(usize::MAX);
+            number(rest.saturating_mul(look.reach))
+        };
         let most: Vec<Option<i64>> = routes()
             .map(|(_, route)| budget.rest(route).map(most))
             .collect();
@@ -276,7 +284,7 @@ impl PostgresStore {
             .bind(queues)
             .bind(chosen.seen)
             .bind(look.request.aging.interval_millis())
-            .bind(number(look.look_at))
+            .bind(number(look.look_at()))
             .bind(number(look.wanted))
             .bind(look.request.node.as_uuid())
             .bind(look.depth == Depth::Whole)

@@ -252,6 +252,14 @@ impl<'a> Lease<'a> {
             .await
     }
 
+    /// Begins a transaction that waits for what others hold no longer than this.
+    pub(crate) async fn begin_within(&mut self, patience: Duration) -> Result<()> {
+        self.begin().await?;
+        let millis = patience.as_millis().to_string();
+        let limit = sqlx::query("SELECT set_config('lock_timeout', $1, true)").bind(millis);
+        self.execute(limit).await.map(drop)
+    }
+
     /// Ends the transaction and the lease: commits if all went well, and rolls back otherwise.
     pub(crate) async fn end<T>(mut self, result: Result<T>) -> Result<T> {
         self.finish(result).await

@@ -39,6 +39,7 @@ mod coordinator;
 mod enqueue;
 mod era;
 mod error;
+mod held;
 mod jobs;
 mod lanes;
 mod links;

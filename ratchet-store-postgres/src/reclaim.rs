@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::Result;
+use crate::held::{PATIENCE, unless_held};
 use crate::row::{self, HAS_CHILDREN, HAS_LANE, IN_BATCH};
 use crate::store::PostgresStore;
 
@@ -46,33 +47,64 @@ impl PostgresStore {
             return Ok(Vec::new());
         }
         let (awaited, others): (Vec<&Lost>, Vec<&Lost>) = lost.iter().partition(|one| one.awaited);
-        let taken = self.take_back(&mut lease, &others, false).await?;
+        let taken = self.take_back(&mut lease, &others, false).await;
+        let taken = match unless_held(taken)? {
+            Some(taken) => taken,
+            None => {
+                lease.begin().await?;
+                let taken = self.take_free_back(&mut lease, &others).await;
+                lease.finish(taken).await?
+            }
+        };
         let mut taken: HashSet<JobId> = taken.into_keys().collect();
         for one in awaited {
-            lease.begin().await?;
-            let done = async {
-                let job = one.id.as_uuid();
-                let lanes = self.lanes_of(&mut lease, &[job]).await?;
-                let places = self.enter_lanes(&mut lease, lanes.into_values()).await?;
-                let done = self.take_back(&mut lease, &[one], true).await?;
-                let ended: Vec<(Uuid, i16)> = done
-                    .iter()
-                    .map(|(id, flags)| (id.as_uuid(), *flags))
-                    .collect();
-                let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
-                let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
-                self.leave_lanes(&mut lease, places, &of_lanes).await?;
-                self.follow_ends(&mut lease, &ended).await?;
-                Ok(done)
+            lease.begin_within(PATIENCE).await?;
+            let done = self.take_awaited_back(&mut lease, one).await;
+            // One that somebody holds is left to a later pass.
+            if let Some(done) = unless_held(lease.finish(done).await)? {
+                taken.extend(done.into_keys());
             }
-            .await;
-            taken.extend(lease.finish(done).await?.into_keys());
         }
         Ok(lost
             .into_iter()
             .filter(|lost| taken.contains(&lost.id))
             .map(|lost| lost.reclaimed)
             .collect())
+    }
+
+    /// Takes claims back whose jobs nobody holds.
+    async fn take_free_back(
+        &self,
+        lease: &mut Lease<'_>,
+        lost: &[&Lost],
+    ) -> Result<HashMap<JobId, i16>> {
+        let jobs = column(lost, |lost| lost.id.as_uuid());
+        let free = self.lock_free(lease, jobs).await?;
+        let lost = lost.iter().copied();
+        let lost: Vec<&Lost> = lost
+            .filter(|lost| free.contains(&lost.id.as_uuid()))
+            .collect();
+        self.take_back(lease, &lost, false).await
+    }
+
+    /// Takes back a claim with which the job ends, for whose end others wait.
+    async fn take_awaited_back(
+        &self,
+        lease: &mut Lease<'_>,
+        one: &Lost,
+    ) -> Result<HashMap<JobId, i16>> {
+        let lanes = self.lanes_of(lease, &[one.id.as_uuid()]).await?;
+        let places = self.enter_lanes(lease, lanes.into_values()).await?;
+        let done = self.take_back(lease, &[one], true).await?;
+        let ended: Vec<(Uuid, i16)> = done
+            .iter()
+            .map(|(id, flags)| (id.as_uuid(), *flags))
+            .collect();
+        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+        self.leave_lanes(lease, places, &of_lanes).await?;
+        self.follow_ends(lease, &ended).await?;
+        Ok(done)
     }
 
     /// Takes claims back; the jobs, with their flags. `followed` says that what their ends do to others

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::Result;
+use crate::held::{PATIENCE, held_too_long, unless_held};
 use crate::lanes::Places;
 use crate::row::{self, HAS_LANE};
 use crate::store::PostgresStore;
@@ -18,7 +19,7 @@ use crate::store::PostgresStore;
 /// number that the database can hold.
 const LONGEST_DELAY: i64 = i64::MAX / 2;
 
-/// The end of a claim of a job for whose end others wait.
+/// The end of a claim of a job for whose end others wait, or which somebody held.
 struct Awaited<'a> {
     settlement: &'a Settlement,
     has_lane: bool,
@@ -100,14 +101,20 @@ impl PostgresStore {
         Ok(answers)
     }
 
-    /// Ends one claim each of some jobs, but for those for whose end others wait, which come back.
+    /// Ends one claim each of some jobs, but for those for whose end others wait, or which somebody
+    /// holds: they come back.
     async fn settle_round<'a>(
         &self,
         lease: &mut Lease<'_>,
         settlements: &[&'a Settlement],
         applied: &mut HashSet<ClaimToken>,
     ) -> Result<Vec<Awaited<'a>>> {
-        self.end_claims(lease, settlements, false, applied).await?;
+        let ended = self.end_claims(lease, settlements, false, applied).await;
+        if unless_held(ended)?.is_none() {
+            lease.begin().await?;
+            let ended = self.end_free(lease, settlements, applied).await;
+            lease.finish(ended).await?;
+        }
         let awaited = self.find_settled(lease, settlements, applied).await?;
         let mut found = Vec::with_capacity(awaited.len());
         for settlement in settlements {
@@ -122,49 +129,99 @@ impl PostgresStore {
         Ok(found)
     }
 
-    /// Ends claims of jobs for whose end others wait. A lane that somebody else has locked is waited
-    /// for, but nobody else waits for it: the others are done before.
+    /// Ends claims of jobs that nobody holds.
+    async fn end_free(
+        &self,
+        lease: &mut Lease<'_>,
+        settlements: &[&Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let free = self.lock_free(lease, jobs_of(settlements)).await?;
+        let settlements = settlements.iter().copied();
+        let free: Vec<&Settlement> = settlements
+            .filter(|settlement| free.contains(&settlement.token.job.as_uuid()))
+            .collect();
+        self.end_claims(lease, &free, false, applied).await?;
+        Ok(())
+    }
+
+    /// Ends claims of jobs for whose end others wait, or which somebody held. What somebody else has
+    /// locked is waited for, but nobody else waits for it: the others are done before.
     async fn settle_awaited(
         &self,
         lease: &mut Lease<'_>,
         awaited: &[Awaited<'_>],
         applied: &mut HashSet<ClaimToken>,
     ) -> Result<()> {
-        let heads = awaited.iter().filter(|one| one.has_lane);
-        let heads: Vec<Uuid> = heads
-            .map(|one| one.settlement.token.job.as_uuid())
-            .collect();
-        lease.begin().await?;
-        let settled = async {
-            let (locked, places) = if heads.is_empty() {
-                Default::default()
-            } else {
-                self.lock_lanes(lease, &heads).await?
-            };
-            let (now, later): (Vec<&Awaited<'_>>, Vec<&Awaited<'_>>) = awaited
-                .iter()
-                .partition(|one| !one.has_lane || locked.contains(&one.settlement.token.job));
-            let now: Vec<&Settlement> = now.iter().map(|one| one.settlement).collect();
-            self.end_awaited(lease, &now, places, applied).await?;
-            Ok(later)
-        }
-        .await;
-        for head in lease.finish(settled).await? {
-            lease.begin().await?;
-            let settled = async {
-                let job = head.settlement.token.job.as_uuid();
-                let lanes = self.lanes_of(lease, &[job]).await?;
-                let places = self.enter_lanes(lease, lanes.into_values()).await?;
-                self.end_awaited(lease, &[head.settlement], places, applied)
-                    .await
+        lease.begin_within(PATIENCE).await?;
+        let mut ended = HashSet::new();
+        let later = self.end_together(lease, awaited, &mut ended).await;
+        let later = match unless_held(lease.finish(later).await)? {
+            Some(later) => {
+                applied.extend(ended);
+                later
             }
-            .await;
-            lease.finish(settled).await?;
+            None => awaited.iter().collect(),
+        };
+        let mut held = None;
+        for one in later {
+            lease.begin_within(self.deadline() / 4).await?;
+            let mut ended = HashSet::new();
+            let settled = self.end_alone(lease, one, &mut ended).await;
+            match unless_held(lease.finish(settled).await)? {
+                Some(()) => applied.extend(ended),
+                None => held = Some(held_too_long()),
+            }
+        }
+        if let Some(held) = held {
+            return Err(held);
         }
         // Nobody ran some of them any more.
         let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
         self.find_settled(lease, &settlements, applied).await?;
         Ok(())
+    }
+
+    /// Ends those of these claims whose jobs and lanes nobody else has locked; the others come back.
+    async fn end_together<'a>(
+        &self,
+        lease: &mut Lease<'_>,
+        awaited: &'a [Awaited<'a>],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<Vec<&'a Awaited<'a>>> {
+        let heads = awaited.iter().filter(|one| one.has_lane);
+        let heads: Vec<Uuid> = heads
+            .map(|one| one.settlement.token.job.as_uuid())
+            .collect();
+        let (locked, places) = if heads.is_empty() {
+            Default::default()
+        } else {
+            self.lock_lanes(lease, &heads).await?
+        };
+        let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
+        let free = self.lock_free(lease, jobs_of(&settlements)).await?;
+        let (now, later): (Vec<&Awaited<'_>>, Vec<&Awaited<'_>>) =
+            awaited.iter().partition(|one| {
+                let job = one.settlement.token.job;
+                free.contains(&job.as_uuid()) && (!one.has_lane || locked.contains(&job))
+            });
+        let now: Vec<&Settlement> = now.iter().map(|one| one.settlement).collect();
+        self.end_awaited(lease, &now, places, applied).await?;
+        Ok(later)
+    }
+
+    /// Ends a claim whose job or lane somebody else had locked.
+    async fn end_alone(
+        &self,
+        lease: &mut Lease<'_>,
+        one: &Awaited<'_>,
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let job = one.settlement.token.job.as_uuid();
+        let lanes = self.lanes_of(lease, &[job]).await?;
+        let places = self.enter_lanes(lease, lanes.into_values()).await?;
+        self.end_awaited(lease, &[one.settlement], places, applied)
+            .await
     }
 
     /// Ends claims of jobs whose lanes are locked, and does to others what their ends do.
@@ -223,8 +280,8 @@ impl PostgresStore {
         Ok(ended)
     }
 
-    /// Notes those that were settled before with the same token; the tokens of those that run and for
-    /// whose end others wait, with the flags of their jobs.
+    /// Notes those that were settled before with the same token; the tokens of those that run, with
+    /// the flags of their jobs.
     async fn find_settled(
         &self,
         lease: &mut Lease<'_>,
@@ -267,8 +324,51 @@ impl PostgresStore {
                 _ => {}
             }
         }
+        let told: Vec<(ClaimToken, Told<'_>)> = told.into_iter().collect();
+        let mut alive = HashMap::with_capacity(told.len());
+        let mut lease = self.lease().await?;
+        let all = self.tell(&mut lease, &told, &mut alive).await;
+        if unless_held(all)?.is_none() {
+            lease.begin().await?;
+            let free = self.tell_free(&mut lease, told, &mut alive).await;
+            let held = lease.finish(free).await?;
+            let held = self.tell(&mut lease, &held, &mut alive).await;
+            unless_held(held)?.ok_or_else(held_too_long)?;
+        }
+        let answer = |report: &Report| match alive.get(&report.token) {
+            Some(cancel_requested) => Reported::Applied {
+                cancel_requested: *cancel_requested,
+            },
+            None => Reported::Stale,
+        };
+        Ok(reports.iter().map(answer).collect())
+    }
+
+    /// Keeps what claims tell whose jobs nobody holds; the others come back.
+    async fn tell_free<'a>(
+        &self,
+        lease: &mut Lease<'_>,
+        told: Vec<(ClaimToken, Told<'a>)>,
+        alive: &mut HashMap<ClaimToken, bool>,
+    ) -> Result<Vec<(ClaimToken, Told<'a>)>> {
+        let jobs = told.iter().map(|(token, _)| token.job.as_uuid()).collect();
+        let free = self.lock_free(lease, jobs).await?;
+        let (free, held): (Vec<_>, Vec<_>) = told
+            .into_iter()
+            .partition(|(token, _)| free.contains(&token.job.as_uuid()));
+        self.tell(lease, &free, alive).await?;
+        Ok(held)
+    }
+
+    /// Keeps what claims tell, and notes which of them are held, and whether they are to be cancelled.
+    async fn tell(
+        &self,
+        lease: &mut Lease<'_>,
+        told: &[(ClaimToken, Told<'_>)],
+        alive: &mut HashMap<ClaimToken, bool>,
+    ) -> Result<()> {
         let mut columns = (vec![], vec![], vec![], vec![], vec![]);
-        for (token, told) in &told {
+        for (token, told) in told {
             if let Ok(seq) = i64::try_from(token.seq) {
                 columns.0.push(token.job.as_uuid());
                 columns.1.push(seq);
@@ -286,19 +386,18 @@ impl PostgresStore {
             .bind(columns.2)
             .bind(columns.3)
             .bind(columns.4);
-        let mut alive: HashMap<ClaimToken, bool> = HashMap::new();
-        for row in self.lease().await?.rows(report).await? {
+        for row in lease.rows(report).await? {
             let token = ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?);
             alive.insert(token, row.try_get(2)?);
         }
-        let answer = |report: &Report| match alive.get(&report.token) {
-            Some(cancel_requested) => Reported::Applied {
-                cancel_requested: *cancel_requested,
-            },
-            None => Reported::Stale,
-        };
-        Ok(reports.iter().map(answer).collect())
+        Ok(())
     }
+}
+
+fn jobs_of(settlements: &[&Settlement]) -> Vec<Uuid> {
+    let jobs = settlements.iter();
+    jobs.map(|settlement| settlement.token.job.as_uuid())
+        .collect()
 }
 
 /// The last of each kind that the reports of one claim tell.

@@ -81,7 +81,7 @@ statements! {
     identify is_tenure join_batches keep_errors lanes_of links_of list_archived_newest
     list_archived_oldest list_batch_newest list_batch_oldest list_batches list_ended_newest
     list_ended_oldest list_newest list_oldest list_recurring list_tagged_newest list_tagged_oldest
-    load_inputs load_routes lock_batches lock_lanes lock_permits lock_recurring lock_tokens
+    load_inputs load_routes lock_batches lock_free lock_lanes lock_permits lock_recurring lock_tokens
     look_at_permits miss_signals move_expiry nodes notify_queues now open_children open_links
     overdue_signals own_objects own_session pause_queue paused_queues place_in_lanes purge_archive
     purge_batches purge_jobs put_node read_state rebind_locks reclaim_jobs release_jobs

@@ -322,6 +322,11 @@ impl PostgresStore {
         began + (self.0.deadline / 10 * 9).min(FAR_AWAY)
     }
 
+    /// How long a call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
     pub(crate) fn too_late(&self) -> Failure {
         too_late(self.0.deadline)
     }

@@ -109,6 +109,28 @@ cases! {
         assert_eq!((found.job, found.history, found.archived_at), (job, history, now));
     }
 
+    #[proves("archive.awaited")]
+    #[needs(Archive, Clock, Workflows)]
+    async fn a_parent_is_archived_when_its_last_child_has_ended(cx: &Cx) {
+        let node = cx.node().await;
+        let (parent, plain) = (node.add(job()).await, node.add(job()).await);
+        let child = node.add(job().after(parent, Condition::Ended)).await;
+        for id in [parent, plain] {
+            node.end(id, Outcome::Succeeded { result: Some(json("7")) }).await;
+        }
+        cx.advance(HOUR).await;
+        // It is the older one, and does not keep the other.
+        let request = PurgeRequest::new(JobState::Succeeded, MINUTE, 1);
+        assert_eq!(landed(ok(archive(&node).archive(&request).await)), 1);
+        assert_eq!(landed(ok(archive(&node).archive(&request).await)), 0);
+        assert_eq!(archived_ids(&everything(&node).await), [plain]);
+        let result = node.get(parent).await.result;
+        assert_eq!(result, Some(json("7")));
+        node.end(child, Outcome::Cancelled).await;
+        assert_eq!(landed(ok(archive(&node).archive(&request).await)), 1);
+        assert_eq!(archived_ids(&everything(&node).await), [parent, plain]);
+    }
+
     #[proves("archive.old", "time.clock", "time.precision")]
     #[needs(Archive, Clock)]
     async fn a_job_is_archived_when_it_is_older_than_asked_and_not_before(cx: &Cx) {

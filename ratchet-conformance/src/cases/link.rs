@@ -421,8 +421,7 @@ cases! {
         assert_eq!(whose(&read(3, None).await), pairs[..3]);
         assert_eq!(whose(&read(10, Some(children[0])).await), pairs[2..]);
         assert_refused(node.workflows().children_of(on, 0, None).await, "limit");
-        cx.advance(HOUR).await;
-        assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 1);
+        assert_eq!(node.act(parent, JobAction::Delete).await, ActionOutcome::Deleted);
         assert_eq!(node.find(parent).await, None);
         assert_eq!(node.links(children[0]).await, [Met, Open, Met]);
         assert_eq!(whose(&read(10, None).await), pairs);
@@ -434,6 +433,32 @@ cases! {
         assert_eq!(whose(&read(10, None).await), pairs[2..]);
         node.end(other, succeeded()).await;
         assert_eq!(node.states([children[1], children[2]]).await, [Pending, Pending]);
+    }
+
+    #[proves("purge.awaited")]
+    #[needs(Clock, Workflows)]
+    async fn a_parent_is_purged_when_its_last_child_has_ended(cx: &Cx) {
+        let node = cx.node().await;
+        let (parent, plain) = (node.add(job()).await, node.add(job()).await);
+        let [first, second] = [node.add(child(parent)).await, node.add(child(parent)).await];
+        node.end(parent, succeeded()).await;
+        node.end(plain, succeeded()).await;
+        node.end(first, failed()).await;
+        cx.advance(HOUR).await;
+        // It is the older one, and does not keep the other.
+        assert_eq!(node.purge(Succeeded, MINUTE, 1).await, 1);
+        assert_eq!(node.find(plain).await, None);
+        assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
+        // Whether the child waits, runs or waits again makes no difference.
+        node.fail(node.take_job(second).await).await;
+        node.act(second, JobAction::Requeue).await;
+        assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
+        let token = node.take_job(second).await;
+        assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
+        assert!(node.find(parent).await.is_some());
+        node.succeed(token).await;
+        assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 1);
+        assert_eq!(node.find(parent).await, None);
     }
 
     #[proves("link.decide", "settle.mixed", "settle.repeat", "settle.token")]

@@ -5,9 +5,8 @@ use crate::state::JobState;
 
 /// What becomes of jobs once they have ended.
 ///
-/// Ages count from the end of the job, by the database's clock. They know nothing of workflows: a job
-/// that reads the results of its parents needs them to be there still, so where a step may wait for
-/// longer than a day, keep successes for longer than it may wait.
+/// Ages count from the end of the job, by the database's clock. A job stays until all jobs that were
+/// linked to it have ended too, however old it is: they may read its result.
 ///
 /// ```
 /// use std::time::Duration;

@@ -184,6 +184,7 @@ impl Tables {
             .take_while(|(finished_at, _)| *finished_at < cutoff)
             .filter(|(_, row)| row.job.state == request.state)
             .map(|(_, row)| row.job.id)
+            .filter(|job| !self.is_awaited(*job))
             .take(request.limit)
             .collect()
     }

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::tables::Tables;
+use super::tables::{Row, Tables};
 use crate::id::{BatchId, JobId};
 use crate::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord};
@@ -64,6 +64,16 @@ impl Links {
 }
 
 impl Tables {
+    /// Whether a child of this job has not ended.
+    pub(super) fn is_awaited(&self, job: JobId) -> bool {
+        let children = self.links.children.get(&Parent::Job(job));
+        let unfinished = |row: &Row| !row.job.state.is_terminal();
+        children.is_some_and(|children| {
+            let mut rows = children.iter().filter_map(|child| self.job(*child));
+            rows.any(unfinished)
+        })
+    }
+
     /// Does to others what the ends of this call do; the last thing of every call.
     pub(super) fn follow_ends(&mut self, now: i64) {
         let mut cascade = Cascade::new();

@@ -19,6 +19,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     /// # Contract
     /// - **[archive.old]** Only jobs in the given terminal state that finished longer ago than
     ///   `older_than`; the longest finished first, at most `limit`.
+    /// - **[archive.awaited]** None whose children have not all ended, since those may read its result;
+    ///   it keeps no other.
     /// - **[archive.move]** Each is in the archive with everything known about it and its whole
     ///   history, and is deleted as by a purge, in one step: whoever looks for it first among the
     ///   jobs and then in the archive finds it. A job archived under an id that is in the archive

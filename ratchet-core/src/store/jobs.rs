@@ -239,6 +239,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than
     ///   `older_than`; the longest finished first, at most `limit`.
+    /// - **[purge.awaited]** None whose children have not all ended, since those may read its result;
+    ///   it keeps no other.
     /// - **[purge.keys]** Idempotency keys stay used.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
 -- $1 and $2 are the wanted routes and their queues, $3 the last route the caller knows of: if another
 -- one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at,
--- $9 how many of each wanted route at most (none: as many), which is what is left of its permits.
+-- $9 how many of each wanted route to look at (none: as many).
 --
 -- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
 -- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by

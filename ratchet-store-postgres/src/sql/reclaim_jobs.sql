@@ -2,8 +2,11 @@
 -- them has changed since they were judged; one row comes back for each. Jobs that end and for whose
 -- end others wait are left alone unless $9 says that they are followed.
 -- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
+-- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now, set_config('lock_timeout', '200ms', true)
+),
 lost AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::boolean[], $5::bigint[],
                          $6::uuid[], $7::integer[], $8::smallint[])

@@ -1,7 +1,10 @@
 -- Restarts the stall timeouts of claims and keeps what their bodies tell; one row comes back for
 -- each that held. [report.life] [report.progress] [report.token] [report.cancel]
+-- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys; no index has last_report.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now, set_config('lock_timeout', '200ms', true)
+),
 report AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[])
     AS report (job, seq, percent, message, checkpoint)

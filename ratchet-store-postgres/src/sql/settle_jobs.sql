@@ -5,8 +5,12 @@
 -- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
 -- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
 -- unless $10 says that they are followed.
+-- Then they are waited for as long as the transaction says; otherwise, not for long: whoever holds one
+-- job in an open transaction holds no others up (held.rs).
 -- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now, CASE WHEN NOT $10 THEN set_config('lock_timeout', '200ms', true) END
+),
 settlement AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
                          $6::smallint[], $7::text[], $8::text[], $9::bigint[])

@@ -4,6 +4,7 @@
 
 mod archive;
 mod connections;
+mod held;
 mod interleavings;
 mod kit;
 mod lanes;
@@ -53,6 +54,10 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    held: a_held_job_keeps_no_other_from_ending an_end_that_is_held_for_long_is_a_timeout
+        a_held_job_keeps_no_other_from_being_reported
+        a_held_job_keeps_no_other_from_being_taken_back
+        a_held_job_keeps_no_permit_from_the_next;
     interleavings: a_claim_passes_over_what_has_changed_since_it_looked
         a_cancel_waits_for_a_requeue_and_ends_what_it_brought_back
         an_enqueue_waits_for_a_requeue_and_finds_its_key_taken
