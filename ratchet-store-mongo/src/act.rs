@@ -5,17 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::options::FindOptions;
+use ratchet_core::links::waiting_state;
 use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
 use crate::clock::Now;
 use crate::connection::{Statement, Tx};
+use crate::ends::{End, Ties, tie_fields};
 use crate::error::{Failure, Result};
 use crate::lanes;
 use crate::pipelines::{self, code};
 use crate::read::states_of;
 use crate::row;
+use crate::signals;
 use crate::store::{MongoStore, pause};
 
 /// A job that is acted on.
@@ -25,6 +28,13 @@ struct Target {
     key: Option<String>,
     /// Its lane.
     lane: Option<String>,
+    /// Whether it has links.
+    links: bool,
+    /// Whether it has open links, as far as that matters.
+    has_open_links: bool,
+    /// Whether its signal has not come.
+    lacks_signal: bool,
+    ties: Ties,
 }
 
 impl MongoStore {
@@ -125,13 +135,15 @@ impl MongoStore {
             let ended = JobState::ALL.iter().filter(|state| state.is_terminal());
             let ended: Vec<i32> = ended.map(|state| code(*state)).collect();
             let still = doc! { "state": { "$in": ended } };
-            let gone = self.forget(tx, &write.removed, still).await?;
+            let linked = &write.removed_linked;
+            let gone = self.forget(tx, &write.removed, linked, still).await?;
             if usize::try_from(gone) != Ok(count) {
                 return Err(Failure::contention("a job was changed meanwhile"));
             }
         }
         self.leave_lanes(tx, write.left.into_iter().collect())
             .await?;
+        self.follow(tx, write.ends, Vec::new()).await?;
         Ok(acted)
     }
 
@@ -245,11 +257,20 @@ impl MongoStore {
                 }
             }
             places = self.enter_lanes(tx, wanted).await?;
+            let waited = |(id, target): (&JobId, &Target)| target.links.then_some(*id);
+            let waited: Vec<JobId> = targets.iter().filter_map(waited).collect();
+            for job in self.have_open_links(tx, &waited).await? {
+                if let Some(target) = targets.get_mut(&job) {
+                    target.has_open_links = true;
+                }
+            }
         }
         let mut write = Writes {
             now,
             statements: Vec::new(),
             removed: Vec::new(),
+            removed_linked: Vec::new(),
+            ends: Vec::new(),
             left: BTreeSet::new(),
         };
         let mut acted = Vec::with_capacity(ids.len());
@@ -273,9 +294,10 @@ impl MongoStore {
 
     async fn targets(&self, tx: &mut Tx<'_>, ids: &[JobId]) -> Result<HashMap<JobId, Target>> {
         let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
-        let options = FindOptions::builder()
-            .projection(doc! { "state": 1, "route": 1, "unique_key": 1, "lane": 1 })
-            .build();
+        let mut wanted = doc! { "state": 1, "route": 1, "unique_key": 1, "lane": 1 };
+        wanted.extend(doc! { "links": 1, "signal.state": 1 });
+        wanted.extend(tie_fields());
+        let options = FindOptions::builder().projection(wanted).build();
         let mut targets = HashMap::with_capacity(ids.len());
         for row in tx.find(&self.main().jobs, filter, options).await? {
             let lane = match row::name(&row, "lane")? {
@@ -293,6 +315,10 @@ impl MongoStore {
                 state: JobState::from_code(row::int(&row, "state")?)?,
                 key: row::text(&row, "unique_key")?.map(str::to_owned),
                 lane,
+                links: row::flag(&row, "links"),
+                has_open_links: false,
+                lacks_signal: signals::is_missing(&row),
+                ties: Ties::read(&row),
             };
             targets.insert(row::job_id(&row, "_id")?, target);
         }
@@ -346,6 +372,10 @@ struct Writes {
     statements: Vec<Statement>,
     /// The jobs that are deleted.
     removed: Vec<JobId>,
+    /// Those of them that have links.
+    removed_linked: Vec<JobId>,
+    /// The jobs that end.
+    ends: Vec<End>,
     /// The lanes that jobs leave.
     left: BTreeSet<String>,
 }
@@ -369,23 +399,30 @@ impl Writes {
             Response::Change => (pipelines::given(action, self.now), ActionOutcome::Changed),
             Response::Remove => {
                 self.removed.push(id);
+                self.removed_linked.extend(target.links.then_some(id));
                 return ActionOutcome::Deleted;
             }
-            Response::Become(to) if action == JobAction::Requeue => {
+            Response::Become(_) if action == JobAction::Requeue => {
                 let lane = target.lane.as_deref();
                 let place = lane.map(|lane| (lane, places.take(lane)));
-                let to = place.as_ref().map_or(to, |(_, place)| place.state);
+                let waits = waiting_state(target.has_open_links, target.lacks_signal);
+                let to = place.as_ref().map_or(waits, |(_, place)| place.state);
                 target.state = to;
                 let place = place.map(|(lane, place)| (lane, place.seq));
-                let pipeline = pipelines::requeued(to, place, self.now);
+                let mut pipeline = pipelines::requeued(to, place, self.now);
+                pipeline.extend(target.lacks_signal.then(|| signals::renewed(self.now)));
                 (pipeline, ActionOutcome::Became(to))
             }
             Response::Become(to) => {
+                let mut pipeline = pipelines::moved(to, self.now);
                 if to.is_terminal() {
                     self.left.extend(target.lane.clone());
+                    self.ends.push(target.ties.end(id, to, None));
+                    // One that waits has no signal but one that has still to come.
+                    pipeline.extend(target.lacks_signal.then(signals::closed));
                 }
                 target.state = to;
-                (pipelines::moved(to, self.now), ActionOutcome::Became(to))
+                (pipeline, ActionOutcome::Became(to))
             }
         };
         self.statements.push(Statement {

@@ -16,6 +16,7 @@ use ratchet_core::{InvalidInput, JobId, Result, StoreError, limits};
 use crate::connection::Tx;
 use crate::error::{Loss, Result as Inner};
 use crate::pipelines::{LONGEST, code, ids};
+use crate::purge::finished_before;
 use crate::read::attempts;
 use crate::row;
 use crate::store::MongoStore;
@@ -82,8 +83,9 @@ impl MongoStore {
         tx.finish(archived).await
     }
 
-    /// Moves old finished jobs into the archive. Those that cannot be read stay, and others are
-    /// looked for behind them. [archive.old] [archive.poison]
+    /// Moves old finished jobs into the archive. Those that cannot be read stay, and those whose
+    /// children may read them, and others are looked for behind them. [archive.old] [archive.awaited]
+    /// [archive.poison]
     async fn archive_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -94,12 +96,17 @@ impl MongoStore {
         let (mut done, mut behind) = (0, None);
         while done < request.limit {
             let wanted = AT_ONCE.min(request.limit - done);
-            let old = self.old_jobs(tx, request, before, behind, wanted).await?;
+            let mut old = self.old_jobs(tx, request, before, behind, wanted).await?;
+            let more = old.len() == wanted;
+            if let Some(last) = old.last() {
+                behind = Some((row::int(last, "finished_at")?, row::job_id(last, "_id")?));
+            }
+            let awaited = self.awaited(tx, &old).await?;
+            old.retain(|row| row::job_id(row, "_id").is_ok_and(|id| !awaited.contains(&id)));
             done += self.put_away(tx, request, &old, now).await?;
-            let Some(last) = old.last().filter(|_| old.len() == wanted) else {
+            if !more {
                 break;
-            };
-            behind = Some((row::int(last, "finished_at")?, row::job_id(last, "_id")?));
+            }
         }
         Ok(u64::try_from(done).unwrap_or(u64::MAX))
     }
@@ -113,15 +120,7 @@ impl MongoStore {
         behind: Option<(i64, JobId)>,
         limit: usize,
     ) -> Inner<Vec<RawDocumentBuf>> {
-        let mut old = doc! {
-            "state": code(request.state),
-            "finished_at": { "$lt": before },
-        };
-        if let Some((at, id)) = behind {
-            old.insert("finished_at", doc! { "$gte": at, "$lt": before });
-            let later = doc! { "finished_at": { "$gt": at } };
-            old.insert("$or", vec![later, doc! { "_id": { "$gt": row::id(id) } }]);
-        }
+        let old = finished_before(code(request.state), before, behind);
         let options = FindOptions::builder()
             .sort(doc! { "finished_at": 1, "_id": 1 })
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -148,7 +147,7 @@ impl MongoStore {
         let moved = tx
             .find(&side.attempts, moved, FindOptions::default())
             .await?;
-        let (mut gone, mut documents) = (Vec::new(), Vec::new());
+        let (mut gone, mut linked, mut documents) = (Vec::new(), Vec::new(), Vec::new());
         for job in &jobs {
             let Some(row) = rows.get(&job.id) else {
                 continue;
@@ -171,6 +170,7 @@ impl MongoStore {
                 "document": text,
             };
             documents.push(RawDocumentBuf::try_from(&archived)?);
+            linked.extend(row::flag(row, "links").then_some(job.id));
             gone.push(job.id);
         }
         if gone.is_empty() {
@@ -180,7 +180,7 @@ impl MongoStore {
         tx.delete_many(&side.archive, same).await?;
         tx.insert_many(&side.archive, &documents).await?;
         let still = doc! { "state": code(request.state) };
-        self.forget(tx, &gone, still).await?;
+        self.forget(tx, &gone, &linked, still).await?;
         Ok(gone.len())
     }
 

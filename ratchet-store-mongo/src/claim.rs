@@ -18,6 +18,7 @@ use ratchet_core::time::{self, from_millis, to_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
+use crate::ends::is_tied;
 use crate::error::{Failure, Result};
 use crate::pipelines;
 use crate::read::MOST_EMBEDDED;
@@ -439,6 +440,7 @@ fn decode(
     claim.timeout = row::duration(row, "timeout")?;
     claim.stall_timeout = row::duration(row, "stall_timeout")?;
     claim.lane = row::name(row, "lane")?;
+    claim.awaited = is_tied(row);
     claim.trace = row::trace(row)?;
     let input = JobInput {
         payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("null")),

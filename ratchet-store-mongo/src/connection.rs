@@ -72,6 +72,10 @@ pub(crate) struct Side {
     pub(crate) permits: Rows,
     /// What is remembered of the keys of rates.
     pub(crate) rates: Rows,
+    /// What jobs wait for: a document each thing that a job waits for.
+    pub(crate) links: Rows,
+    /// The jobs that are counted together.
+    pub(crate) batches: Rows,
     /// What wakes others up: a document each queue.
     pub(crate) wakeups: Rows,
     /// The version of all this.
@@ -103,6 +107,8 @@ impl Side {
             recurring: rows("recurring"),
             permits: rows("permits"),
             rates: rows("rates"),
+            links: rows("links"),
+            batches: rows("batches"),
             wakeups: rows("wakeups"),
             meta: rows("meta"),
             client: database.client().clone(),

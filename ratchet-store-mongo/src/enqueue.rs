@@ -5,24 +5,29 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use mongodb::ClientSession;
 use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
 use mongodb::options::FindOptions;
+use ratchet_core::links::waiting_state;
 use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, JobState, Name, Route};
+use ratchet_core::{JobId, Name, Route};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
 use crate::lanes::{self, Places};
+use crate::links::{Linked, is_linked};
 use crate::pipelines::{code, ids};
 use crate::row;
+use crate::signals;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Stores the jobs of one call. One job without an idempotency key or a lane is one document,
-    /// and so one insert; everything else is one transaction.
+    /// Stores the jobs of one call. One job without an idempotency key or a lane, that waits for
+    /// nothing and is in no batch, is one document, and so one insert; everything else is one
+    /// transaction.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
             && job.spec().lane.is_none()
+            && !is_linked(job)
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }
@@ -57,7 +62,7 @@ impl MongoStore {
     async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
         let routes = self.route_ids(std::slice::from_ref(job)).await?;
         let now = self.millis(self.main()).await?;
-        let row = document(job, routes[0], now, None)?;
+        let row = document(job, routes[0], now, None, None)?;
         let mut on = self.main().plain();
         match on.insert_many(&self.main().jobs, &[row]).await {
             Ok(()) => return Ok(Enqueued::Created(job.id())),
@@ -84,7 +89,7 @@ impl MongoStore {
         let (answers, new) = resolve(jobs, &self.find_taken(&mut on, jobs).await?);
         let mut rows = Vec::with_capacity(new.len());
         for place in &new {
-            rows.push(document(&jobs[*place], routes[*place], now, None)?);
+            rows.push(document(&jobs[*place], routes[*place], now, None, None)?);
         }
         let stored = on.insert_many(&self.main().jobs, &rows).await;
         if let Err(failure) = stored {
@@ -112,11 +117,13 @@ impl MongoStore {
             }
         }
         let mut places = self.enter_lanes(tx, wanted).await?;
+        let linked = self.flag_parents(tx, jobs, &answers, &new).await?;
         let mut rows = Vec::with_capacity(new.len());
         let mut keys = Vec::new();
         for place in &new {
             let (job, route) = (&jobs[*place], routes[*place]);
-            rows.push(document(job, route, now, Some(&mut places))?);
+            let row = document(job, route, now, Some(&mut places), Some(&linked))?;
+            rows.push(row);
             if let Some(key) = &job.spec().idempotency_key {
                 let key = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
                 keys.push(RawDocumentBuf::try_from(&key)?);
@@ -124,6 +131,7 @@ impl MongoStore {
         }
         tx.insert_many(&self.main().keys, &keys).await?;
         tx.insert_many(&self.main().jobs, &rows).await?;
+        self.link(tx, linked).await?;
         Ok(answers)
     }
 
@@ -213,20 +221,20 @@ fn resolve(jobs: &[NewJob], taken: &Taken) -> (Vec<Enqueued>, Vec<usize>) {
 }
 
 /// A job as it is stored. What it does not have is not in the document. `places` are those in the
-/// lanes.
+/// lanes, `linked` says who waits for whom.
 fn document(
     job: &NewJob,
     route: i32,
     now: i64,
     places: Option<&mut Places>,
+    linked: Option<&Linked>,
 ) -> Result<RawDocumentBuf> {
     let spec = job.spec();
     let mut row = RawDocumentBuf::new();
     let place = places.zip(lanes::of(spec));
     let place = place.map(|(places, lane)| (places.take(&lane), lane));
-    let state = place
-        .as_ref()
-        .map_or(JobState::Pending, |(place, _)| place.state);
+    let waits = waiting_state(!spec.after.is_empty(), spec.signal.is_some());
+    let state = place.as_ref().map_or(waits, |(place, _)| place.state);
     row.append(cstr!("_id"), row::uuid(job.id()));
     row.append(cstr!("route"), route);
     row.append(cstr!("priority"), i32::from(spec.priority.level()));
@@ -276,6 +284,18 @@ fn document(
         if let Some(slot) = origin.slot {
             row.append(cstr!("slot"), to_millis(slot));
         }
+    }
+    if linked.is_some_and(|linked| linked.is_parent(job.id())) {
+        row.append(cstr!("children"), true);
+    }
+    if !spec.after.is_empty() {
+        row.append(cstr!("links"), true);
+    }
+    if let Some(batch) = spec.batch {
+        row.append(cstr!("batch"), row::uuid(batch));
+    }
+    if let Some(wait) = &spec.signal {
+        row.append(cstr!("signal"), signals::stored(wait, now));
     }
     if !spec.tags.is_empty() {
         let mut tags = RawArrayBuf::new();

@@ -134,6 +134,8 @@ fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
         (&side.recurring, recurring_indexes()),
         (&side.permits, vec![]),
         (&side.rates, vec![]),
+        (&side.links, link_indexes()),
+        (&side.batches, batch_indexes()),
         (&side.wakeups, vec![]),
         (&side.meta, vec![]),
     ]
@@ -171,6 +173,28 @@ fn job_indexes() -> Vec<Index> {
         index("lane", doc! { "lane_key": 1, "lane_seq": 1 })
             .unique()
             .of(doc! { "lane_key": { "$exists": true } }),
+        // The children of a batch.
+        index("batch", doc! { "batch": 1, "_id": 1 }).of(doc! { "batch": { "$exists": true } }),
+        // Who waits, or waited, for a signal.
+        index("signal", doc! { "signal.key": 1, "signal.state": 1 })
+            .of(doc! { "signal.key": { "$exists": true } }),
+        // Whose signal is late.
+        index("deadline", doc! { "signal.deadline": 1, "_id": 1 }).of(doc! { "signal.state": 0 }),
+    ]
+}
+
+fn link_indexes() -> Vec<Index> {
+    vec![
+        index("child", doc! { "child": 1, "place": 1 }).unique(),
+        index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
+    ]
+}
+
+fn batch_indexes() -> Vec<Index> {
+    // The longest ended first.
+    vec![
+        index("ended", doc! { "ended_at": 1, "_id": 1 })
+            .of(doc! { "ended_at": { "$exists": true } }),
     ]
 }
 

@@ -9,7 +9,8 @@
 //! node is enough. On a standalone server the store works with less, and says so where it is asked
 //! for more: jobs with a lane or an idempotency key, writes with a
 //! [`Guard`](ratchet_core::model::Guard) and [`MongoStore::enqueue_in`] are refused
-//! (`Misconfigured`), several jobs that are enqueued together are stored one after the other, and
+//! (`Misconfigured`), as are jobs that wait for others or for a signal, or are in a batch
+//! (`Invalid`), several jobs that are enqueued together are stored one after the other, and
 //! there are no wakeups. [`MongoStore::has_transactions`] tells which it is, and so does
 //! [`StoreInfo`](ratchet_core::store::StoreInfo).
 //!
@@ -29,11 +30,13 @@ mod clock;
 mod config;
 mod connection;
 mod coordinator;
+mod ends;
 mod enqueue;
 mod error;
 mod indexes;
 mod jobs;
 mod lanes;
+mod links;
 mod locks;
 mod nodes;
 mod permits;
@@ -47,8 +50,10 @@ mod report;
 mod routes;
 mod row;
 mod settle;
+mod signals;
 mod store;
 mod versions;
+mod workflows;
 
 pub use config::{Builder, SCHEMES};
 pub use coordinator::MongoCoordinator;

@@ -132,7 +132,7 @@ pub(crate) fn look_at_taken(
     queues: &str,
     whole: bool,
 ) -> Vec<Document> {
-    let mut hidden = vec!["history", "result", "last_error"];
+    let mut hidden = vec!["history", "result", "last_error", "signal"];
     if !whole {
         hidden.extend(["payload", "checkpoint"]);
     }
@@ -299,7 +299,7 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
     } };
     doc! {
         "state": 1, "claim_seq": 1, "settled_seq": 1, "lane": 1, "cancel_requested": 1,
-        "claim": 1,
+        "claim": 1, "children": 1, "batch": 1,
         "mine": { "$map": { "input": mine, "in": "$$this.seq" } },
     }
 }

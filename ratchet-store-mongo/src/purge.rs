@@ -8,6 +8,7 @@ use ratchet_core::time::duration_millis;
 
 use crate::connection::{Side, Tx};
 use crate::error::{Failure, Result};
+use crate::links::flagged;
 use crate::pipelines::{self, LONGEST, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -63,35 +64,55 @@ impl MongoStore {
         tx.finish(purged).await
     }
 
-    /// [purge.old] Index `finished`.
+    /// Goes on behind those that were left for their children. [purge.old] [purge.awaited] Index
+    /// `finished`.
     async fn purge_inside(&self, tx: &mut Tx<'_>, request: &PurgeRequest, now: i64) -> Result<u64> {
         let side = self.main();
         // Longer ago than the clock can say is never.
         let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
         let state = code(request.state);
-        let old = doc! { "state": state, "finished_at": { "$lt": before } };
-        let options = FindOptions::builder()
-            .sort(doc! { "finished_at": 1, "_id": 1 })
-            .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
-            .projection(doc! { "_id": 1 })
-            .build();
-        let rows = tx.find(&side.jobs, old, options).await?;
-        let ids = rows.iter().map(|row| row::job_id(row, "_id"));
-        let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
-        if ids.is_empty() {
-            return Ok(0);
-        }
+        let fields = doc! { "finished_at": 1, "children": 1, "links": 1 };
         // One that was requeued meanwhile stays.
         let still = doc! { "state": state, "finished_at": { "$lt": before } };
-        self.forget(tx, &ids, still).await
+        let (mut gone, mut behind) = (0, None);
+        while gone < request.limit {
+            let wanted = request.limit - gone;
+            let options = FindOptions::builder()
+                .sort(doc! { "finished_at": 1, "_id": 1 })
+                .limit(i64::try_from(wanted).unwrap_or(i64::MAX))
+                .projection(fields.clone())
+                .build();
+            let mut old = tx
+                .find(&side.jobs, finished_before(state, before, behind), options)
+                .await?;
+            let more = old.len() == wanted;
+            if let Some(last) = old.last() {
+                behind = Some((row::int(last, "finished_at")?, row::job_id(last, "_id")?));
+            }
+            let awaited = self.awaited(tx, &old).await?;
+            old.retain(|row| row::job_id(row, "_id").is_ok_and(|id| !awaited.contains(&id)));
+            if !old.is_empty() {
+                let ids = old.iter().map(|row| row::job_id(row, "_id"));
+                let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
+                let linked = flagged(&old, "links")?;
+                let done = self.forget(tx, &ids, &linked, still.clone()).await?;
+                gone += usize::try_from(done).unwrap_or(wanted);
+            }
+            if !more || awaited.is_empty() {
+                break;
+            }
+        }
+        Ok(u64::try_from(gone).unwrap_or(u64::MAX))
     }
 
     /// Deletes those of these jobs that are still as the filter says, and all that they left but
-    /// their idempotency keys; how many there were. [purge.keys] [delete.job]
+    /// their idempotency keys; how many there were. `linked` are those that waited for others.
+    /// [purge.keys] [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,
         tx: &mut Tx<'_>,
         ids: &[JobId],
+        linked: &[JobId],
         mut still: Document,
     ) -> Result<u64> {
         let side = self.main();
@@ -100,6 +121,10 @@ impl MongoStore {
         let all = usize::try_from(gone) == Ok(ids.len());
         if !all && self.has_transactions() {
             return Err(Failure::contention("a job was changed meanwhile"));
+        }
+        if !linked.is_empty() {
+            let links = doc! { "child": { "$in": pipelines::ids(linked) } };
+            tx.delete_many(&side.links, links).await?;
         }
         if all {
             let attempts = doc! { "job": { "$in": pipelines::ids(ids) } };
@@ -116,4 +141,15 @@ impl MongoStore {
         }
         Ok(gone)
     }
+}
+
+/// The jobs of a terminal state that finished before this time, behind one that was looked at.
+pub(crate) fn finished_before(state: i32, before: i64, behind: Option<(i64, JobId)>) -> Document {
+    let mut old = doc! { "state": state, "finished_at": { "$lt": before } };
+    if let Some((at, id)) = behind {
+        old.insert("finished_at", doc! { "$gte": at, "$lt": before });
+        let later = doc! { "finished_at": { "$gt": at } };
+        old.insert("$or", vec![later, doc! { "_id": { "$gt": row::id(id) } }]);
+    }
+    old
 }

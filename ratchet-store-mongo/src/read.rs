@@ -40,6 +40,7 @@ impl MongoStore {
     /// The jobs of these documents that can be shown.
     pub(crate) async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
         let mut jobs = Vec::with_capacity(rows.len());
+        let mut linked = Vec::new();
         for row in rows {
             let route = row::int(row, "route");
             if let Ok(route) = route
@@ -51,7 +52,10 @@ impl MongoStore {
             let route = route
                 .and_then(|route| route.ok_or_else(|| InvalidInput::new("route", "is missing")));
             match route.and_then(|route| row::job_record(row, route)) {
-                Ok(job) => jobs.push(job),
+                Ok(job) => {
+                    linked.extend(row::flag(row, "links").then_some(job.id));
+                    jobs.push(job);
+                }
                 Err(error) => {
                     let job = row::job_id(row, "_id").map(|id| id.to_string());
                     let job = job.unwrap_or_default();
@@ -59,6 +63,7 @@ impl MongoStore {
                 }
             }
         }
+        self.show_links(&linked, &mut jobs).await?;
         Ok(jobs)
     }
 
@@ -154,9 +159,10 @@ impl MongoStore {
             wanted.insert("state", doc! { "$in": codes });
         }
         let rare = |state: &JobState| matches!(state, JobState::Failed | JobState::Cancelled);
-        let hint = match &filter.tag {
-            Some(_) => Some("tag"),
-            None => (!states.is_empty() && states.iter().all(rare)).then_some("ended"),
+        let hint = match (&filter.batch, &filter.tag) {
+            (Some(_), _) => Some("batch"),
+            (None, Some(_)) => Some("tag"),
+            (None, None) => (!states.is_empty() && states.iter().all(rare)).then_some("ended"),
         };
         Ok(Narrowed { wanted, hint })
     }

@@ -7,22 +7,26 @@ use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::{FindOptions, Hint};
 use ratchet_core::model::{HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimRequest, Reclaimed};
 use ratchet_core::time::to_millis;
-use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
+use ratchet_core::{ClaimToken, JobId, JobState, NodeId, StoreErrorKind};
 
 use crate::clock::Now;
 use crate::connection::{Statement, Tx};
+use crate::ends::{is_tied, require_untied};
 use crate::error::Result;
 use crate::pipelines;
 use crate::row;
-use crate::store::MongoStore;
+use crate::store::{MongoStore, pause};
+
+/// How often one claim is tried to be taken back in a pass.
+const TRIES: u32 = 12;
 
 /// A claim that is to be taken back.
 struct Lost {
     /// The claim as it was judged.
     filter: Document,
     effect: ReclaimEffect,
-    /// Whether the job ends with its claim, and somebody waits behind it in a lane.
-    ends_head: bool,
+    /// Whether the job ends with its claim, and somebody waits for that.
+    followed: bool,
     reclaimed: Reclaimed,
 }
 
@@ -90,15 +94,14 @@ impl MongoStore {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let (heads, others): (Vec<&Lost>, Vec<&Lost>) = lost.iter().partition(|one| one.ends_head);
+        let (followed, others): (Vec<&Lost>, Vec<&Lost>) =
+            lost.iter().partition(|one| one.followed);
         let mut taken = HashSet::new();
         if !others.is_empty() {
             taken.extend(self.take_back(&mut side.plain(), &others).await?);
         }
-        for head in heads {
-            let mut tx = self.begin(side).await?;
-            let done = self.take_back_head(&mut tx, head).await;
-            taken.extend(tx.finish(done).await?);
+        for one in followed {
+            taken.extend(self.take_back_followed(one).await?);
         }
         let reclaimed = lost.into_iter().map(|lost| lost.reclaimed);
         Ok(reclaimed
@@ -106,12 +109,33 @@ impl MongoStore {
             .collect())
     }
 
-    async fn take_back_head(&self, tx: &mut Tx<'_>, head: &Lost) -> Result<HashSet<JobId>> {
-        let token = head.reclaimed.token;
-        let lanes = self.lanes_of(tx, std::iter::once(token)).await?;
-        let done = self.take_back(tx, &[head]).await?;
-        self.leave_lanes(tx, lanes).await?;
-        Ok(done)
+    /// Takes back a claim with which a job ends that others wait for. If these change again and
+    /// again meanwhile, it is left to the next pass.
+    async fn take_back_followed(&self, one: &Lost) -> Result<Option<JobId>> {
+        for tries in 1..=TRIES {
+            let mut tx = self.begin(self.main()).await?;
+            let done = self.take_back_inside(&mut tx, one).await;
+            match tx.finish(done).await {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                    tokio::time::sleep(pause(tries)).await;
+                }
+                done => return done,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn take_back_inside(&self, tx: &mut Tx<'_>, one: &Lost) -> Result<Option<JobId>> {
+        let job = one.reclaimed.token.job;
+        let held = self.held(tx, &[job]).await?.remove(&job);
+        let (Some(held), false) = (held, self.take_back(tx, &[one]).await?.is_empty()) else {
+            return Ok(None);
+        };
+        self.leave_lanes(tx, held.lane.into_iter().collect())
+            .await?;
+        let end = held.ties.end(job, one.effect.state, None);
+        self.follow(tx, vec![end], Vec::new()).await?;
+        Ok(Some(job))
     }
 
     /// Which of these claims were taken back by this call.
@@ -141,6 +165,7 @@ impl MongoStore {
         let fields = doc! {
             "claim_seq": 1, "crash_count": 1, "cancel_requested": 1, "claimed_at": 1,
             "last_report": 1, "node": 1, "timeout": 1, "stall_timeout": 1, "lane": 1,
+            "children": 1, "batch": 1,
         };
         // Without the hint all jobs would be read: no key of the index is asked for.
         let options = FindOptions::builder()
@@ -188,11 +213,15 @@ fn judge(
     if let Ok(count) = row::int(row, "crash_count") {
         filter.insert("crash_count", count);
     }
-    let lane = row::text(row, "lane").ok().flatten().is_some();
+    let waited_for = is_tied(row) || row::text(row, "lane").ok().flatten().is_some();
+    let ends = effect.state.is_terminal();
+    if ends && !waited_for {
+        require_untied(&mut filter);
+    }
     Ok(Some(Lost {
         filter,
         effect,
-        ends_head: effect.state.is_terminal() && lane,
+        followed: ends && waited_for,
         reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
     }))
 }

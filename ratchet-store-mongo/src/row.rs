@@ -7,7 +7,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, doc};
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeStatus, Parent, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -16,6 +16,7 @@ use ratchet_core::{
 };
 
 use crate::error::Result;
+use crate::signals;
 
 type Read<T> = Result<T, InvalidInput>;
 
@@ -50,6 +51,12 @@ impl From<NodeId> for Id {
 impl From<BatchId> for Id {
     fn from(id: BatchId) -> Self {
         Self(*id.as_bytes())
+    }
+}
+
+impl From<Parent> for Id {
+    fn from(parent: Parent) -> Self {
+        Self(*parent.as_bytes())
     }
 }
 
@@ -224,6 +231,8 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     spec.trace = keep(&mut problem, trace(row), None);
     spec.recurring = keep(&mut problem, origin(row), None);
     spec.tags = keep(&mut problem, tags(row), BTreeSet::new());
+    let batch = bytes(row, "batch").map(|bytes| bytes.map(BatchId::from_bytes));
+    spec.batch = keep(&mut problem, batch, None);
 
     let time = |field: &'static str| int(row, field).map(from_millis);
     let optional_time =
@@ -235,6 +244,8 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
         time("created_at")?,
     );
     job.state = JobState::from_code(int(row, "state")?)?;
+    let shown = signals::show(row, &mut job);
+    keep(&mut problem, shown, ());
     job.finished_at = optional_time("finished_at")?;
     job.attempts = keep(&mut problem, count(row, "attempts"), 0);
     job.crash_count = keep(&mut problem, count(row, "crash_count"), 0);

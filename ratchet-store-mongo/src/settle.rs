@@ -10,6 +10,7 @@ use ratchet_core::{ClaimToken, JobId, JobState, StoreErrorKind};
 
 use crate::clock::Now;
 use crate::connection::{Statement, Tx};
+use crate::ends::{Held, all_of, is_tied, require_untied};
 use crate::error::{Failure, Result};
 use crate::pipelines::{self, Ending};
 use crate::row;
@@ -17,6 +18,8 @@ use crate::store::{MongoStore, pause};
 
 /// How often a settlement is looked at that others changed the conditions of meanwhile.
 const ROUNDS: u32 = 20;
+/// How often jobs that others wait for are tried to be ended together.
+const TOGETHER: u32 = 6;
 
 /// A settlement whose claim has not ended yet, as far as is known.
 #[derive(Clone, Copy)]
@@ -24,8 +27,8 @@ struct Open<'a> {
     settlement: &'a Settlement,
     /// Whether somebody wants the job cancelled.
     cancel: bool,
-    /// Whether it is in a lane.
-    lane: bool,
+    /// Whether others may wait for its end: in its lane, or linked to it, or to its batch.
+    followed: bool,
 }
 
 impl Open<'_> {
@@ -45,6 +48,7 @@ impl Open<'_> {
         filter.insert("cancel_requested", cancel);
         if self.state().is_terminal() && !in_transaction {
             filter.insert("lane", Bson::Null);
+            require_untied(&mut filter);
         }
         let ending = Ending {
             seq: token.seq,
@@ -55,9 +59,9 @@ impl Open<'_> {
         ending.statement(filter, now)
     }
 
-    /// Whether the end of the job lets another one go.
-    fn ends_head(&self) -> bool {
-        self.lane && self.state().is_terminal()
+    /// Whether the end of the job is to be followed.
+    fn is_followed(&self) -> bool {
+        self.followed && self.state().is_terminal()
     }
 }
 
@@ -69,14 +73,14 @@ struct Seen {
     /// The claim that runs; 0: none.
     running: u64,
     cancel: bool,
-    lane: bool,
+    followed: bool,
 }
 
 impl MongoStore {
     /// Settles each claim that still holds.
     ///
-    /// At first every job is taken for one without a lane that nobody wants cancelled. If all
-    /// matched, one command has done it. What did not match is looked at, and written again as
+    /// At first every job is taken for one whose end nobody waits for, and that nobody wants
+    /// cancelled. If all matched, one command has done it. What did not match is looked at, and written again as
     /// what it is, until each is applied or stale.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
@@ -89,7 +93,7 @@ impl MongoStore {
             .map(|settlement| Open {
                 settlement,
                 cancel: false,
-                lane: false,
+                followed: false,
             })
             .collect();
         for round in 0..ROUNDS {
@@ -101,21 +105,21 @@ impl MongoStore {
                 return Ok(settlements.iter().map(answer).collect());
             }
             let now = self.now(side).await?;
-            let (heads, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
-                open.iter().partition(|one| one.ends_head());
+            let (followed, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
+                open.iter().partition(|one| one.is_followed());
             if !others.is_empty() {
                 let statement = |one: &Open<'_>| one.statement(call, now, false);
                 let statements = others.iter().map(statement).collect();
                 let mut on = side.plain();
                 let matched = on.bulk(&side.database, &side.jobs, statements).await?;
-                if heads.is_empty() && usize::try_from(matched) == Ok(others.len()) {
+                if followed.is_empty() && usize::try_from(matched) == Ok(others.len()) {
                     applied.extend(others.iter().map(|one| one.settlement.token));
                     open.clear();
                     continue;
                 }
             }
-            if !heads.is_empty() {
-                self.settle_heads(&heads, call, now).await?;
+            if !followed.is_empty() {
+                self.settle_followed(&followed, call, now).await?;
             }
             let seen = self.look_at_settled(&open, call).await?;
             open.retain_mut(|one| still_open(one, &seen, &mut applied));
@@ -126,17 +130,21 @@ impl MongoStore {
         Err(Failure::contention("a job changed again and again"))
     }
 
-    /// Ends jobs that are the heads of their lanes: all in one transaction, or, if something stands
-    /// in the way of that, each in its own, so that one lane does not hold up the others.
-    async fn settle_heads(&self, heads: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
-        match self.settle_together(heads, call, now).await {
-            Err(failure) if failure.kind == StoreErrorKind::Contention && heads.len() > 1 => {}
-            done => return done,
+    /// Ends jobs that others wait for: all in one transaction, or, if something stands in the way of
+    /// that again and again, each in its own, so that one does not hold up the others.
+    async fn settle_followed(&self, followed: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+        for tries in 1..=TOGETHER {
+            match self.settle_together(followed, call, now).await {
+                Err(failure)
+                    if failure.kind == StoreErrorKind::Contention && followed.len() > 1 => {}
+                done => return done,
+            }
+            tokio::time::sleep(pause(tries)).await;
         }
         let mut held_up = Ok(());
-        for head in heads {
+        for one in followed {
             match self
-                .settle_together(std::slice::from_ref(head), call, now)
+                .settle_together(std::slice::from_ref(one), call, now)
                 .await
             {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {
@@ -149,46 +157,53 @@ impl MongoStore {
         held_up
     }
 
-    async fn settle_together(&self, heads: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+    async fn settle_together(&self, followed: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
         let mut tx = self.begin(self.main()).await?;
-        let settled = self.settle_inside(&mut tx, heads, call, now).await;
+        let settled = self.settle_inside(&mut tx, followed, call, now).await;
         tx.finish(settled).await
     }
 
     async fn settle_inside(
         &self,
         tx: &mut Tx<'_>,
-        heads: &[Open<'_>],
+        followed: &[Open<'_>],
         call: ObjectId,
         now: Now,
     ) -> Result<()> {
         let side = self.main();
-        let lanes = self
-            .lanes_of(tx, heads.iter().map(|head| head.settlement.token))
-            .await?;
-        let statement = |one: &Open<'_>| one.statement(call, now, true);
-        let statements = heads.iter().map(statement).collect();
-        tx.bulk(&side.database, &side.jobs, statements).await?;
-        self.leave_lanes(tx, lanes).await
-    }
-
-    /// The lanes of the jobs of these claims, as far as they are held.
-    pub(crate) async fn lanes_of(
-        &self,
-        tx: &mut Tx<'_>,
-        claims: impl Iterator<Item = ClaimToken>,
-    ) -> Result<Vec<String>> {
-        let jobs: Vec<JobId> = claims.map(|token| token.job).collect();
-        let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
-        let only = FindOptions::builder()
-            .projection(doc! { "lane_key": 1 })
-            .build();
-        let rows = tx.find(&self.main().jobs, filter, only).await?;
+        let jobs: Vec<JobId> = followed
+            .iter()
+            .map(|one| one.settlement.token.job)
+            .collect();
+        let mut held = self.held(tx, &jobs).await?;
         let mut lanes = BTreeSet::new();
-        for row in rows {
-            lanes.extend(row::text(&row, "lane_key")?.map(str::to_owned));
+        let (mut statements, mut ends) = (Vec::new(), Vec::new());
+        for one in followed {
+            let token = one.settlement.token;
+            let as_it_is = |held: &Held| {
+                held.state == JobState::Running
+                    && held.claim_seq == token.seq
+                    && held.cancel == one.cancel
+            };
+            if !held.get(&token.job).is_some_and(as_it_is) {
+                continue;
+            }
+            // Each ends once.
+            let Some(job) = held.remove(&token.job) else {
+                continue;
+            };
+            let effect = one.settlement.effect(one.cancel);
+            let end = job
+                .ties
+                .end(token.job, effect.state, effect.result.cloned());
+            ends.push(end);
+            lanes.extend(job.lane);
+            statements.push(one.statement(call, now, true));
         }
-        Ok(lanes.into_iter().collect())
+        let matched = tx.bulk(&side.database, &side.jobs, statements).await?;
+        all_of(matched, ends.len())?;
+        self.leave_lanes(tx, lanes.into_iter().collect()).await?;
+        self.follow(tx, ends, Vec::new()).await
     }
 
     async fn look_at_settled(
@@ -217,7 +232,7 @@ impl MongoStore {
                     0
                 },
                 cancel: row::flag(&row, "cancel_requested"),
-                lane: row::text(&row, "lane").ok().flatten().is_some(),
+                followed: row::text(&row, "lane").ok().flatten().is_some() || is_tied(&row),
             };
             seen.insert(row::job_id(&row, "_id")?, job);
         }
@@ -242,7 +257,7 @@ fn still_open(
         return false;
     }
     one.cancel = job.cancel;
-    one.lane = job.lane;
+    one.followed = job.followed;
     token.seq != 0 && job.running == token.seq
 }
 
@@ -278,15 +293,19 @@ mod tests {
         let open = Open {
             settlement: &settlement,
             cancel: false,
-            lane: false,
+            followed: false,
         };
         let (filter, pipeline) = stages(&open, false);
         let set = pipeline[0].get_document("$set").unwrap();
         let error = set.get_document("last_error").unwrap();
         assert_eq!(error.get_str("$literal").unwrap(), "$$NOW");
-        assert!(filter.get("lane").is_some(), "a lane needs a transaction");
+        for field in ["lane", "children", "batch"] {
+            assert!(filter.get(field).is_some(), "{field} needs a transaction");
+        }
         let (filter, _) = stages(&open, true);
-        assert_eq!(filter.get("lane"), None);
+        for field in ["lane", "children", "batch"] {
+            assert_eq!(filter.get(field), None);
+        }
     }
 
     #[test]
@@ -296,14 +315,14 @@ mod tests {
         let mut open = Open {
             settlement: &settlement,
             cancel: false,
-            lane: true,
+            followed: true,
         };
-        assert!(!open.ends_head());
+        assert!(!open.is_followed());
         let (filter, pipeline) = stages(&open, false);
         assert_eq!(filter.get("lane"), None);
         assert!(!pipeline[1].to_string().contains("lane_seq"));
         open.cancel = true;
-        assert!(open.ends_head());
+        assert!(open.is_followed());
         let (_, pipeline) = stages(&open, true);
         assert!(pipeline[1].to_string().contains("lane_seq"));
     }

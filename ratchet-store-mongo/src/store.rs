@@ -9,8 +9,8 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
-    VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, SignalStore, Store,
+    StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -109,8 +109,8 @@ impl MongoStore {
     /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up: the jobs are found by the next
     /// poll after the commit, or by who is notified then.
     ///
-    /// Transactions here do not wait for each other. If another one changes the same keys or lanes
-    /// meanwhile, the server aborts this one: the error has the kind `Contention`, and the caller
+    /// Transactions here do not wait for each other. If another one changes the same keys, lanes,
+    /// parents or batches meanwhile, the server aborts this one: the error has the kind `Contention`, and the caller
     /// does the whole transaction again. A commit that meets it says so with the driver's label
     /// `TransientTransactionError`.
     ///
@@ -405,6 +405,15 @@ impl Store for MongoStore {
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         self.has_transactions()
             .then_some(self as &dyn RecurringStore)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        self.has_transactions()
+            .then_some(self as &dyn WorkflowStore)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        self.has_transactions().then_some(self as &dyn SignalStore)
     }
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {

@@ -16,6 +16,8 @@ fn main() -> ExitCode {
             Power::Vandal,
             Power::Archive,
             Power::Recurring,
+            Power::Workflows,
+            Power::Signals,
         ],
     )
     .run(async { fixture::provision(server::URL) })
