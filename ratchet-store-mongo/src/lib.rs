@@ -14,6 +14,16 @@
 //! there are no wakeups. [`MongoStore::has_transactions`] tells which it is, and so does
 //! [`StoreInfo`](ratchet_core::store::StoreInfo).
 //!
+//! # Jobs that wait for others
+//! Whatever ends a job that others wait for, or that is in a batch, and whatever links new jobs to
+//! stored ones, is a transaction, in which all that follows from it is written too. Transactions here
+//! do not wait for each other: of two that meet at a job or a batch one is done again by the store,
+//! until its deadline. Many ends at once in one batch meet in its document, and so do better in large
+//! settlements than in many small ones. Jobs that nobody waits for, and that are in no batch, cost what
+//! they always did. An application's transaction that links to running jobs
+//! ([`MongoStore::enqueue_in`]) holds up their ends while it is open, and those of jobs that are
+//! settled together with them.
+//!
 //! # What is durable
 //! Every write waits for a majority of the set and its journals, every read that decides something
 //! reads what a majority has, from the primary. URLs that ask for less are refused.

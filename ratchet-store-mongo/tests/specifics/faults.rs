@@ -44,6 +44,12 @@ impl Fault {
         self
     }
 
+    /// Of all but the first ones, so many.
+    pub(crate) fn behind(mut self, first: i32) -> Self {
+        self.mode = doc! { "skip": first };
+        self
+    }
+
     pub(crate) fn always(self) -> Self {
         self.times(i32::MAX)
     }
@@ -61,7 +67,7 @@ impl Fault {
     }
 
     /// They wait so long before they are done.
-    fn late(mut self, millis: i32) -> Self {
+    pub(crate) fn late(mut self, millis: i32) -> Self {
         self.data.insert("blockConnection", true);
         self.data.insert("blockTimeMS", millis);
         self
@@ -72,6 +78,11 @@ impl Fault {
         let error = doc! { "code": code, "codeName": "Late", "errmsg": "late" };
         self.data.insert("writeConcernError", error);
         self
+    }
+
+    /// Of the connections that it meets.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The server has one point for all: tests that set it come one after the other. One that failed
@@ -122,7 +133,7 @@ impl Fault {
         space.builder().application_name(&self.name)
     }
 
-    async fn open(&self, space: &Space) -> MongoStore {
+    pub(crate) async fn open(&self, space: &Space) -> MongoStore {
         self.builder(space).connect().await.unwrap()
     }
 }
@@ -251,6 +262,8 @@ pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
 
 pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(5_000);
+    // Makes the collections, which takes its time.
+    open(&space).await;
     let builder = fault.builder(&space).deadline(Duration::from_secs(2));
     let store = builder.connect().await.unwrap();
     enqueue(&store, job()).await;

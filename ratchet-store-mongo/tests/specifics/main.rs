@@ -6,6 +6,7 @@ mod collections;
 mod connect;
 mod faults;
 mod jobs;
+mod links;
 mod plans;
 #[path = "../server/mod.rs"]
 mod server;
@@ -52,6 +53,10 @@ tests! {
     jobs: payloads_that_look_like_commands_are_kept texts_that_look_like_expressions_are_kept
         a_long_history_moves_out_of_the_job a_purged_job_takes_its_history_along
         the_servers_clock_is_what_counts;
+    links: an_end_sees_the_child_that_a_transaction_brings
+        an_enqueue_sees_the_end_that_came_first two_ends_at_once_let_their_child_go
+        an_end_and_a_signal_at_once_let_the_job_go an_enqueue_that_is_killed_leaves_nothing
+        an_end_that_is_killed_leaves_nothing_half_made many_ends_in_one_batch_are_all_counted;
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
         no_statement_of_a_loop_reads_all_jobs;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs

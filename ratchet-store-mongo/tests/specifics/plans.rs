@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::{
-    ClaimRequest, Heartbeat, NodeStatus, NodeSweep, Outcome, PurgeRequest, ReclaimRequest, Report,
-    ReportKind, Settlement,
+    ClaimRequest, Heartbeat, JobFilter, NodeStatus, NodeSweep, Outcome, PageRequest, PurgeRequest,
+    ReclaimRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
 };
-use ratchet_core::store::{JobStore, NodeStore};
-use ratchet_core::{JobState, Name, NewJob, NodeId, Priority};
+use ratchet_core::store::{JobStore, NodeStore, SignalStore};
+use ratchet_core::{BatchId, JobState, Json, Name, NewJob, NodeId, Priority};
 use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
@@ -131,6 +131,13 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
             .unwrap();
         let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
         store.purge(&purge).await.unwrap();
+        store.expire(10).await.unwrap();
+        let nobody = SignalTarget::Key(label.clone());
+        let signal = Signal::new(nobody, Json::encode("payload", &1).unwrap());
+        store.deliver(&signal).await.unwrap();
+        let children = JobFilter::all().batch(BatchId::new());
+        let page = PageRequest::first(10);
+        store.list(&children, &page).await.unwrap();
     })
     .await;
     own.database.drop().await.unwrap();

@@ -13,7 +13,7 @@ use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
 /// The application's client, and a store on it.
-async fn application(space: &Space) -> (Client, MongoStore) {
+pub(crate) async fn application(space: &Space) -> (Client, MongoStore) {
     let client = Client::with_uri_str(&space.url).await.unwrap();
     let store = MongoStore::database_builder(client.database(space.database.name()));
     let store = store.prefix(&space.prefix).connect().await.unwrap();
@@ -21,7 +21,7 @@ async fn application(space: &Space) -> (Client, MongoStore) {
 }
 
 /// A transaction with something of the application's in it.
-async fn begin(space: &Space, client: &Client) -> ClientSession {
+pub(crate) async fn begin(space: &Space, client: &Client) -> ClientSession {
     let mut session = client.start_session().await.unwrap();
     let orders = client.database(space.database.name());
     let orders = orders.collection::<Document>(&space.name("orders"));
