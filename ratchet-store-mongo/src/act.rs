@@ -16,6 +16,7 @@ use crate::ends::{End, Ties, tie_fields};
 use crate::error::{Failure, Result};
 use crate::lanes;
 use crate::pipelines::{self, code};
+use crate::purge::Gone;
 use crate::read::states_of;
 use crate::row;
 use crate::signals;
@@ -130,13 +131,12 @@ impl MongoStore {
         if usize::try_from(matched) != Ok(count) {
             return Err(Failure::contention("a job was changed meanwhile"));
         }
-        if !write.removed.is_empty() {
-            let count = write.removed.len();
+        if !write.removed.jobs.is_empty() {
+            let count = write.removed.jobs.len();
             let ended = JobState::ALL.iter().filter(|state| state.is_terminal());
             let ended: Vec<i32> = ended.map(|state| code(*state)).collect();
             let still = doc! { "state": { "$in": ended } };
-            let linked = &write.removed_linked;
-            let gone = self.forget(tx, &write.removed, linked, still).await?;
+            let gone = self.forget(tx, &write.removed, still).await?;
             if usize::try_from(gone) != Ok(count) {
                 return Err(Failure::contention("a job was changed meanwhile"));
             }
@@ -268,8 +268,7 @@ impl MongoStore {
         let mut write = Writes {
             now,
             statements: Vec::new(),
-            removed: Vec::new(),
-            removed_linked: Vec::new(),
+            removed: Gone::default(),
             ends: Vec::new(),
             left: BTreeSet::new(),
         };
@@ -371,9 +370,7 @@ struct Writes {
     now: Now,
     statements: Vec<Statement>,
     /// The jobs that are deleted.
-    removed: Vec<JobId>,
-    /// Those of them that have links.
-    removed_linked: Vec<JobId>,
+    removed: Gone,
     /// The jobs that end.
     ends: Vec<End>,
     /// The lanes that jobs leave.
@@ -398,8 +395,8 @@ impl Writes {
             ),
             Response::Change => (pipelines::given(action, self.now), ActionOutcome::Changed),
             Response::Remove => {
-                self.removed.push(id);
-                self.removed_linked.extend(target.links.then_some(id));
+                let has_children = target.ties.has_children();
+                self.removed.add_one(id, target.links, has_children);
                 return ActionOutcome::Deleted;
             }
             Response::Become(_) if action == JobAction::Requeue => {

@@ -16,7 +16,7 @@ use ratchet_core::{InvalidInput, JobId, Result, StoreError, limits};
 use crate::connection::Tx;
 use crate::error::{Loss, Result as Inner};
 use crate::pipelines::{LONGEST, code, ids};
-use crate::purge::finished_before;
+use crate::purge::{Gone, finished_before};
 use crate::read::attempts;
 use crate::row;
 use crate::store::MongoStore;
@@ -147,7 +147,7 @@ impl MongoStore {
         let moved = tx
             .find(&side.attempts, moved, FindOptions::default())
             .await?;
-        let (mut gone, mut linked, mut documents) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gone, mut documents) = (Gone::default(), Vec::new());
         for job in &jobs {
             let Some(row) = rows.get(&job.id) else {
                 continue;
@@ -170,18 +170,17 @@ impl MongoStore {
                 "document": text,
             };
             documents.push(RawDocumentBuf::try_from(&archived)?);
-            linked.extend(row::flag(row, "links").then_some(job.id));
-            gone.push(job.id);
+            gone.add(job.id, row);
         }
-        if gone.is_empty() {
+        if gone.jobs.is_empty() {
             return Ok(0);
         }
-        let same = doc! { "_id": { "$in": ids(&gone) } };
+        let same = doc! { "_id": { "$in": ids(&gone.jobs) } };
         tx.delete_many(&side.archive, same).await?;
         tx.insert_many(&side.archive, &documents).await?;
         let still = doc! { "state": code(request.state) };
-        self.forget(tx, &gone, &linked, still).await?;
-        Ok(gone.len())
+        self.forget(tx, &gone, still).await?;
+        Ok(gone.jobs.len())
     }
 
     async fn read_archived(&self, jobs: &[JobId]) -> Inner<Vec<Option<ArchivedJob>>> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
     Acknowledgment, AggregateOptions, CollectionOptions, FindOptions, Hint, ReadConcern,
@@ -74,6 +74,8 @@ pub(crate) struct Side {
     pub(crate) rates: Rows,
     /// What jobs wait for: a document each thing that a job waits for.
     pub(crate) links: Rows,
+    /// Where the ends of jobs and the enqueues that link to them meet.
+    pub(crate) parents: Rows,
     /// The jobs that are counted together.
     pub(crate) batches: Rows,
     /// What wakes others up: a document each queue.
@@ -108,6 +110,7 @@ impl Side {
             permits: rows("permits"),
             rates: rows("rates"),
             links: rows("links"),
+            parents: rows("parents"),
             batches: rows("batches"),
             wakeups: rows("wakeups"),
             meta: rows("meta"),
@@ -354,6 +357,26 @@ impl Tx<'_> {
         Ok(run!(self, delete)?.deleted_count)
     }
 
+    /// Changes documents that have nothing but an id, or makes them: of two transactions that do, one
+    /// is undone.
+    pub(crate) async fn meet(
+        &mut self,
+        database: &Database,
+        rows: &Rows,
+        ids: Vec<Bson>,
+    ) -> Result<()> {
+        for ids in ids.chunks(MOST) {
+            let meet = |id: &Bson| {
+                doc! { "q": { "_id": id }, "u": { "$inc": { "rev": 1_i64 } }, "upsert": true }
+            };
+            let updates: Vec<Document> = ids.iter().map(meet).collect();
+            let command = doc! { "update": rows.name(), "updates": updates };
+            let run = database.run_command(command);
+            matched_in(&run!(self, run)?)?;
+        }
+        Ok(())
+    }
+
     /// Makes many different updates, each of one document, in as few commands as they fit in; how
     /// many documents matched. Statements do not disturb each other.
     pub(crate) async fn bulk(
@@ -398,10 +421,12 @@ impl Statement {
     }
 }
 
+/// The most statements of one command.
+const MOST: usize = 1_000;
+
 /// How many of these statements fit into one command: a command is a document, with the limit that
 /// all documents have, 16 MiB.
 fn fitting(statements: &[Statement]) -> usize {
-    const MOST: usize = 1_000;
     const BYTES: usize = 8 * 1024 * 1024;
     const EACH: usize = 2_048;
     let mut bytes = 0;

@@ -3,7 +3,8 @@
 //! The core decides all of it; here it is read and written, in the transaction of the ends. Whoever
 //! decides a link changes the document of its child, also if that waits on, and whoever counts
 //! changes that of the batch. So of two transactions that each do not see what the other decides, one
-//! is done again.
+//! is done again. And the end of a job that others are linked to meets those that link to it now in a
+//! document of its own (`parents`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -33,14 +34,6 @@ impl Ties {
     /// The fields that [`read`](Self::read) wants.
     pub(crate) const FIELDS: [&'static str; 3] = ["children", "batch", "counted"];
 
-    /// Of a job with children that was counted before.
-    pub(crate) const fn parent() -> Self {
-        Self {
-            children: true,
-            batch: None,
-        }
-    }
-
     pub(crate) fn read(row: &RawDocument) -> Self {
         let batch = row::bytes(row, "batch").ok().flatten();
         let counted = row::flag(row, "counted");
@@ -48,6 +41,15 @@ impl Ties {
             children: row::flag(row, "children"),
             batch: batch.filter(|_| !counted).map(BatchId::from_bytes),
         }
+    }
+
+    /// The batch in which its end is to be counted.
+    pub(crate) const fn batch(self) -> Option<BatchId> {
+        self.batch
+    }
+
+    pub(crate) const fn has_children(self) -> bool {
+        self.children
     }
 
     /// The end of the job that has them.
@@ -62,6 +64,7 @@ impl Ties {
         End {
             job,
             batch: self.batch,
+            earlier: false,
         }
     }
 }
@@ -71,9 +74,22 @@ impl Ties {
 pub(crate) struct End {
     job: EndedJob,
     batch: Option<BatchId>,
+    /// Whether it had ended before.
+    earlier: bool,
 }
 
 impl End {
+    /// A job that had ended before its children came, and was counted then.
+    pub(crate) const fn earlier(job: JobId, state: JobState, result: Option<Json>) -> Self {
+        let ties = Ties {
+            children: true,
+            batch: None,
+        };
+        let mut end = ties.end(job, state, result);
+        end.earlier = true;
+        end
+    }
+
     const fn matters(&self) -> bool {
         self.job.has_children || self.job.in_batch
     }
@@ -106,6 +122,8 @@ struct Known {
     batches: HashMap<JobId, BatchId>,
     /// Those that wait for a signal.
     signals: HashSet<JobId>,
+    /// Those that others are linked to.
+    parents: HashSet<JobId>,
 }
 
 impl MongoStore {
@@ -142,8 +160,12 @@ impl MongoStore {
         let mut known = Known::default();
         let mut cascade = Cascade::new();
         let mut nothing = batches.is_empty();
+        let mut parents = Vec::new();
         for end in ends.into_iter().filter(End::matters) {
             nothing = false;
+            if end.job.has_children && !end.earlier {
+                parents.push(row::id(end.job.job));
+            }
             known
                 .batches
                 .extend(end.batch.map(|batch| (end.job.job, batch)));
@@ -152,6 +174,8 @@ impl MongoStore {
         if nothing {
             return Ok(());
         }
+        let side = self.main();
+        tx.meet(&side.database, &side.parents, parents).await?;
         for batch in batches {
             cascade.batch(batch);
         }
@@ -197,6 +221,7 @@ impl MongoStore {
             known.batches.extend(ties.batch.map(|batch| (job, batch)));
             let awaits_signal = signals::is_open(&row);
             known.signals.extend(awaits_signal.then_some(job));
+            known.parents.extend(ties.children.then_some(job));
             let child = WaitingJob {
                 job,
                 state: JobState::from_code(row::int(&row, "state")?)?,
@@ -219,6 +244,19 @@ impl MongoStore {
             }
         }
         Ok(waiting.into_values().collect())
+    }
+
+    /// Changes batches in which this transaction will count.
+    pub(crate) async fn meet_batches(
+        &self,
+        tx: &mut Tx<'_>,
+        batches: &BTreeSet<BatchId>,
+    ) -> Result<()> {
+        let these: Vec<Bson> = batches.iter().map(|batch| row::id(*batch)).collect();
+        let these = doc! { "_id": { "$in": these } };
+        let meet = doc! { "$inc": { "rev": 1_i64 } };
+        tx.update_many(&self.main().batches, these, meet).await?;
+        Ok(())
     }
 
     /// [batch.count]
@@ -322,6 +360,10 @@ impl MongoStore {
                 all_of(matched, count)?;
             }
         }
+        let parents = changes.cancelled.iter();
+        let parents = parents.filter(|job| known.parents.contains(job));
+        let parents = parents.map(|job| row::id(*job)).collect();
+        tx.meet(&side.database, &side.parents, parents).await?;
         if !changes.ended.is_empty() {
             let ended: Vec<Bson> = changes.ended.iter().map(|batch| row::id(*batch)).collect();
             let these = doc! { "_id": { "$in": ended }, "ended_at": Bson::Null };

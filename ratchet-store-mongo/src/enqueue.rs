@@ -117,7 +117,7 @@ impl MongoStore {
             }
         }
         let mut places = self.enter_lanes(tx, wanted).await?;
-        let linked = self.flag_parents(tx, jobs, &answers, &new).await?;
+        let linked = self.find_parents(tx, jobs, &answers, &new).await?;
         let mut rows = Vec::with_capacity(new.len());
         let mut keys = Vec::new();
         for place in &new {

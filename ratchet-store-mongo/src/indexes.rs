@@ -135,6 +135,7 @@ fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
         (&side.permits, vec![]),
         (&side.rates, vec![]),
         (&side.links, link_indexes()),
+        (&side.parents, vec![]),
         (&side.batches, batch_indexes()),
         (&side.wakeups, vec![]),
         (&side.meta, vec![]),

@@ -21,8 +21,8 @@
 //! until its deadline. Many ends at once in one batch meet in its document, and so do better in large
 //! settlements than in many small ones. Jobs that nobody waits for, and that are in no batch, cost what
 //! they always did. An application's transaction that links to running jobs
-//! ([`MongoStore::enqueue_in`]) holds up their ends while it is open, and those of jobs that are
-//! settled together with them.
+//! ([`MongoStore::enqueue_in`]) holds up their ends while it is open, and nothing else; one that joins a
+//! batch or waits for it, the ends of the jobs in it.
 //!
 //! # What is durable
 //! Every write waits for a majority of the set and its journals, every read that decides something

@@ -2,10 +2,9 @@
 //!
 //! A link is a document of its own, found by its child and by its parent; a job that has some says so
 //! (`links`), and one that others wait for too (`children`). Transactions here do not wait for each
-//! other, and see what was there when they began. So an enqueue that links to a stored job changes
-//! the document of that job: if its end came first, the enqueue is done again and sees it; if it comes
-//! later, it finds the flag. And it changes the documents of the batches that it joins or waits for,
-//! which whoever counts in them changes too.
+//! other, and see what was there when they began. So an enqueue that links to a stored job, and the end
+//! of that job, change one document, and so do an enqueue that joins a batch or waits for it and who
+//! counts in it: of two that meet one is done again, and sees the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,7 +18,7 @@ use ratchet_core::time::from_millis;
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
 
 use crate::connection::Tx;
-use crate::ends::{End, Ties};
+use crate::ends::End;
 use crate::error::{Failure, Result};
 use crate::pipelines::{code, ids};
 use crate::row;
@@ -48,9 +47,9 @@ pub(crate) fn is_linked(job: &NewJob) -> bool {
 }
 
 impl MongoStore {
-    /// Finds out what the new jobs of an enqueue wait for, and flags the stored ones among that.
+    /// Finds out what the new jobs of an enqueue wait for.
     /// [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
-    pub(crate) async fn flag_parents(
+    pub(crate) async fn find_parents(
         &self,
         tx: &mut Tx<'_>,
         jobs: &[NewJob],
@@ -76,32 +75,75 @@ impl MongoStore {
                 *linked.members.entry(batch).or_default() += 1;
             }
         }
-        let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
-        let stored: Vec<JobId> = stored.into_iter().collect();
-        if stored.is_empty() {
-            return Ok(linked);
+        let stored = linked.parents.difference(&own).copied().collect();
+        linked.ended = self.meet_parents(tx, stored).await?;
+        Ok(linked)
+    }
+
+    /// Keeps these jobs from ending unseen before the transaction does; those that have ended.
+    ///
+    /// First they are flagged, not in the transaction: from then on each end is a transaction too,
+    /// which meets this one in a document of its own. Their documents stay free, so that an
+    /// application's transaction holds up their ends, and nothing else.
+    async fn meet_parents(&self, tx: &mut Tx<'_>, parents: BTreeSet<JobId>) -> Result<Vec<End>> {
+        if parents.is_empty() {
+            return Ok(Vec::new());
         }
+        let parents: Vec<JobId> = parents.into_iter().collect();
         let side = self.main();
-        let these = doc! { "_id": { "$in": ids(&stored) } };
-        let flag = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };
-        tx.update_many(&side.jobs, these.clone(), flag).await?;
-        let only = fields(doc! { "state": 1, "result": 1 });
-        let mut found = HashSet::with_capacity(stored.len());
-        for row in tx.find(&side.jobs, these, only).await? {
-            let id = row::job_id(&row, "_id")?;
-            let state = JobState::from_code(row::int(&row, "state")?)?;
-            if state.is_terminal() {
-                // It was counted in its batch when it ended.
-                let ties = Ties::parent();
-                let end = ties.end(id, state, row::json(&row, "result"));
-                linked.ended.push(end);
+        let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };
+        let these = unfinished.clone();
+        unfinished.insert("state", doc! { "$in": unfinished_states() });
+        let flag = doc! { "$set": { "children": true } };
+        let mut on = side.plain();
+        let flagged = on.update_many(&side.jobs, unfinished, flag).await?;
+        let all = usize::try_from(flagged) == Ok(parents.len());
+        let mut outside = HashMap::with_capacity(parents.len());
+        if !all {
+            let only = fields(doc! { "state": 1, "children": 1 });
+            for row in on.find(&side.jobs, these.clone(), only).await? {
+                let state = JobState::from_code(row::int(&row, "state")?)?;
+                let ends_unseen = !state.is_terminal() && !row::flag(&row, "children");
+                if ends_unseen {
+                    return Err(Failure::contention("a parent was requeued meanwhile"));
+                }
+                outside.insert(row::job_id(&row, "_id")?, state);
             }
-            found.insert(id);
         }
-        match stored.into_iter().find(|parent| !found.contains(parent)) {
-            Some(parent) => Err(Failure::refused(links::missing(Parent::Job(parent)))),
-            None => Ok(linked),
+        let mut inside = HashMap::with_capacity(parents.len());
+        let only = fields(doc! { "state": 1, "result": 1 });
+        for row in tx.find(&side.jobs, these, only).await? {
+            let state = JobState::from_code(row::int(&row, "state")?)?;
+            inside.insert(
+                row::job_id(&row, "_id")?,
+                (state, row::json(&row, "result")),
+            );
         }
+        let older = || Failure::contention("a parent changed after the transaction began");
+        let (mut ended, mut free, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        for parent in parents {
+            match (inside.remove(&parent), outside.get(&parent)) {
+                (None, None) if !all => {
+                    return Err(Failure::refused(links::missing(Parent::Job(parent))));
+                }
+                (None, _) => return Err(older()),
+                (Some((state, result)), _) if state.is_terminal() => {
+                    ended.push(End::earlier(parent, state, result));
+                    own.push(parent);
+                }
+                (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
+                // This transaction made it, or it is gone, which the change shows.
+                (Some(_), None) if !all => own.push(parent),
+                (Some(_), _) => free.push(row::id(parent)),
+            }
+        }
+        tx.meet(&side.database, &side.parents, free).await?;
+        if !own.is_empty() {
+            let these = doc! { "_id": { "$in": ids(&own) } };
+            let change = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };
+            tx.update_many(&side.jobs, these, change).await?;
+        }
+        Ok(ended)
     }
 
     /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
@@ -187,7 +229,9 @@ impl MongoStore {
         tx: &mut Tx<'_>,
         jobs: &[RawDocumentBuf],
     ) -> Result<HashSet<JobId>> {
-        let parents = flagged(jobs, "children")?;
+        let parents = jobs.iter().filter(|row| row::flag(row, "children"));
+        let parents = parents.map(|row| row::job_id(row, "_id"));
+        let parents: Vec<JobId> = parents.collect::<std::result::Result<_, _>>()?;
         if parents.is_empty() {
             return Ok(HashSet::new());
         }
@@ -204,10 +248,9 @@ impl MongoStore {
             links.push((row::job_id(&row, "parent")?, child));
             children.insert(child);
         }
-        let unfinished = JobState::ALL.iter().filter(|state| !state.is_terminal());
-        let unfinished: Vec<i32> = unfinished.map(|state| code(*state)).collect();
         let children: Vec<JobId> = children.into_iter().collect();
-        let these = doc! { "_id": { "$in": ids(&children) }, "state": { "$in": unfinished } };
+        let these =
+            doc! { "_id": { "$in": ids(&children) }, "state": { "$in": unfinished_states() } };
         let rows = tx
             .find(&side.jobs, these, fields(doc! { "_id": 1 }))
             .await?;
@@ -293,11 +336,9 @@ impl MongoStore {
     }
 }
 
-/// Those of these jobs, given as documents, that have a flag.
-pub(crate) fn flagged(jobs: &[RawDocumentBuf], flag: &'static str) -> Result<Vec<JobId>> {
-    let with = jobs.iter().filter(|row| row::flag(row, flag));
-    let with = with.map(|row| row::job_id(row, "_id"));
-    Ok(with.collect::<std::result::Result<_, _>>()?)
+fn unfinished_states() -> Vec<i32> {
+    let unfinished = JobState::ALL.iter().filter(|state| !state.is_terminal());
+    unfinished.map(|state| code(*state)).collect()
 }
 
 pub(crate) fn fields(projection: Document) -> FindOptions {

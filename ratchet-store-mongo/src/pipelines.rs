@@ -299,7 +299,7 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
     } };
     doc! {
         "state": 1, "claim_seq": 1, "settled_seq": 1, "lane": 1, "cancel_requested": 1,
-        "claim": 1, "children": 1, "batch": 1,
+        "claim": 1, "children": 1, "batch": 1, "counted": 1,
         "mine": { "$map": { "input": mine, "in": "$$this.seq" } },
     }
 }

@@ -1,6 +1,6 @@
 //! Deleting old finished jobs, and writes that only land in a tenure.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, RawDocument, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::JobId;
 use ratchet_core::model::{Guard, Guarded, PurgeRequest};
@@ -8,7 +8,6 @@ use ratchet_core::time::duration_millis;
 
 use crate::connection::{Side, Tx};
 use crate::error::{Failure, Result};
-use crate::links::flagged;
 use crate::pipelines::{self, LONGEST, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -92,10 +91,11 @@ impl MongoStore {
             let awaited = self.awaited(tx, &old).await?;
             old.retain(|row| row::job_id(row, "_id").is_ok_and(|id| !awaited.contains(&id)));
             if !old.is_empty() {
-                let ids = old.iter().map(|row| row::job_id(row, "_id"));
-                let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
-                let linked = flagged(&old, "links")?;
-                let done = self.forget(tx, &ids, &linked, still.clone()).await?;
+                let mut these = Gone::default();
+                for row in &old {
+                    these.add(row::job_id(row, "_id")?, row);
+                }
+                let done = self.forget(tx, &these, still.clone()).await?;
                 gone += usize::try_from(done).unwrap_or(wanted);
             }
             if !more || awaited.is_empty() {
@@ -106,25 +106,28 @@ impl MongoStore {
     }
 
     /// Deletes those of these jobs that are still as the filter says, and all that they left but
-    /// their idempotency keys; how many there were. `linked` are those that waited for others.
-    /// [purge.keys] [delete.job] [link.kept]
+    /// their idempotency keys; how many there were. [purge.keys] [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,
         tx: &mut Tx<'_>,
-        ids: &[JobId],
-        linked: &[JobId],
+        these: &Gone,
         mut still: Document,
     ) -> Result<u64> {
         let side = self.main();
+        let ids = &these.jobs;
         still.insert("_id", doc! { "$in": pipelines::ids(ids) });
         let gone = tx.delete_many(&side.jobs, still).await?;
         let all = usize::try_from(gone) == Ok(ids.len());
         if !all && self.has_transactions() {
             return Err(Failure::contention("a job was changed meanwhile"));
         }
-        if !linked.is_empty() {
-            let links = doc! { "child": { "$in": pipelines::ids(linked) } };
+        if !these.linked.is_empty() {
+            let links = doc! { "child": { "$in": pipelines::ids(&these.linked) } };
             tx.delete_many(&side.links, links).await?;
+        }
+        if !these.parents.is_empty() {
+            let met = doc! { "_id": { "$in": pipelines::ids(&these.parents) } };
+            tx.delete_many(&side.parents, met).await?;
         }
         if all {
             let attempts = doc! { "job": { "$in": pipelines::ids(ids) } };
@@ -140,6 +143,29 @@ impl MongoStore {
             }
         }
         Ok(gone)
+    }
+}
+
+/// Jobs that are to be deleted.
+#[derive(Default)]
+pub(crate) struct Gone {
+    pub(crate) jobs: Vec<JobId>,
+    /// Those of them that have links.
+    linked: Vec<JobId>,
+    /// Those of them that others are linked to.
+    parents: Vec<JobId>,
+}
+
+impl Gone {
+    /// Adds the job of a document.
+    pub(crate) fn add(&mut self, job: JobId, row: &RawDocument) {
+        self.add_one(job, row::flag(row, "links"), row::flag(row, "children"));
+    }
+
+    pub(crate) fn add_one(&mut self, job: JobId, has_links: bool, has_children: bool) {
+        self.jobs.push(job);
+        self.linked.extend(has_links.then_some(job));
+        self.parents.extend(has_children.then_some(job));
     }
 }
 

@@ -6,11 +6,11 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, RawArray, RawBsonRef, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Fenced, Settlement};
-use ratchet_core::{ClaimToken, JobId, JobState, StoreErrorKind};
+use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
 
 use crate::clock::Now;
 use crate::connection::{Statement, Tx};
-use crate::ends::{Held, all_of, is_tied, require_untied};
+use crate::ends::{Held, Ties, all_of, is_tied, require_untied};
 use crate::error::{Failure, Result};
 use crate::pipelines::{self, Ending};
 use crate::row;
@@ -19,7 +19,7 @@ use crate::store::{MongoStore, pause};
 /// How often a settlement is looked at that others changed the conditions of meanwhile.
 const ROUNDS: u32 = 20;
 /// How often jobs that others wait for are tried to be ended together.
-const TOGETHER: u32 = 6;
+const TOGETHER: u32 = 8;
 
 /// A settlement whose claim has not ended yet, as far as is known.
 #[derive(Clone, Copy)]
@@ -29,6 +29,8 @@ struct Open<'a> {
     cancel: bool,
     /// Whether others may wait for its end: in its lane, or linked to it, or to its batch.
     followed: bool,
+    /// The batch in which it is to be counted, as far as is known.
+    batch: Option<BatchId>,
 }
 
 impl Open<'_> {
@@ -74,6 +76,7 @@ struct Seen {
     running: u64,
     cancel: bool,
     followed: bool,
+    batch: Option<BatchId>,
 }
 
 impl MongoStore {
@@ -94,6 +97,7 @@ impl MongoStore {
                 settlement,
                 cancel: false,
                 followed: false,
+                batch: None,
             })
             .collect();
         for round in 0..ROUNDS {
@@ -133,18 +137,27 @@ impl MongoStore {
     /// Ends jobs that others wait for: all in one transaction, or, if something stands in the way of
     /// that again and again, each in its own, so that one does not hold up the others.
     async fn settle_followed(&self, followed: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+        let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
+        let mut turn = None;
         for tries in 1..=TOGETHER {
-            match self.settle_together(followed, call, now).await {
+            let met = if turn.is_some() { Some(&batches) } else { None };
+            match self.settle_together(followed, met, call, now).await {
                 Err(failure)
-                    if failure.kind == StoreErrorKind::Contention && followed.len() > 1 => {}
+                    if failure.kind == StoreErrorKind::Contention
+                        && (followed.len() > 1 || tries < TOGETHER) => {}
                 done => return done,
             }
-            tokio::time::sleep(pause(tries)).await;
+            if turn.is_none() && !batches.is_empty() {
+                // Many may end in one batch at once: those of this store come one after the other.
+                turn = Some(self.turn_in_batches().await);
+            } else {
+                tokio::time::sleep(pause(tries)).await;
+            }
         }
         let mut held_up = Ok(());
         for one in followed {
             match self
-                .settle_together(std::slice::from_ref(one), call, now)
+                .settle_together(std::slice::from_ref(one), None, call, now)
                 .await
             {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {
@@ -157,9 +170,22 @@ impl MongoStore {
         held_up
     }
 
-    async fn settle_together(&self, followed: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+    /// `met` are batches that are changed first, so that those who are too late learn it at once.
+    async fn settle_together(
+        &self,
+        followed: &[Open<'_>],
+        met: Option<&BTreeSet<BatchId>>,
+        call: ObjectId,
+        now: Now,
+    ) -> Result<()> {
         let mut tx = self.begin(self.main()).await?;
-        let settled = self.settle_inside(&mut tx, followed, call, now).await;
+        let settled = async {
+            if let Some(batches) = met {
+                self.meet_batches(&mut tx, batches).await?;
+            }
+            self.settle_inside(&mut tx, followed, call, now).await
+        }
+        .await;
         tx.finish(settled).await
     }
 
@@ -233,6 +259,7 @@ impl MongoStore {
                 },
                 cancel: row::flag(&row, "cancel_requested"),
                 followed: row::text(&row, "lane").ok().flatten().is_some() || is_tied(&row),
+                batch: Ties::read(&row).batch(),
             };
             seen.insert(row::job_id(&row, "_id")?, job);
         }
@@ -258,6 +285,7 @@ fn still_open(
     }
     one.cancel = job.cancel;
     one.followed = job.followed;
+    one.batch = job.batch;
     token.seq != 0 && job.running == token.seq
 }
 
@@ -294,6 +322,7 @@ mod tests {
             settlement: &settlement,
             cancel: false,
             followed: false,
+            batch: None,
         };
         let (filter, pipeline) = stages(&open, false);
         let set = pipeline[0].get_document("$set").unwrap();
@@ -316,6 +345,7 @@ mod tests {
             settlement: &settlement,
             cancel: false,
             followed: true,
+            batch: None,
         };
         assert!(!open.is_followed());
         let (filter, pipeline) = stages(&open, false);

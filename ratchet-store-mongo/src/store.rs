@@ -13,6 +13,7 @@ use ratchet_core::store::{
     StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::claim::Reach;
@@ -47,6 +48,8 @@ struct Inside {
     own: bool,
     closed: AtomicBool,
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
+    /// Of those who met others in a batch.
+    turn: Mutex<()>,
 }
 
 /// What is behind the connection.
@@ -205,6 +208,7 @@ impl MongoStore {
             own: config.options.is_some(),
             closed: AtomicBool::new(false),
             coordinator: OnceLock::new(),
+            turn: Mutex::new(()),
         })))
     }
 
@@ -224,6 +228,11 @@ impl MongoStore {
 
     pub(crate) fn reach(&self) -> &Reach {
         &self.0.reach
+    }
+
+    /// Keeps the others of this store who met somebody in a batch waiting.
+    pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
+        self.0.turn.lock().await
     }
 
     /// The time for statements that take it themselves.

@@ -53,7 +53,8 @@ tests! {
     jobs: payloads_that_look_like_commands_are_kept texts_that_look_like_expressions_are_kept
         a_long_history_moves_out_of_the_job a_purged_job_takes_its_history_along
         the_servers_clock_is_what_counts;
-    links: an_end_sees_the_child_that_a_transaction_brings
+    links: a_transaction_links_to_its_own_jobs_and_to_ended_ones_again
+        an_end_sees_the_child_that_a_transaction_brings
         an_enqueue_sees_the_end_that_came_first two_ends_at_once_let_their_child_go
         an_end_and_a_signal_at_once_let_the_job_go an_enqueue_that_is_killed_leaves_nothing
         an_end_that_is_killed_leaves_nothing_half_made many_ends_in_one_batch_are_all_counted;
