@@ -9,8 +9,8 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
-    VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RecurringStore, Store,
+    StoreInfo, VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -409,6 +409,10 @@ impl Store for MongoStore {
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {
         self.has_transactions().then_some(self as &dyn ArchiveStore)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        self.has_transactions().then_some(self as &dyn PermitStore)
     }
 
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {

@@ -8,15 +8,14 @@ use std::process::ExitCode;
 
 use ratchet_conformance::{Power, Suite};
 
+const POWERS: &[Power] = &[
+    Power::Clock,
+    Power::Vandal,
+    Power::Recurring,
+    Power::Archive,
+    Power::Permits,
+];
+
 fn main() -> ExitCode {
-    Suite::new(
-        "mongodb",
-        &[
-            Power::Clock,
-            Power::Vandal,
-            Power::Archive,
-            Power::Recurring,
-        ],
-    )
-    .run(async { fixture::provision(server::URL) })
+    Suite::new("mongodb", POWERS).run(async { fixture::provision(server::URL) })
 }
