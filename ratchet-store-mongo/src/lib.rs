@@ -40,6 +40,7 @@ mod permits;
 mod pipelines;
 mod purge;
 mod queues;
+mod rates;
 mod read;
 mod reclaim;
 mod recurring;

@@ -9,8 +9,8 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RecurringStore, Store,
-    StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -413,6 +413,10 @@ impl Store for MongoStore {
 
     fn permits(&self) -> Option<&dyn PermitStore> {
         self.has_transactions().then_some(self as &dyn PermitStore)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
     }
 
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {

@@ -14,6 +14,7 @@ const POWERS: &[Power] = &[
     Power::Recurring,
     Power::Archive,
     Power::Permits,
+    Power::Rates,
 ];
 
 fn main() -> ExitCode {

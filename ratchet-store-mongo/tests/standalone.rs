@@ -35,7 +35,10 @@ const WITHOUT: &[&str] = &[
 ];
 
 fn main() -> ExitCode {
-    Suite::new("mongodb-standalone", &[Power::Clock, Power::Vandal])
-        .without("needs transactions, which a standalone has not", WITHOUT)
-        .run(async { fixture::provision(server::STANDALONE_URL) })
+    Suite::new(
+        "mongodb-standalone",
+        &[Power::Clock, Power::Vandal, Power::Rates],
+    )
+    .without("needs transactions, which a standalone has not", WITHOUT)
+    .run(async { fixture::provision(server::STANDALONE_URL) })
 }
