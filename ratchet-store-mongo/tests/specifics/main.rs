@@ -2,10 +2,12 @@
 //! application, elections, commands that are ended from elsewhere.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
+mod archive;
 mod collections;
 mod connect;
 mod faults;
 mod jobs;
+mod permits;
 mod plans;
 #[path = "../server/mod.rs"]
 mod server;
@@ -49,9 +51,13 @@ tests! {
         a_killed_operation_is_a_timeout a_killed_cursor_is_opened_again
         a_silent_server_is_a_timeout a_majority_that_does_not_answer_is_a_timeout
         heartbeats_go_on_when_jobs_have_all_connections wakeups_survive_a_lost_stream;
+    archive: a_long_history_is_archived_whole_and_leaves_nothing
+        two_passes_at_once_archive_each_job_once;
     jobs: payloads_that_look_like_commands_are_kept texts_that_look_like_expressions_are_kept
         a_long_history_moves_out_of_the_job a_purged_job_takes_its_history_along
         the_servers_clock_is_what_counts;
+    permits: a_claim_waits_for_who_takes_permits_of_the_same_resource
+        a_claim_by_the_old_number_meets_the_new_one;
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
         no_statement_of_a_loop_reads_all_jobs;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
