@@ -4,8 +4,12 @@
 //! one write that takes those that are still to be had, and a look at what it took, which also sees
 //! whether a queue was paused meanwhile. Where others took the first candidates, it is the write
 //! that is made again, for others of the same candidates.
+//!
+//! Where there are routes whose jobs need permits, a look at what is left of these comes before the
+//! candidates, and those of the chosen jobs that need some are taken in a transaction of their own
+//! (`permits`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,9 +17,10 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::permit::Budget;
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
 use crate::ends::is_tied;
@@ -88,6 +93,51 @@ const MORE: Duration = Duration::from_secs(1);
 /// How often a claim looks at what it took.
 const LOOKS: u32 = 6;
 
+/// How many ranges one command reads: a pipeline has at most 1,000 stages.
+const RANGES: usize = 40;
+
+/// The routes of a round.
+struct Chosen {
+    /// Those whose jobs need no permit.
+    plain: Vec<i32>,
+    /// Those whose jobs need one of which some are left.
+    permitted: BTreeMap<i32, Route>,
+    /// What is left of these.
+    budget: Budget,
+}
+
+impl Chosen {
+    /// Whether nothing can be claimed of any route.
+    fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.permitted.is_empty()
+    }
+
+    /// Where to look for candidates: of a resource no further than there are permits.
+    fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
+        let mut resources: BTreeMap<Option<&Name>, (Vec<i32>, u64)> = BTreeMap::new();
+        for (number, route) in &self.permitted {
+            let rest = self.budget.rest(route).unwrap_or(0);
+            let resource = resources.entry(route.permit.as_ref()).or_default();
+            resource.0.push(*number);
+            resource.1 = rest;
+        }
+        for (routes, rest) in resources.into_values() {
+            let limit = usize::try_from(rest).unwrap_or(usize::MAX).min(look_at);
+            ranges.extend(pipelines::Range::of(&routes, number(limit)));
+        }
+        ranges
+    }
+}
+
+/// A job that a round may take.
+struct Candidate {
+    id: JobId,
+    /// Its route, if it needs a permit.
+    permitted: Option<Route>,
+}
+
 /// What the writes of a round did.
 struct Took {
     /// The candidates that they were about.
@@ -111,6 +161,8 @@ struct Round {
     unreadable: Vec<Settlement>,
     /// The jobs whose history is long.
     wordy: Vec<JobId>,
+    /// Whether permits bounded what was looked at.
+    bounded: bool,
 }
 
 /// What a round is allowed to do.
@@ -150,6 +202,8 @@ impl MongoStore {
             };
             first.get_or_insert(round.now);
             let had = round.had;
+            // What could not be read gives its permits back.
+            let look_again = round.bounded && !round.unreadable.is_empty();
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
                 end = Some(until.min(time::monotonic() + MORE));
@@ -169,7 +223,13 @@ impl MongoStore {
                     break;
                 }
             }
-            if claimed.len() == request.limit || (had == round.candidates && had < look_at) {
+            if claimed.len() == request.limit {
+                break;
+            }
+            if look_again {
+                continue;
+            }
+            if had == round.candidates && had < look_at {
                 break;
             }
             if had < wanted {
@@ -208,7 +268,7 @@ impl MongoStore {
             }
         };
         let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
-        let routes = self.routes().matching(open);
+        let mut chosen = self.choose_routes(open).await?;
         let mut round = Round {
             candidates: 0,
             had: 0,
@@ -216,8 +276,9 @@ impl MongoStore {
             claimed: Vec::new(),
             unreadable: Vec::new(),
             wordy: Vec::new(),
+            bounded: !chosen.permitted.is_empty(),
         };
-        let candidates = self.candidates(request, &routes, now, look_at).await?;
+        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
         round.candidates = candidates.len();
         let call = ObjectId::new();
         let took = self.take(request, candidates, wanted, call, now).await;
@@ -257,36 +318,66 @@ impl MongoStore {
         Ok(Gate::Open { now, paused })
     }
 
-    /// The first due jobs in claim order. What others are taking at this moment may be among them:
-    /// the write decides.
+    /// The routes that match, without those whose permits are used up.
+    async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
+        let plain = |route: &Route| open(route) && route.permit.is_none();
+        let permitted = |route: &Route| open(route) && route.permit.is_some();
+        let mut chosen = Chosen {
+            plain: self.routes().matching(plain),
+            permitted: BTreeMap::new(),
+            budget: Budget::default(),
+        };
+        let permitted = self.routes().chosen(permitted);
+        if !permitted.is_empty() {
+            chosen.budget = self.rest_of_permits(&permitted).await?;
+            chosen.permitted = permitted.into_iter().collect();
+            let budget = &chosen.budget;
+            (chosen.permitted).retain(|_, route| budget.rest(route) != Some(0));
+        }
+        Ok(chosen)
+    }
+
+    /// The first due jobs in claim order, without those for which no permit is left. What others
+    /// are taking at this moment may be among them: the write decides. [permit.order]
     async fn candidates(
         &self,
         request: &ClaimRequest,
-        routes: &[i32],
+        chosen: &mut Chosen,
         now: i64,
         look_at: usize,
-    ) -> Result<Vec<JobId>> {
-        if routes.is_empty() {
+    ) -> Result<Vec<Candidate>> {
+        if chosen.is_empty() {
             return Ok(Vec::new());
         }
         let side = self.main();
-        let limit = i64::try_from(look_at).unwrap_or(i64::MAX);
-        let stages = pipelines::candidates(side.jobs.name(), routes, now, limit);
-        let rows = side
-            .plain()
-            .aggregate(&side.jobs, stages, ReadConcern::local())
-            .await?;
+        let mut rows = Vec::new();
+        for ranges in chosen.ranges(look_at).chunks(RANGES) {
+            let stages = pipelines::candidates(side.jobs.name(), ranges, now);
+            let found = side
+                .plain()
+                .aggregate(&side.jobs, stages, ReadConcern::local())
+                .await?;
+            rows.extend(found);
+        }
         let mut ranks = Vec::with_capacity(rows.len());
         for row in &rows {
             let id = row::job_id(row, "_id")?;
             // What is no number is in no range of the index.
             let priority = Priority::from_level(row::int(row, "priority")?)?;
             let run_at = row::int(row, "run_at")?;
-            ranks.push(ClaimRank::new(priority, run_at, id, request.aging, now));
+            let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
+            ranks.push((rank, row::count::<i32>(row, "route")?));
         }
         ranks.sort_unstable();
-        ranks.truncate(look_at);
-        Ok(ranks.iter().map(ClaimRank::id).collect())
+        let admitted = ranks.into_iter().filter_map(|(rank, number)| {
+            let route = chosen.permitted.get(&number);
+            let admitted = route.is_none_or(|route| chosen.budget.take(route));
+            admitted.then(|| Candidate {
+                id: rank.id(),
+                permitted: route.cloned(),
+            })
+        });
+        Ok(admitted.take(look_at).collect())
     }
 
     /// Takes up to `wanted` of the candidates: the first ones, and where others had those, the ones
@@ -295,12 +386,11 @@ impl MongoStore {
     async fn take(
         &self,
         request: &ClaimRequest,
-        mut candidates: Vec<JobId>,
+        mut candidates: Vec<Candidate>,
         wanted: usize,
         call: ObjectId,
         now: i64,
     ) -> Took {
-        let side = self.main();
         let mut took = Took {
             tried: Vec::new(),
             had: 0,
@@ -308,19 +398,42 @@ impl MongoStore {
         };
         while took.had < wanted && !candidates.is_empty() && took.doubt.is_none() {
             let missing = (wanted - took.had).min(candidates.len());
-            let chosen: Vec<JobId> = candidates.drain(..missing).collect();
-            let take = pipelines::take(request.node, call, now);
-            let taken = side
-                .plain()
-                .update_many(&side.jobs, pipelines::takeable(&chosen, now), take)
-                .await;
-            match taken {
-                Ok(taken) => took.had += usize::try_from(taken).unwrap_or(missing),
-                Err(failure) => took.doubt = Some(failure),
+            let (mut plain, mut permitted) = (Vec::new(), Vec::new());
+            for candidate in candidates.drain(..missing) {
+                took.tried.push(candidate.id);
+                match candidate.permitted {
+                    None => plain.push(candidate.id),
+                    Some(route) => permitted.push((candidate.id, route)),
+                }
             }
-            took.tried.extend(chosen);
+            for taken in [
+                self.take_plain(request, &plain, call, now).await,
+                self.take_permitted(request, &permitted, call, now).await,
+            ] {
+                match taken {
+                    Ok(taken) => took.had += usize::try_from(taken).unwrap_or(missing),
+                    Err(failure) => took.doubt = Some(failure),
+                }
+            }
         }
         took
+    }
+
+    /// Takes jobs that need no permits; how many.
+    async fn take_plain(
+        &self,
+        request: &ClaimRequest,
+        chosen: &[JobId],
+        call: ObjectId,
+        now: i64,
+    ) -> Result<u64> {
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        let side = self.main();
+        let take = pipelines::take(request.node, call, now);
+        let takeable = pipelines::takeable(chosen, now);
+        side.plain().update_many(&side.jobs, takeable, take).await
     }
 
     /// Reads what this call took, by its mark: also what it took with an update that was ended in

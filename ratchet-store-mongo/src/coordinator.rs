@@ -5,12 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
+use mongodb::Cursor;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, Timestamp, doc};
-use mongodb::change_stream::ChangeStream;
-use mongodb::change_stream::event::{ChangeStreamEvent, ResumeToken};
-use mongodb::options::ChangeStreamOptions;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use ratchet_core::{InvalidInput, Name};
 use tokio::sync::{broadcast, mpsc};
@@ -45,7 +42,9 @@ struct Tasks {
     closed: bool,
 }
 
-type Stream = ChangeStream<ChangeStreamEvent<RawDocumentBuf>>;
+/// A cursor on the changes, and not the driver's change stream, which goes on by itself after an
+/// outage and does not say that there was one.
+type Stream = Cursor<RawDocumentBuf>;
 
 /// Hints that may wait to be sent; more are dropped.
 const UNSENT: usize = 256;
@@ -160,7 +159,7 @@ async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
 /// Follows the stream, and opens it again when it ends.
 async fn receive_all(side: Side, incoming: broadcast::Sender<Wakeup>) {
     let mut pause = FIRST_PAUSE;
-    let mut place: Option<ResumeToken> = None;
+    let mut place: Option<Document> = None;
     let mut followed = false;
     loop {
         match open(&side, place.take()).await {
@@ -171,8 +170,7 @@ async fn receive_all(side: Side, incoming: broadcast::Sender<Wakeup>) {
                 }
                 followed = true;
                 pause = FIRST_PAUSE;
-                let error = follow(&mut stream, &incoming).await;
-                place = stream.resume_token();
+                let error = follow(&mut stream, &incoming, &mut place).await;
                 tracing::debug!(%error, "the change stream for wakeups ended");
             }
             Err(error) => tracing::debug!(%error, "no change stream for wakeups"),
@@ -185,17 +183,16 @@ async fn receive_all(side: Side, incoming: broadcast::Sender<Wakeup>) {
 
 /// The stream from this place on, or else from this moment on: also what is sent while it is opened
 /// is on it.
-async fn open(side: &Side, place: Option<ResumeToken>) -> Result<Stream> {
+async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
     let opening = async {
+        let from = match place {
+            Some(place) => doc! { "resumeAfter": place },
+            None => doc! { "startAtOperationTime": this_moment(side).await? },
+        };
         let changes = doc! { "$match": { "operationType": { "$in": ["insert", "replace"] } } };
-        let mut options = ChangeStreamOptions::default();
-        match place {
-            Some(place) => options.resume_after = Some(place),
-            None => options.start_at_operation_time = Some(this_moment(side).await?),
-        }
-        let wakeups = side.wakeups.clone_with_type::<RawDocumentBuf>();
-        let watch = wakeups.watch().pipeline([changes]).with_options(options);
-        Ok(watch.await?)
+        let stages = [doc! { "$changeStream": from }, changes];
+        let watch = side.wakeups.aggregate(stages);
+        Ok(watch.with_type::<RawDocumentBuf>().await?)
     };
     match tokio::time::timeout(PATIENCE, opening).await {
         Ok(stream) => stream,
@@ -212,22 +209,28 @@ async fn this_moment(side: &Side) -> Result<Timestamp> {
     Ok(time.map_err(|_| InvalidInput::new("operationTime", "is missing"))?)
 }
 
-/// Passes wakeups on until the stream ends; why it did.
-async fn follow(stream: &mut Stream, incoming: &broadcast::Sender<Wakeup>) -> Failure {
-    while let Some(event) = stream.next().await {
-        let event = match event {
-            Ok(event) => event,
+/// Passes wakeups on until the stream ends, and notes how far it came; why it ended.
+async fn follow(
+    stream: &mut Stream,
+    incoming: &broadcast::Sender<Wakeup>,
+    place: &mut Option<Document>,
+) -> Failure {
+    loop {
+        match stream.advance().await {
+            Ok(true) => {}
+            Ok(false) => {
+                let text = "the server ended it";
+                return Failure::new(ratchet_core::StoreErrorKind::Unavailable, text);
+            }
             Err(error) => return error.into(),
-        };
-        let wakeup = event.full_document.as_deref().map(wakeup);
-        if let Some(Ok(wakeup)) = wakeup {
+        }
+        let event = stream.current();
+        let token = event.get_document("_id").ok();
+        *place = token.and_then(|token| Document::try_from(token).ok());
+        if let Ok(Ok(wakeup)) = event.get_document("fullDocument").map(wakeup) {
             let _ = incoming.send(wakeup);
         }
     }
-    Failure::new(
-        ratchet_core::StoreErrorKind::Unavailable,
-        "the server ended it",
-    )
 }
 
 /// The wakeup of a document.

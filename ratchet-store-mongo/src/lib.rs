@@ -53,6 +53,7 @@ mod permits;
 mod pipelines;
 mod purge;
 mod queues;
+mod rates;
 mod read;
 mod reclaim;
 mod recurring;

@@ -57,33 +57,51 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     ]
 }
 
-/// The first `limit` due jobs of each priority on these routes, in claim order within the priority.
-/// Index `claim`, which has all that is asked for: no document is read.
+/// Routes of which a claim looks at so many jobs of each priority.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub(crate) routes: Vec<i32>,
+    pub(crate) limit: i64,
+}
+
+impl Range {
+    /// These routes, in as many ranges as it takes.
+    pub(crate) fn of(routes: &[i32], limit: i64) -> impl Iterator<Item = Self> {
+        let range = move |routes: &[i32]| Self {
+            routes: routes.to_vec(),
+            limit,
+        };
+        routes.chunks(ROUTES).map(range)
+    }
+}
+
+/// The first due jobs of each priority in these ranges, in claim order within the range and the
+/// priority. Index `claim`, which has all that is asked for: no document is read.
 ///
 /// The time is a constant. With `$expr` and `$$NOW` the bound is found as well, but each candidate's
 /// document is read to compare it again. [claim.due] [claim.order] [claim.match]
-pub(crate) fn candidates(jobs: &str, routes: &[i32], now: i64, limit: i64) -> Vec<Document> {
-    let range = |routes: &[i32], priority: i32| {
+pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
+    let stages = |range: &Range, priority: i32| {
         vec![
             doc! { "$match": {
                 "state": code(JobState::Pending),
-                "route": { "$in": routes },
+                "route": { "$in": range.routes.clone() },
                 "priority": priority,
                 "run_at": { "$lte": now },
             } },
             doc! { "$sort": { "run_at": 1, "_id": 1 } },
-            doc! { "$limit": limit },
-            doc! { "$project": { "run_at": 1, "priority": 1 } },
+            doc! { "$limit": range.limit },
+            doc! { "$project": { "run_at": 1, "priority": 1, "route": 1 } },
         ]
     };
     let mut pipeline = Vec::new();
-    for routes in routes.chunks(ROUTES) {
+    for range in ranges {
         for priority in (0..5).rev() {
-            let range = range(routes, priority);
+            let stages = stages(range, priority);
             if pipeline.is_empty() {
-                pipeline = range;
+                pipeline = stages;
             } else {
-                pipeline.push(doc! { "$unionWith": { "coll": jobs, "pipeline": range } });
+                pipeline.push(doc! { "$unionWith": { "coll": jobs, "pipeline": stages } });
             }
         }
     }

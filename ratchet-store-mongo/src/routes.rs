@@ -109,6 +109,14 @@ impl Routes {
         })
     }
 
+    /// The known routes that match, with their numbers.
+    pub(crate) fn chosen(&self, matches: impl Fn(&Route) -> bool) -> Vec<(i32, Route)> {
+        self.read(|known| {
+            let chosen = known.routes.iter().filter(|(_, route)| matches(route));
+            chosen.map(|(id, route)| (*id, route.clone())).collect()
+        })
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -80,12 +80,26 @@ struct Seen {
 }
 
 impl MongoStore {
-    /// Settles each claim that still holds.
+    /// Settles each claim that still holds. A job that is named more than once is settled as often,
+    /// in this order.
+    pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        let mut answers = vec![Fenced::Stale; settlements.len()];
+        for places in turns(settlements) {
+            let turn: Vec<&Settlement> = places.iter().map(|place| &settlements[*place]).collect();
+            let settled = self.settle_turn(&turn).await?;
+            for (place, answer) in places.into_iter().zip(settled) {
+                answers[place] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Settles claims of different jobs.
     ///
     /// At first every job is taken for one whose end nobody waits for, and that nobody wants
     /// cancelled. If all matched, one command has done it. What did not match is looked at, and written again as
     /// what it is, until each is applied or stale.
-    pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+    async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
         let mut applied: HashSet<ClaimToken> = HashSet::new();
@@ -102,7 +116,7 @@ impl MongoStore {
             .collect();
         for round in 0..ROUNDS {
             if open.is_empty() {
-                let answer = |settlement: &Settlement| match applied.contains(&settlement.token) {
+                let answer = |settlement: &&Settlement| match applied.contains(&settlement.token) {
                     true => Fenced::Applied,
                     false => Fenced::Stale,
                 };
@@ -267,6 +281,21 @@ impl MongoStore {
     }
 }
 
+/// The places of the settlements, dealt out so that no turn has a job twice: nearly always one turn.
+fn turns(settlements: &[Settlement]) -> Vec<Vec<usize>> {
+    let mut turns: Vec<Vec<usize>> = Vec::new();
+    let mut times: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
+    for (place, settlement) in settlements.iter().enumerate() {
+        let turn = times.entry(settlement.token.job).or_default();
+        if turns.len() == *turn {
+            turns.push(Vec::new());
+        }
+        turns[*turn].push(place);
+        *turn += 1;
+    }
+    turns
+}
+
 /// Whether a settlement is to be written again, and as what; notes those that are applied.
 fn still_open(
     one: &mut Open<'_>,
@@ -335,6 +364,15 @@ mod tests {
         for field in ["lane", "children", "batch"] {
             assert_eq!(filter.get(field), None);
         }
+    }
+
+    #[test]
+    fn a_job_has_one_end_in_each_turn() {
+        let (a, b) = (JobId::new(), JobId::new());
+        let settlement = |job, seq| Settlement::new(ClaimToken::new(job, seq), Outcome::Released);
+        let all = [(a, 2), (b, 1), (a, 1), (a, 2)].map(|(job, seq)| settlement(job, seq));
+        assert_eq!(turns(&all), [vec![0, 1], vec![2], vec![3]]);
+        assert!(turns(&[]).is_empty());
     }
 
     #[test]

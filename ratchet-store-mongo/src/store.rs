@@ -9,8 +9,8 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, SignalStore, Store,
-    StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::sync::{Mutex, MutexGuard};
@@ -427,6 +427,14 @@ impl Store for MongoStore {
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {
         self.has_transactions().then_some(self as &dyn ArchiveStore)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        self.has_transactions().then_some(self as &dyn PermitStore)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
     }
 
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {

@@ -8,17 +8,17 @@ use std::process::ExitCode;
 
 use ratchet_conformance::{Power, Suite};
 
+const POWERS: &[Power] = &[
+    Power::Clock,
+    Power::Vandal,
+    Power::Recurring,
+    Power::Archive,
+    Power::Permits,
+    Power::Rates,
+    Power::Workflows,
+    Power::Signals,
+];
+
 fn main() -> ExitCode {
-    Suite::new(
-        "mongodb",
-        &[
-            Power::Clock,
-            Power::Vandal,
-            Power::Archive,
-            Power::Recurring,
-            Power::Workflows,
-            Power::Signals,
-        ],
-    )
-    .run(async { fixture::provision(server::URL) })
+    Suite::new("mongodb", POWERS).run(async { fixture::provision(server::URL) })
 }

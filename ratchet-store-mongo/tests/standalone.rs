@@ -1,5 +1,5 @@
 //! The conformance suite on a server without transactions: what is refused there is left out, and
-//! says so in the report; everything else holds.
+//! says so in the report; everything else holds. Of the powers that a store may have it has rates.
 
 mod fixture;
 mod server;
@@ -30,12 +30,21 @@ const WITHOUT: &[&str] = &[
     "keys::a_unique_duplicate_does_not_use_up_its_idempotency_key",
     "keys::of_many_racers_with_an_idempotency_key_one_creates",
     "act::every_state_answers_every_action_as_the_table_says",
+    "act::a_deleted_job_is_gone_for_every_read_and_its_idempotency_key_stays_used",
+    "act::an_unfinished_job_is_never_deleted",
+    "act::a_rescheduled_head_holds_its_lane_and_who_waits_keeps_the_place",
+    "claim::the_version_of_a_payload_comes_with_every_claim",
+    "concurrency::an_enqueue_and_the_purge_of_its_first_job_agree",
+    "tag::a_job_has_the_tags_it_was_given_to_the_letter",
     "purge::a_purge_touches_no_key_that_is_in_use",
     "version::a_bump_of_a_tenure_that_is_over_changes_nothing",
 ];
 
 fn main() -> ExitCode {
-    Suite::new("mongodb-standalone", &[Power::Clock, Power::Vandal])
-        .without("needs transactions, which a standalone has not", WITHOUT)
-        .run(async { fixture::provision(server::STANDALONE_URL) })
+    Suite::new(
+        "mongodb-standalone",
+        &[Power::Clock, Power::Vandal, Power::Rates],
+    )
+    .without("needs transactions, which a standalone has not", WITHOUT)
+    .run(async { fixture::provision(server::STANDALONE_URL) })
 }

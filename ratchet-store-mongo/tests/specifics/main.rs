@@ -2,11 +2,13 @@
 //! application, elections, commands that are ended from elsewhere.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
+mod archive;
 mod collections;
 mod connect;
 mod faults;
 mod jobs;
 mod links;
+mod permits;
 mod plans;
 #[path = "../server/mod.rs"]
 mod server;
@@ -50,6 +52,8 @@ tests! {
         a_killed_operation_is_a_timeout a_killed_cursor_is_opened_again
         a_silent_server_is_a_timeout a_majority_that_does_not_answer_is_a_timeout
         heartbeats_go_on_when_jobs_have_all_connections wakeups_survive_a_lost_stream;
+    archive: a_long_history_is_archived_whole_and_leaves_nothing
+        two_passes_at_once_archive_each_job_once;
     jobs: payloads_that_look_like_commands_are_kept texts_that_look_like_expressions_are_kept
         a_long_history_moves_out_of_the_job a_purged_job_takes_its_history_along
         the_servers_clock_is_what_counts;
@@ -58,6 +62,8 @@ tests! {
         an_enqueue_sees_the_end_that_came_first two_ends_at_once_let_their_child_go
         an_end_and_a_signal_at_once_let_the_job_go an_enqueue_that_is_killed_leaves_nothing
         an_end_that_is_killed_leaves_nothing_half_made many_ends_in_one_batch_are_all_counted;
+    permits: a_claim_waits_for_who_takes_permits_of_the_same_resource
+        a_claim_by_the_old_number_meets_the_new_one;
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
         no_statement_of_a_loop_reads_all_jobs;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs

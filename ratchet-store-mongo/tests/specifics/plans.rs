@@ -8,7 +8,9 @@ use ratchet_core::model::{
     ClaimRequest, Heartbeat, JobFilter, NodeStatus, NodeSweep, Outcome, PageRequest, PurgeRequest,
     ReclaimRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
 };
-use ratchet_core::store::{JobStore, NodeStore, SignalStore};
+use ratchet_core::store::{
+    ArchiveStore, JobStore, NodeStore, PermitStore, QueueStore, SignalStore,
+};
 use ratchet_core::{BatchId, JobState, Json, Name, NewJob, NodeId, Priority};
 use ratchet_store_mongo::MongoStore;
 
@@ -106,6 +108,12 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<
 
 pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
     let (own, store) = filled(&space, 3_000).await;
+    let api = Name::new("permit", "api").unwrap();
+    store.set_permits(&api, 1).await.unwrap();
+    let needy = || job().permit("api").delay(Duration::from_secs(3_600));
+    let needy: Vec<NewJob> = (0..500).map(|_| needy()).collect();
+    store.enqueue(&needy).await.unwrap();
+    store.enqueue(&[job().tag("rare")]).await.unwrap();
     let store = &store;
     let rows = profile(&own, async move {
         let (node, label) = (NodeId::new(), Name::new("label", "n").unwrap());
@@ -136,8 +144,18 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
         let signal = Signal::new(nobody, Json::encode("payload", &1).unwrap());
         store.deliver(&signal).await.unwrap();
         let children = JobFilter::all().batch(BatchId::new());
+        store
+            .list(&children, &PageRequest::first(10))
+            .await
+            .unwrap();
+        ArchiveStore::archive(store, &purge).await.unwrap();
+        let rare = JobFilter::all().tag(Name::new("tag", "rare").unwrap());
         let page = PageRequest::first(10);
-        store.list(&children, &page).await.unwrap();
+        assert_eq!(store.list(&rare, &page).await.unwrap().jobs.len(), 1);
+        assert_eq!(store.count_jobs(&rare).await.unwrap().len(), 1);
+        let one = ClaimRequest::new(NodeId::new(), 1);
+        assert_eq!(store.claim_next_batch(&one).await.unwrap().len(), 1);
+        assert_eq!(store.permits().await.unwrap()[0].held, 0);
     })
     .await;
     own.database.drop().await.unwrap();

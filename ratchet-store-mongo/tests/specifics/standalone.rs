@@ -6,9 +6,9 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::options::IndexOptions;
 use mongodb::{Client, IndexModel};
-use ratchet_core::model::{Guard, Outcome, PurgeRequest, Settlement};
+use ratchet_core::model::{ActionOutcome, Guard, JobSelector, Outcome, PurgeRequest, Settlement};
 use ratchet_core::store::{JobStore, LockStore, Store, VersionStore};
-use ratchet_core::{Fence, JobState, Name, StoreErrorKind};
+use ratchet_core::{Fence, JobAction, JobState, Name, StoreErrorKind};
 
 use crate::server::Space;
 use crate::{Test, assert_kind, claim_all, enqueue, exists, job, open};
@@ -19,6 +19,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     }),
     ("it_says_what_it_is", |space| {
         Box::pin(it_says_what_it_is(space))
+    }),
+    ("an_ended_job_is_deleted_with_its_history", |space| {
+        Box::pin(an_ended_job_is_deleted_with_its_history(space))
     }),
     ("a_batch_that_cannot_be_stored_is_taken_away", |space| {
         Box::pin(a_batch_that_cannot_be_stored_is_taken_away(space))
@@ -69,6 +72,30 @@ async fn it_says_what_it_is(space: Arc<Space>) {
     assert!(!store.has_transactions());
     assert!(store.info().version.contains("standalone"));
     assert!(store.coordinator().is_none());
+    assert!(store.recurring().is_none() && store.archive().is_none());
+    assert!(store.permits().is_none() && store.rates().is_some());
+    // So nobody ever set how many permits there are.
+    let error = store.enqueue(&[job().permit("api")]).await.unwrap_err();
+    assert_eq!(error.invalid_input().unwrap().field(), "permit");
+}
+
+async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
+    let store = open(&space).await;
+    let (ended, waiting) = (enqueue(&store, job()).await, job());
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
+    let done = Settlement::new(token, Outcome::Succeeded { result: None });
+    store.settle(&[done]).await.unwrap();
+    let waiting = enqueue(&store, waiting).await;
+    let both = JobSelector::Ids(vec![ended, waiting, ended]);
+    let acted = store.act(&both, JobAction::Delete).await.unwrap();
+    let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+    let refused = ActionOutcome::Refused(JobState::Pending);
+    let deleted = ActionOutcome::Deleted;
+    assert_eq!(outcomes, [deleted, refused, ActionOutcome::NotFound]);
+    assert!(!exists(&store, ended).await && exists(&store, waiting).await);
+    assert_eq!(store.history(ended).await.unwrap(), []);
 }
 
 async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {

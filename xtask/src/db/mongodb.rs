@@ -209,11 +209,13 @@ fn control(program: &Path, kind: Kind, directory: &Path, ports: &[u16]) -> Contr
     let all: Vec<String> = ports.iter().map(u16::to_string).collect();
     let (all, first) = (all.join(" "), &all[0]);
     let home = quoted(directory);
-    // Test commands are the fail points with which tests break connections.
+    // Test commands are the fail points with which tests break connections. Each test leaves some
+    // fifty files, which the server deletes only when no snapshot can need them.
     let server = format!(
         "{} --dbpath {home}/$port --port $port --bind_ip 127.0.0.1 --nounixsocket {set} \
          --wiredTigerCacheSizeGB 0.5 --setParameter enableTestCommands=1 \
          --setParameter ttlMonitorSleepSecs=1 \
+         --setParameter minSnapshotHistoryWindowInSeconds=0 --syncdelay 10 \
          --setParameter diagnosticDataCollectionEnabled=false \
          --fork --logappend --logpath {home}/$port/log --pidfilepath {home}/$port/pid >/dev/null",
         quoted(program)
