@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cases;
 use crate::fixture::Factory;
-use crate::runner::{self, Failure, Setup, Subject};
+use crate::runner::{self, Failure, Setup, Subject, Without};
 use crate::{Case, Cx, Power, Provision};
 
 /// The suite for stores.
@@ -14,6 +14,7 @@ use crate::{Case, Cx, Power, Provision};
 pub struct Suite {
     name: String,
     powers: Vec<Power>,
+    without: Vec<Without>,
     /// None: all of them.
     groups: Option<Vec<String>>,
 }
@@ -25,8 +26,27 @@ impl Suite {
         Self {
             name: name.into(),
             powers: powers.to_vec(),
+            without: Vec::new(),
             groups: None,
         }
+    }
+
+    /// Lists these cases, by group or by full name, as ignored, with this reason: for a store, or a
+    /// kind of server, that refuses what they are about. The report says N/A for them.
+    ///
+    /// # Panics
+    /// If there is no such group or case.
+    #[must_use]
+    pub fn without(mut self, reason: &str, cases: &[&str]) -> Self {
+        for name in cases {
+            let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
+            assert!(known, "there is no group or case {name}");
+            self.without.push(Without {
+                name: (*name).to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+        self
     }
 
     /// Only the cases of these groups, for a setting of a store that can change nothing else; the
@@ -46,7 +66,7 @@ impl Suite {
             Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
-        let subject = Subject::new(self.name, self.powers);
+        let subject = Subject::new(self.name, self.powers, self.without);
         runner::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 

@@ -1,0 +1,494 @@
+//! Clients, collections with their concerns, and transactions.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
+use mongodb::options::{
+    Acknowledgment, AggregateOptions, CollectionOptions, FindOptions, Hint, ReadConcern,
+    ReadPreference, ReturnDocument, SelectionCriteria, UpdateModifications, WriteConcern,
+};
+use mongodb::{Client, ClientSession, Collection, Database};
+use ratchet_core::StoreErrorKind;
+
+use crate::error::{Failure, Loss, Result};
+
+/// A collection whose documents are decoded one by one, so that one that cannot be read harms only
+/// itself.
+pub(crate) type Rows = Collection<RawDocumentBuf>;
+
+/// The concerns and limits of every call.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) journaled: bool,
+    pub(crate) deadline: Duration,
+}
+
+impl Terms {
+    /// Acknowledged by a majority. It does not wait for one that never comes.
+    pub(crate) fn write_concern(&self) -> WriteConcern {
+        WriteConcern::builder()
+            .w(Acknowledgment::Majority)
+            .journal(self.journaled)
+            .w_timeout(self.deadline)
+            .build()
+    }
+
+    /// The same as a part of a command.
+    fn write_concern_document(&self) -> Document {
+        let millis = i64::try_from(self.deadline.as_millis()).unwrap_or(i64::MAX);
+        doc! { "w": "majority", "j": self.journaled, "wtimeout": millis.min(i32::MAX.into()) }
+    }
+}
+
+/// The store's collections through one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) client: Client,
+    pub(crate) database: Database,
+    pub(crate) terms: Terms,
+    /// A job each, with its payload and its last attempts.
+    pub(crate) jobs: Rows,
+    /// The attempts that have no room in their job.
+    pub(crate) attempts: Rows,
+    /// Who first had an idempotency key.
+    pub(crate) keys: Rows,
+    pub(crate) routes: Rows,
+    /// The paused queues.
+    pub(crate) queues: Rows,
+    /// The lanes that have unfinished jobs.
+    pub(crate) lanes: Rows,
+    pub(crate) nodes: Rows,
+    /// The labels of nodes: those who join under one meet here.
+    pub(crate) labels: Rows,
+    pub(crate) locks: Rows,
+    pub(crate) versions: Rows,
+    /// The finished jobs that were moved out of the way, each as one text.
+    pub(crate) archive: Rows,
+    /// The recurring definitions.
+    pub(crate) recurring: Rows,
+    /// How many jobs may run that need a resource.
+    pub(crate) permits: Rows,
+    /// What is remembered of the keys of rates.
+    pub(crate) rates: Rows,
+    /// What jobs wait for: a document each thing that a job waits for.
+    pub(crate) links: Rows,
+    /// Where the ends of jobs and the enqueues that link to them meet.
+    pub(crate) parents: Rows,
+    /// The jobs that are counted together.
+    pub(crate) batches: Rows,
+    /// What wakes others up: a document each queue.
+    pub(crate) wakeups: Rows,
+    /// The version of all this.
+    pub(crate) meta: Rows,
+}
+
+impl Side {
+    pub(crate) fn new(database: Database, prefix: &str, terms: &Terms) -> Self {
+        let options = CollectionOptions::builder()
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .read_concern(ReadConcern::majority())
+            .write_concern(terms.write_concern())
+            .build();
+        let rows = |name: &str| {
+            database.collection_with_options(&format!("{prefix}{name}"), options.clone())
+        };
+        Self {
+            jobs: rows("jobs"),
+            attempts: rows("attempts"),
+            keys: rows("keys"),
+            routes: rows("routes"),
+            queues: rows("queues"),
+            lanes: rows("lanes"),
+            nodes: rows("nodes"),
+            labels: rows("labels"),
+            locks: rows("locks"),
+            versions: rows("versions"),
+            archive: rows("archive"),
+            recurring: rows("recurring"),
+            permits: rows("permits"),
+            rates: rows("rates"),
+            links: rows("links"),
+            parents: rows("parents"),
+            batches: rows("batches"),
+            wakeups: rows("wakeups"),
+            meta: rows("meta"),
+            client: database.client().clone(),
+            database,
+            terms: terms.clone(),
+        }
+    }
+
+    /// Calls outside of transactions.
+    pub(crate) fn plain(&self) -> Tx<'_> {
+        Tx {
+            session: Session::None,
+            terms: &self.terms,
+        }
+    }
+
+    /// A transaction. What it reads is what a majority had when it began.
+    pub(crate) async fn begin(&self) -> Result<Tx<'_>> {
+        let mut session = self.client.start_session().await?;
+        session
+            .start_transaction()
+            .read_concern(ReadConcern::snapshot())
+            .write_concern(self.terms.write_concern())
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .await?;
+        Ok(Tx {
+            session: Session::Own(Box::new(session)),
+            terms: &self.terms,
+        })
+    }
+
+    /// Calls inside a transaction of the application's.
+    pub(crate) fn within<'a>(&'a self, session: &'a mut ClientSession) -> Tx<'a> {
+        Tx {
+            session: Session::Theirs(session),
+            terms: &self.terms,
+        }
+    }
+}
+
+enum Session<'a> {
+    None,
+    /// Dropped, it aborts its transaction.
+    Own(Box<ClientSession>),
+    Theirs(&'a mut ClientSession),
+}
+
+/// Calls, inside a transaction or not.
+pub(crate) struct Tx<'a> {
+    session: Session<'a>,
+    terms: &'a Terms,
+}
+
+/// Runs an action with the session, if there is one.
+macro_rules! run {
+    ($tx:expr, $action:expr) => {
+        match $tx.session() {
+            Some(session) => $action.session(session).await,
+            None => $action.await,
+        }
+    };
+}
+
+impl Tx<'_> {
+    fn session(&mut self) -> Option<&mut ClientSession> {
+        match &mut self.session {
+            Session::None => None,
+            Session::Own(session) => Some(session),
+            Session::Theirs(session) => Some(session),
+        }
+    }
+
+    /// Ends the transaction: with a commit if it went well. One whose commit nobody heard of is
+    /// committed again until somebody does; only then is it unknown.
+    pub(crate) async fn finish<T>(mut self, done: Result<T>) -> Result<T> {
+        let Session::Own(session) = &mut self.session else {
+            return done;
+        };
+        match done {
+            Ok(value) => loop {
+                match session.commit_transaction().await {
+                    Ok(()) => return Ok(value),
+                    Err(error)
+                        if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                            && Failure::from(error.clone()).kind != StoreErrorKind::Timeout => {}
+                    Err(error) => return Err(error.into()),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            },
+            Err(failure) => {
+                if failure.loss == Loss::No {
+                    // One that is not told of it ends it by itself, later.
+                    let _ = session.abort_transaction().await;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    pub(crate) async fn find(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let mut options = options;
+        options.max_time = Some(self.terms.deadline);
+        // A cursor of the size that was asked for: all of it in the first answer, as a rule.
+        let limit = options
+            .limit
+            .and_then(|limit| u32::try_from(limit).ok())
+            .unwrap_or(20_000);
+        options.batch_size = Some(limit.saturating_add(1));
+        let find = rows.find(filter).with_options(options);
+        Ok(match self.session() {
+            Some(session) => {
+                let mut cursor = find.session(&mut *session).await?;
+                cursor.stream(session).try_collect().await?
+            }
+            None => find.await?.try_collect().await?,
+        })
+    }
+
+    /// The first document that matches.
+    pub(crate) async fn find_one(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let find = rows.find_one(filter).max_time(self.terms.deadline);
+        Ok(run!(self, find)?)
+    }
+
+    pub(crate) async fn aggregate(
+        &mut self,
+        rows: &Rows,
+        pipeline: Vec<Document>,
+        concern: ReadConcern,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        self.aggregate_by(rows, pipeline, concern, None).await
+    }
+
+    /// The same with this index.
+    pub(crate) async fn aggregate_by(
+        &mut self,
+        rows: &Rows,
+        pipeline: Vec<Document>,
+        concern: ReadConcern,
+        index: Option<&str>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let options = AggregateOptions::builder()
+            .max_time(self.terms.deadline)
+            .batch_size(20_000)
+            .hint(index.map(|name| Hint::Name(name.to_owned())))
+            .build();
+        let aggregate = rows
+            .aggregate(pipeline)
+            .with_options(options)
+            .with_type::<RawDocumentBuf>();
+        Ok(match self.session() {
+            Some(session) => {
+                let mut cursor = aggregate.session(&mut *session).await?;
+                cursor.stream(session).try_collect().await?
+            }
+            None => {
+                let cursor = aggregate.read_concern(concern).await?;
+                cursor.try_collect().await?
+            }
+        })
+    }
+
+    /// How many documents matched: 0 or 1.
+    pub(crate) async fn update_one(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+    ) -> Result<u64> {
+        let update = rows.update_one(filter, update);
+        Ok(run!(self, update)?.matched_count)
+    }
+
+    /// How many documents matched.
+    pub(crate) async fn update_many(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+    ) -> Result<u64> {
+        let update = rows.update_many(filter, update);
+        Ok(run!(self, update)?.matched_count)
+    }
+
+    /// The document after the change; none if none matched. With `upsert` one is made then.
+    pub(crate) async fn change(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+        upsert: bool,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let change = rows
+            .find_one_and_update(filter, update)
+            .upsert(upsert)
+            .max_time(self.terms.deadline)
+            .return_document(ReturnDocument::After);
+        Ok(run!(self, change)?)
+    }
+
+    /// Puts a document in the place of the one that matches, or makes it.
+    pub(crate) async fn replace(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        document: &RawDocumentBuf,
+    ) -> Result<()> {
+        let replace = rows.replace_one(filter, document).upsert(true);
+        run!(self, replace)?;
+        Ok(())
+    }
+
+    pub(crate) async fn insert_many(
+        &mut self,
+        rows: &Rows,
+        documents: &[RawDocumentBuf],
+    ) -> Result<()> {
+        match documents {
+            [] => {}
+            [one] => {
+                let insert = rows.insert_one(one);
+                run!(self, insert)?;
+            }
+            many => {
+                let insert = rows.insert_many(many).ordered(true);
+                run!(self, insert)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn delete_many(&mut self, rows: &Rows, filter: Document) -> Result<u64> {
+        let delete = rows.delete_many(filter);
+        Ok(run!(self, delete)?.deleted_count)
+    }
+
+    /// Changes documents that have nothing but an id, or makes them: of two transactions that do, one
+    /// is undone.
+    pub(crate) async fn meet(
+        &mut self,
+        database: &Database,
+        rows: &Rows,
+        ids: Vec<Bson>,
+    ) -> Result<()> {
+        for ids in ids.chunks(MOST) {
+            let meet = |id: &Bson| {
+                doc! { "q": { "_id": id }, "u": { "$inc": { "rev": 1_i64 } }, "upsert": true }
+            };
+            let updates: Vec<Document> = ids.iter().map(meet).collect();
+            let command = doc! { "update": rows.name(), "updates": updates };
+            let run = database.run_command(command);
+            matched_in(&run!(self, run)?)?;
+        }
+        Ok(())
+    }
+
+    /// Makes many different updates, each of one document, in as few commands as they fit in; how
+    /// many documents matched. Statements do not disturb each other.
+    pub(crate) async fn bulk(
+        &mut self,
+        database: &Database,
+        rows: &Rows,
+        mut statements: Vec<Statement>,
+    ) -> Result<u64> {
+        let mut matched = 0;
+        while !statements.is_empty() {
+            let rest = statements.split_off(fitting(&statements));
+            let updates: Vec<Document> = statements.into_iter().map(Statement::document).collect();
+            statements = rest;
+            let mut command = doc! {
+                "update": rows.name(),
+                "updates": updates,
+                "ordered": false,
+            };
+            let in_transaction = !matches!(self.session, Session::None);
+            if !in_transaction {
+                command.insert("writeConcern", self.terms.write_concern_document());
+            }
+            let run = database.run_command(command);
+            let reply = run!(self, run)?;
+            matched += matched_in(&reply)?;
+        }
+        Ok(matched)
+    }
+}
+
+/// One update of [`Tx::bulk`].
+pub(crate) struct Statement {
+    pub(crate) filter: Document,
+    pub(crate) pipeline: Vec<Document>,
+    /// About how many bytes of texts it has.
+    pub(crate) bytes: usize,
+}
+
+impl Statement {
+    fn document(self) -> Document {
+        doc! { "q": self.filter, "u": self.pipeline }
+    }
+}
+
+/// The most statements of one command.
+const MOST: usize = 1_000;
+
+/// How many of these statements fit into one command: a command is a document, with the limit that
+/// all documents have, 16 MiB.
+fn fitting(statements: &[Statement]) -> usize {
+    const BYTES: usize = 8 * 1024 * 1024;
+    const EACH: usize = 2_048;
+    let mut bytes = 0;
+    let fits = |statement: &&Statement| {
+        bytes += statement.bytes + EACH;
+        bytes <= BYTES
+    };
+    let count = statements.iter().take(MOST).take_while(fits).count();
+    count.max(1)
+}
+
+/// The number of matched documents that an update command tells, or what went wrong in it.
+fn matched_in(reply: &Document) -> Result<u64> {
+    let refused = |errors: &Document| {
+        let code = errors.get_i32("code").unwrap_or_default();
+        Failure::from_server(code, "", errors.get_str("errmsg").unwrap_or_default())
+    };
+    if let Ok(errors) = reply.get_array("writeErrors")
+        && let Some(first) = errors.iter().find_map(|error| error.as_document())
+    {
+        return Err(refused(first));
+    }
+    if let Ok(error) = reply.get_document("writeConcernError") {
+        let mut failure = refused(error);
+        if failure.kind == StoreErrorKind::Unavailable {
+            failure.loss = Loss::Silent;
+        }
+        return Err(failure.about("the write is not confirmed by a majority"));
+    }
+    let count = reply.get_i32("n").unwrap_or_default();
+    Ok(u64::try_from(count).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statements(bytes: &[usize]) -> Vec<Statement> {
+        let statement = |bytes: &usize| Statement {
+            filter: Document::new(),
+            pipeline: Vec::new(),
+            bytes: *bytes,
+        };
+        bytes.iter().map(statement).collect()
+    }
+
+    #[test]
+    fn commands_stay_below_the_limit_of_documents() {
+        assert_eq!(fitting(&statements(&[100; 10])), 10);
+        assert_eq!(fitting(&statements(&[0; 5_000])), 1_000);
+        assert_eq!(fitting(&statements(&[3 << 20; 5])), 2);
+        assert_eq!(fitting(&statements(&[20 << 20, 1])), 1);
+    }
+
+    #[test]
+    fn refusals_inside_an_answer_are_failures() {
+        assert_eq!(matched_in(&doc! { "n": 3, "ok": 1 }).unwrap(), 3);
+        let refused = doc! { "n": 0, "writeErrors": [{ "index": 0, "code": 112, "errmsg": "" }] };
+        let failure = matched_in(&refused).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Contention);
+        let late = doc! { "n": 1, "writeConcernError": { "code": 64, "errmsg": "late" } };
+        let failure = matched_in(&late).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Timeout);
+    }
+}

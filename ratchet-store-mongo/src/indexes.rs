@@ -1,0 +1,522 @@
+//! The collections and their indexes: made at the start where they are missing, and compared.
+
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::StoreErrorKind;
+
+use crate::config::Config;
+use crate::connection::{Rows, Side};
+use crate::error::{Failure, Result};
+use crate::store::Server;
+
+/// The version of the collections and indexes below. A program refuses a newer one.
+const VERSION: i64 = 1;
+/// The wire protocol of MongoDB 4.4, the oldest that has all that is used.
+const OLDEST_WIRE: i32 = 9;
+
+/// An index.
+struct Index {
+    name: &'static str,
+    keys: Document,
+    unique: bool,
+    /// Of which documents.
+    partial: Option<Document>,
+}
+
+impl Index {
+    /// As `createIndexes` takes it.
+    fn document(&self) -> Document {
+        let mut index = doc! { "name": self.name, "key": self.keys.clone() };
+        if self.unique {
+            index.insert("unique", true);
+        }
+        if let Some(partial) = &self.partial {
+            index.insert("partialFilterExpression", partial.clone());
+        }
+        index
+    }
+
+    /// What a stored index has other than this one; nothing: it is the same.
+    fn differs(&self, stored: &Document) -> Option<&'static str> {
+        let same = |field: &str, wanted: Option<&Document>| {
+            let stored = stored.get_document(field).ok();
+            stored.map(in_order) == wanted.map(in_order)
+        };
+        let hides = ["sparse", "hidden"]
+            .iter()
+            .any(|option| stored.get_bool(option).unwrap_or(false));
+        if !same("key", Some(&self.keys)) {
+            Some("has other keys")
+        } else if stored.get_bool("unique").unwrap_or(false) != self.unique {
+            Some(if self.unique {
+                "is not unique"
+            } else {
+                "is unique"
+            })
+        } else if !same("partialFilterExpression", self.partial.as_ref()) {
+            Some("is of other documents")
+        } else if hides || stored.contains_key("expireAfterSeconds") {
+            Some("is sparse, hidden or deletes documents")
+        } else if stored.contains_key("collation") {
+            Some("has a collation")
+        } else {
+            None
+        }
+    }
+}
+
+/// A document in which equal numbers of different types are equal, as they are to the server.
+fn plain(document: &Document) -> Document {
+    let value = |value: &Bson| match value {
+        Bson::Document(inner) => Bson::Document(plain(inner)),
+        Bson::Int32(number) => Bson::Double((*number).into()),
+        #[expect(clippy::cast_precision_loss, reason = "these are small")]
+        Bson::Int64(number) => Bson::Double(*number as f64),
+        other => other.clone(),
+    };
+    document
+        .iter()
+        .map(|(key, inner)| (key.clone(), value(inner)))
+        .collect()
+}
+
+/// The same, of which the order counts.
+fn in_order(document: &Document) -> Vec<(String, Bson)> {
+    plain(document).into_iter().collect()
+}
+
+fn index(name: &'static str, keys: Document) -> Index {
+    Index {
+        name,
+        keys,
+        unique: false,
+        partial: None,
+    }
+}
+
+impl Index {
+    fn unique(mut self) -> Self {
+        self.unique = true;
+        self
+    }
+
+    fn of(mut self, partial: Document) -> Self {
+        self.partial = Some(partial);
+        self
+    }
+}
+
+/// The collections, and their indexes beside that on `_id`.
+fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
+    vec![
+        (&side.jobs, job_indexes()),
+        (
+            &side.attempts,
+            vec![index("attempt", doc! { "job": 1, "seq": 1 }).unique()],
+        ),
+        (&side.keys, vec![]),
+        (
+            &side.routes,
+            vec![
+                index(
+                    "route",
+                    doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 },
+                )
+                .unique(),
+            ],
+        ),
+        (&side.queues, vec![]),
+        (&side.lanes, vec![]),
+        (&side.nodes, vec![]),
+        (&side.labels, vec![]),
+        (&side.locks, vec![]),
+        (&side.versions, vec![]),
+        (&side.archive, archive_indexes()),
+        (&side.recurring, recurring_indexes()),
+        (&side.permits, vec![]),
+        (&side.rates, vec![]),
+        (&side.links, link_indexes()),
+        (&side.parents, vec![]),
+        (&side.batches, batch_indexes()),
+        (&side.wakeups, vec![]),
+        (&side.meta, vec![]),
+    ]
+}
+
+/// Each serves few documents, so that a job costs no more of them than it must: its entry moves from
+/// `claim` to `running` to `finished`.
+fn job_indexes() -> Vec<Index> {
+    vec![
+        // Candidates of a claim. The state is a key although it is always the same: else a claim
+        // would read every document to look at it.
+        index(
+            "claim",
+            doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
+        )
+        .of(doc! { "state": 0 }),
+        // Reclaiming, and whether a node has claims.
+        index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
+        // Who holds permits. Of those who need one: most pay nothing for it.
+        index("held", doc! { "route": 1 }).of(doc! { "state": 3, "permit": true }),
+        // What a heartbeat must tell.
+        index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
+        // Purges.
+        index("finished", doc! { "state": 1, "finished_at": 1, "_id": 1 })
+            .of(doc! { "state": { "$gte": 4 } }),
+        // Listings of dead letters and of cancelled jobs, which are few among many.
+        index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
+        // The jobs that have tags, by each of them in order of id.
+        index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),
+        // At most one unfinished job has a key.
+        index("unique_key", doc! { "live_key": 1 })
+            .unique()
+            .of(doc! { "live_key": { "$exists": true } }),
+        // The unfinished jobs of a lane in order.
+        index("lane", doc! { "lane_key": 1, "lane_seq": 1 })
+            .unique()
+            .of(doc! { "lane_key": { "$exists": true } }),
+        // The children of a batch.
+        index("batch", doc! { "batch": 1, "_id": 1 }).of(doc! { "batch": { "$exists": true } }),
+        // Who waits, or waited, for a signal.
+        index("signal", doc! { "signal.key": 1, "signal.state": 1 })
+            .of(doc! { "signal.key": { "$exists": true } }),
+        // Whose signal is late.
+        index("deadline", doc! { "signal.deadline": 1, "_id": 1 }).of(doc! { "signal.state": 0 }),
+    ]
+}
+
+fn link_indexes() -> Vec<Index> {
+    vec![
+        index("child", doc! { "child": 1, "place": 1 }).unique(),
+        index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
+    ]
+}
+
+fn batch_indexes() -> Vec<Index> {
+    // The longest ended first.
+    vec![
+        index("ended", doc! { "ended_at": 1, "_id": 1 })
+            .of(doc! { "ended_at": { "$exists": true } }),
+    ]
+}
+
+fn archive_indexes() -> Vec<Index> {
+    // The longest finished first.
+    vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
+}
+
+fn recurring_indexes() -> Vec<Index> {
+    vec![
+        // Those whose slots come, in that order.
+        index("due", doc! { "next_fire": 1, "_id": 1 })
+            .of(doc! { "paused": false, "next_fire": { "$exists": true } }),
+        // Those that somebody has claimed, which are few.
+        index("claimed", doc! { "claimed_until": 1 })
+            .of(doc! { "claimed_until": { "$exists": true } }),
+    ]
+}
+
+/// Looks at the server, makes what is missing and compares what is there.
+pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
+    let server = look(side, config).await?;
+    check_version(side).await?;
+    // Everything is compared before anything is made.
+    let plan = plan(side);
+    let mut missing: Vec<(&Rows, Option<Vec<&Index>>)> = Vec::new();
+    for (rows, indexes) in &plan {
+        match stored_indexes(side, rows).await? {
+            None => missing.push((rows, None)),
+            Some(stored) => {
+                let lacking = compare(rows.name(), indexes, &stored)?;
+                if !lacking.is_empty() {
+                    missing.push((rows, Some(lacking)));
+                }
+            }
+        }
+    }
+    if !config.create {
+        return match missing.first() {
+            None => Ok(server),
+            Some((rows, lacking)) => {
+                Err(mismatch(match lacking.as_ref().and_then(|l| l.first()) {
+                    None => format!("the collection {} is missing", rows.name()),
+                    Some(index) => format!("{} has no index {}", rows.name(), index.name),
+                }))
+            }
+        };
+    }
+    for (rows, lacking) in missing {
+        if lacking.is_none() {
+            create(side, rows).await?;
+        }
+        let all = plan.iter().find(|(other, _)| other.name() == rows.name());
+        let all = all.map(|(_, indexes)| indexes.iter().collect());
+        make(side, rows, lacking.or(all).unwrap_or_default()).await?;
+    }
+    side.plain()
+        .change(
+            &side.meta,
+            doc! { "_id": "ratchet" },
+            doc! { "$max": { "version": VERSION } },
+            true,
+        )
+        .await
+        .or_else(|failure| match failure.is_duplicate() {
+            // Somebody else started at the same time.
+            true => Ok(None),
+            false => Err(failure),
+        })?;
+    Ok(server)
+}
+
+/// Which server it is, and whether it can be used.
+async fn look(side: &Side, config: &Config) -> Result<Server> {
+    let hello = match side.database.run_command(doc! { "hello": 1 }).await {
+        Ok(hello) => hello,
+        Err(error) => return Err(unreachable_server(config, error.into()).await),
+    };
+    let build = side
+        .database
+        .run_command(doc! { "buildInfo": 1 })
+        .await
+        .map_err(Failure::from)?;
+    let version = build.get_str("version").unwrap_or("unknown").to_owned();
+    if hello.get_i32("maxWireVersion").unwrap_or_default() < OLDEST_WIRE {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!("the server is MongoDB {version}; 4.4 or later is needed"),
+        ));
+    }
+    let in_set =
+        hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
+    Ok(Server {
+        version,
+        transactions: in_set,
+    })
+}
+
+/// Why no server can be used: one that answers but is in another replica set, or in none, or not
+/// initiated, is never chosen by the driver, which does not say so.
+async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
+    let Some(options) = config.options.as_ref() else {
+        return failure;
+    };
+    if failure.kind != StoreErrorKind::Unavailable {
+        return failure;
+    }
+    for host in &options.hosts {
+        let mut direct = options.clone();
+        direct.hosts = vec![host.clone()];
+        direct.repl_set_name = None;
+        direct.direct_connection = Some(true);
+        direct.server_selection_timeout = Some(config.terms.deadline / 5);
+        let Ok(client) = mongodb::Client::with_options(direct) else {
+            continue;
+        };
+        let admin = client.database("admin");
+        let Ok(hello) = admin.run_command(doc! { "hello": 1 }).await else {
+            continue;
+        };
+        let wanted = options.repl_set_name.as_deref();
+        let problem = match (hello.get_str("setName").ok(), wanted) {
+            (Some(found), Some(wanted)) if found != wanted => {
+                format!("the server is in the replica set `{found}`, the URL says `{wanted}`")
+            }
+            (None, _) if hello.get_bool("isreplicaset").unwrap_or(false) => {
+                "the server's replica set is not initiated".to_owned()
+            }
+            (None, Some(wanted)) => {
+                format!("the server is in no replica set, the URL says `{wanted}`")
+            }
+            _ => continue,
+        };
+        return Failure::new(StoreErrorKind::Misconfigured, problem);
+    }
+    failure
+}
+
+async fn check_version(side: &Side) -> Result<()> {
+    let meta = doc! { "_id": "ratchet" };
+    let version = match side.plain().find_one(&side.meta, meta).await {
+        Ok(found) => found.map(|meta| crate::row::int(&meta, "version")),
+        Err(failure) => return Err(failure.about("the database cannot be read")),
+    };
+    match version {
+        Some(Ok(version)) if version <= VERSION => Ok(()),
+        Some(Ok(version)) => Err(mismatch(format!(
+            "the collections are of version {version}, this program knows {VERSION} at most"
+        ))),
+        Some(Err(problem)) => Err(mismatch(format!("the version cannot be read: {problem}"))),
+        None => {
+            // Ours are empty before they have a version.
+            for rows in [&side.jobs, &side.nodes, &side.locks] {
+                if side.plain().find_one(rows, doc! {}).await?.is_some() {
+                    return Err(mismatch(format!(
+                        "there is a collection {} that is not Ratchet's",
+                        rows.name()
+                    )));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn mismatch(text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch, text)
+}
+
+/// The indexes of a collection; none if there is no such collection.
+async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>>> {
+    const NO_COLLECTION: i32 = 26;
+    let list = doc! { "listIndexes": rows.name(), "cursor": { "batchSize": 1_000 } };
+    let reply = match side.database.run_command(list).await.map_err(Failure::from) {
+        Err(failure) if failure.code == NO_COLLECTION => return Ok(None),
+        reply => reply?,
+    };
+    let batch = reply
+        .get_document("cursor")
+        .and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch = batch.map_err(|_| mismatch(format!("{} has no indexes", rows.name())))?;
+    let documents = batch.iter().filter_map(Bson::as_document);
+    Ok(Some(documents.cloned().collect()))
+}
+
+/// The indexes that are missing. [`StoreErrorKind::SchemaMismatch`] if there are others that would
+/// be in the way.
+fn compare<'a>(
+    collection: &str,
+    wanted: &'a [Index],
+    stored: &[Document],
+) -> Result<Vec<&'a Index>> {
+    for other in stored {
+        let name = other.get_str("name").unwrap_or_default();
+        let keys = other.get_document("key").map(in_order).unwrap_or_default();
+        let ours = wanted.iter().find(|index| index.name == name);
+        if let Some(problem) = ours.and_then(|index| index.differs(other)) {
+            return Err(mismatch(format!(
+                "the index {name} of {collection} {problem}: it is not Ratchet's"
+            )));
+        }
+        if ours.is_some() || name == "_id_" {
+            continue;
+        }
+        if let Some(same) = wanted.iter().find(|index| in_order(&index.keys) == keys) {
+            return Err(mismatch(format!(
+                "the index {name} of {collection} has the keys of {}, which cannot be made \
+                 beside it",
+                same.name
+            )));
+        }
+        if other.get_bool("unique").unwrap_or(false) {
+            return Err(mismatch(format!(
+                "the unique index {name} of {collection} is not Ratchet's, and would refuse jobs"
+            )));
+        }
+    }
+    let stands = |index: &&Index| {
+        !stored
+            .iter()
+            .any(|other| other.get_str("name").is_ok_and(|name| name == index.name))
+    };
+    Ok(wanted.iter().filter(stands).collect())
+}
+
+async fn create(side: &Side, rows: &Rows) -> Result<()> {
+    const EXISTS: i32 = 48;
+    match side.database.create_collection(rows.name()).await {
+        Ok(()) => Ok(()),
+        Err(error) => match Failure::from(error) {
+            // Somebody else started at the same time.
+            failure if failure.code == EXISTS => Ok(()),
+            failure => Err(failure.about("a collection cannot be created")),
+        },
+    }
+}
+
+/// Builds indexes; reads and writes go on meanwhile.
+async fn make(side: &Side, rows: &Rows, indexes: Vec<&Index>) -> Result<()> {
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let documents: Vec<Document> = indexes.into_iter().map(Index::document).collect();
+    let command = doc! {
+        "createIndexes": rows.name(),
+        "indexes": documents,
+        "writeConcern": { "w": "majority" },
+    };
+    match side.database.run_command(command).await {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let what = format!("the indexes of {} cannot be made", rows.name());
+            Err(Failure::from(error).about(&what))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the server lists them.
+    fn stored() -> Vec<Document> {
+        let mut all = vec![doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }];
+        all.extend(job_indexes().iter().map(Index::document));
+        all
+    }
+
+    fn problem(stored: &[Document]) -> String {
+        match compare("jobs", &job_indexes(), stored) {
+            Ok(_) => panic!("it was not refused"),
+            Err(failure) => {
+                assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
+                failure.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_made_again() {
+        let wanted = job_indexes();
+        assert!(compare("jobs", &wanted, &stored()).unwrap().is_empty());
+        let lacking = compare("jobs", &wanted, &stored()[..3]).unwrap();
+        assert_eq!(lacking.len(), wanted.len() - 2);
+        // A shell makes doubles of all numbers.
+        let mut by_hand = stored();
+        by_hand[1].insert("partialFilterExpression", doc! { "state": 0.0 });
+        assert!(compare("jobs", &wanted, &by_hand).unwrap().is_empty());
+        // An index for the application's own queries is in nobody's way.
+        by_hand.push(doc! { "v": 2, "key": { "payload": 1 }, "name": "mine" });
+        assert!(compare("jobs", &wanted, &by_hand).unwrap().is_empty());
+    }
+
+    #[test]
+    fn indexes_of_others_are_named() {
+        let with = |index: &str, field: &str, value: Bson| {
+            let mut all = stored();
+            let place = all
+                .iter()
+                .position(|one| one.get_str("name").is_ok_and(|name| name == index));
+            all[place.unwrap()].insert(field, value);
+            problem(&all)
+        };
+        assert!(
+            with("claim", "key", doc! { "state": 1 }.into())
+                .contains("claim of jobs has other keys")
+        );
+        assert!(with("claim", "unique", true.into()).contains("is unique"));
+        assert!(
+            with("unique_key", "unique", false.into()).contains("unique_key of jobs is not unique")
+        );
+        let other = doc! { "state": 1 }.into();
+        assert!(with("claim", "partialFilterExpression", other).contains("other documents"));
+        assert!(with("running", "hidden", true.into()).contains("hidden"));
+        assert!(with("finished", "expireAfterSeconds", 1.into()).contains("deletes"));
+        assert!(
+            with("running", "name", "theirs".into())
+                .contains("theirs of jobs has the keys of running")
+        );
+        let mut all = stored();
+        all.push(doc! { "key": { "payload": 1 }, "name": "mine", "unique": true });
+        assert!(problem(&all).contains("unique index mine"));
+    }
+}

@@ -1,0 +1,24 @@
+//! The conformance suite on a replica set: collections of its own per case, several handles on
+//! them.
+
+mod fixture;
+mod server;
+
+use std::process::ExitCode;
+
+use ratchet_conformance::{Power, Suite};
+
+const POWERS: &[Power] = &[
+    Power::Clock,
+    Power::Vandal,
+    Power::Recurring,
+    Power::Archive,
+    Power::Permits,
+    Power::Rates,
+    Power::Workflows,
+    Power::Signals,
+];
+
+fn main() -> ExitCode {
+    Suite::new("mongodb", POWERS).run(async { fixture::provision(server::URL) })
+}

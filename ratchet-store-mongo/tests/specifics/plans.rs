@@ -1,0 +1,166 @@
+//! What the server reads to answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::model::{
+    ClaimRequest, Heartbeat, JobFilter, NodeStatus, NodeSweep, Outcome, PageRequest, PurgeRequest,
+    ReclaimRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
+};
+use ratchet_core::store::{
+    ArchiveStore, JobStore, NodeStore, PermitStore, QueueStore, SignalStore,
+};
+use ratchet_core::{BatchId, JobState, Json, Name, NewJob, NodeId, Priority};
+use ratchet_store_mongo::MongoStore;
+
+use crate::server::Space;
+use crate::{claim_all, job};
+
+/// Runs work while the server writes down what it does; what it did to the jobs. Nobody else may be
+/// at work in the database meanwhile, so it is one of its own.
+async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {
+    let level = |level: i32| doc! { "profile": level };
+    space.database.run_command(level(2)).await.unwrap();
+    work.await;
+    space.database.run_command(level(0)).await.unwrap();
+    let jobs = format!("{}.{}", space.database.name(), space.name("jobs"));
+    let profiled = space.database.collection::<Document>("system.profile");
+    let mut cursor = profiled.find(doc! { "ns": jobs }).await.unwrap();
+    let mut all = Vec::new();
+    while cursor.advance().await.unwrap() {
+        all.push(Document::try_from(cursor.current()).unwrap());
+    }
+    profiled.drop().await.unwrap();
+    assert!(!all.is_empty(), "nothing was written down");
+    all
+}
+
+fn number(row: &Document, field: &str) -> i64 {
+    match row.get(field) {
+        Some(Bson::Int32(number)) => (*number).into(),
+        Some(Bson::Int64(number)) => *number,
+        _ => 0,
+    }
+}
+
+/// A database of its own, with this many jobs of five priorities in it.
+async fn filled(space: &Space, count: usize) -> (Space, MongoStore) {
+    let name = format!("ratchet_test_{}", space.prefix.trim_end_matches('.'));
+    let own = Space {
+        url: space.url.clone(),
+        prefix: String::new(),
+        database: space.database.client().database(&name),
+    };
+    let store = MongoStore::builder(&space.url).database(&name).prefix("");
+    let store = store.connect().await.unwrap();
+    let jobs: Vec<NewJob> = (0..count)
+        .map(|number| job().priority(Priority::ALL[number % 5]))
+        .collect();
+    for jobs in jobs.chunks(1_000) {
+        store.enqueue(jobs).await.unwrap();
+    }
+    (own, store)
+}
+
+pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
+    let (own, store) = filled(&space, 500).await;
+    // More routes than one range may have.
+    let jobs: Vec<NewJob> = (0..180).map(|n| job().queue(&format!("q{n}"))).collect();
+    store.enqueue(&jobs).await.unwrap();
+    let rows = profile(&own, async {
+        store
+            .claim_next_batch(&claim_all().limit(50))
+            .await
+            .unwrap();
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let is_range = |row: &&Document| {
+        let text = row.to_string();
+        text.contains("\"priority\"") && text.contains("aggregate")
+    };
+    let candidates: Vec<&Document> = rows.iter().filter(is_range).collect();
+    assert!(!candidates.is_empty(), "{rows:#?}");
+    for row in candidates {
+        assert_eq!(number(row, "docsExamined"), 0, "{row:#?}");
+        assert!(!row.get_bool("hasSortStage").unwrap_or(false), "{row:#?}");
+    }
+}
+
+pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<Space>) {
+    let (own, store) = filled(&space, 5_000).await;
+    let rows = profile(&own, async {
+        let claimed = store
+            .claim_next_batch(&claim_all().limit(50))
+            .await
+            .unwrap();
+        assert_eq!(claimed.len(), 50);
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let keys: i64 = rows.iter().map(|row| number(row, "keysExamined")).sum();
+    let documents: i64 = rows.iter().map(|row| number(row, "docsExamined")).sum();
+    // Fifty candidates of each of five levels; fifty written and fifty read, by two keys each.
+    assert!(keys <= 5 * 50 + 2 * 100 + 20, "{keys} keys: {rows:#?}");
+    assert!(documents <= 2 * 60, "{documents} documents: {rows:#?}");
+}
+
+pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
+    let (own, store) = filled(&space, 3_000).await;
+    let api = Name::new("permit", "api").unwrap();
+    store.set_permits(&api, 1).await.unwrap();
+    let needy = || job().permit("api").delay(Duration::from_secs(3_600));
+    let needy: Vec<NewJob> = (0..500).map(|_| needy()).collect();
+    store.enqueue(&needy).await.unwrap();
+    store.enqueue(&[job().tag("rare")]).await.unwrap();
+    let store = &store;
+    let rows = profile(&own, async move {
+        let (node, label) = (NodeId::new(), Name::new("label", "n").unwrap());
+        let second = Duration::from_secs(1);
+        let beat = |status| Heartbeat::new(node, label.clone(), status, second);
+        store.heartbeat(&beat(NodeStatus::Joining)).await.unwrap();
+        store.heartbeat(&beat(NodeStatus::Active)).await.unwrap();
+        let request = ClaimRequest::new(node, 10);
+        let claimed = store.claim_next_batch(&request).await.unwrap();
+        let tokens: Vec<_> = claimed.iter().map(|job| job.claim.token).collect();
+        let alive = tokens
+            .iter()
+            .map(|token| Report::new(*token, ReportKind::Alive));
+        store.report(&alive.collect::<Vec<_>>()).await.unwrap();
+        let done = |token: &_| Settlement::new(*token, Outcome::Succeeded { result: None });
+        let done: Vec<_> = tokens[..5].iter().map(done).collect();
+        store.settle(&done).await.unwrap();
+        store.settle(&done).await.unwrap();
+        store.reclaim(&ReclaimRequest::new()).await.unwrap();
+        store
+            .sweep_nodes(&NodeSweep::new(second, second))
+            .await
+            .unwrap();
+        let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
+        store.purge(&purge).await.unwrap();
+        store.expire(10).await.unwrap();
+        let nobody = SignalTarget::Key(label.clone());
+        let signal = Signal::new(nobody, Json::encode("payload", &1).unwrap());
+        store.deliver(&signal).await.unwrap();
+        let children = JobFilter::all().batch(BatchId::new());
+        store
+            .list(&children, &PageRequest::first(10))
+            .await
+            .unwrap();
+        ArchiveStore::archive(store, &purge).await.unwrap();
+        let rare = JobFilter::all().tag(Name::new("tag", "rare").unwrap());
+        let page = PageRequest::first(10);
+        assert_eq!(store.list(&rare, &page).await.unwrap().jobs.len(), 1);
+        assert_eq!(store.count_jobs(&rare).await.unwrap().len(), 1);
+        let one = ClaimRequest::new(NodeId::new(), 1);
+        assert_eq!(store.claim_next_batch(&one).await.unwrap().len(), 1);
+        assert_eq!(store.permits().await.unwrap()[0].held, 0);
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    for row in rows {
+        assert!(number(&row, "docsExamined") <= 60, "{row:#?}");
+        assert!(number(&row, "keysExamined") <= 120, "{row:#?}");
+    }
+}
