@@ -10,7 +10,7 @@
 //! for more: jobs with a lane or an idempotency key, writes with a
 //! [`Guard`](ratchet_core::model::Guard) and [`MongoStore::enqueue_in`] are refused
 //! (`Misconfigured`), several jobs that are enqueued together are stored one after the other, and
-//! there are no wakeups. [`MongoStore::has_transactions`] tells which it is, and so does
+//! there are no recurring definitions, no permits, no archive and no wakeups. [`MongoStore::has_transactions`] tells which it is, and so does
 //! [`StoreInfo`](ratchet_core::store::StoreInfo).
 //!
 //! # What is durable
