@@ -17,7 +17,6 @@ use crate::error::{Failure, Result};
 use crate::lanes;
 use crate::pipelines::{self, code};
 use crate::purge::Gone;
-use crate::read::states_of;
 use crate::row;
 use crate::signals;
 use crate::store::{MongoStore, pause};
@@ -71,7 +70,11 @@ impl MongoStore {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-        let states: Vec<_> = states_of(filter).into_iter().filter(responds).collect();
+        let states: Vec<_> = filter
+            .wanted_states()
+            .into_iter()
+            .filter(responds)
+            .collect();
         loop {
             let page = PageRequest::first(limit).order(JobOrder::OldestFirst);
             let page = page.after(after);

@@ -6,7 +6,7 @@ use ratchet_core::model::{
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
     Reclaimed, Report, Reported, Settlement,
 };
-use ratchet_core::store::{JobStore, Store};
+use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits, time};
 
 use crate::claim::Depth;
@@ -17,7 +17,7 @@ use crate::store::MongoStore;
 impl JobStore for MongoStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         NewJob::validate_all(jobs)?;
-        NewJob::refuse_beyond(jobs, self.workflows().is_some(), self.signals().is_some())?;
+        self.refuse_beyond(jobs)?;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }

@@ -73,7 +73,7 @@ impl MongoStore {
         filter: &JobFilter,
         page: &PageRequest,
     ) -> Result<JobPage> {
-        let states = states_of(filter);
+        let states = filter.wanted_states();
         // One more than the page has, to know whether there is another page.
         let mut rows = self
             .selected(filter, &states, page, page.limit + 1, doc! { "history": 0 })
@@ -118,7 +118,7 @@ impl MongoStore {
     /// How many jobs of each state match. [count.filter]
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let side = self.main();
-        let Narrowed { wanted, hint } = self.narrowed(filter, &states_of(filter)).await?;
+        let Narrowed { wanted, hint } = self.narrowed(filter, &filter.wanted_states()).await?;
         let stages = vec![
             doc! { "$match": wanted },
             doc! { "$group": { "_id": "$state", "count": { "$sum": 1_i64 } } },
@@ -294,13 +294,4 @@ pub(crate) fn attempts<'a>(
         }
     }
     Ok(attempts.into_values().collect())
-}
-
-/// The states a filter lets through.
-pub(crate) fn states_of(filter: &JobFilter) -> Vec<JobState> {
-    if filter.states.is_empty() {
-        JobState::ALL.to_vec()
-    } else {
-        filter.states.clone()
-    }
 }

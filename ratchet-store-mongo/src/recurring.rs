@@ -255,11 +255,13 @@ impl MongoStore {
 
     /// What a claim returns that has just taken these. [recurring.clock] [recurring.hint]
     async fn answer(&self, on: &mut Tx<'_>, now: i64, due: Due) -> Inner<DueRecurring> {
+        let unreadable = due.names.len() - due.definitions.len();
         let next = self.next_definition(on, due.names).await?;
         Ok(DueRecurring {
             now: from_millis(now),
             definitions: due.definitions,
             next_in: next.map(|next| millis_between(now, next)),
+            unreadable,
         })
     }
 

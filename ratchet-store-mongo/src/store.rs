@@ -141,9 +141,7 @@ impl MongoStore {
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         NewJob::validate_all(jobs)
-            .and_then(|()| {
-                NewJob::refuse_beyond(jobs, self.workflows().is_some(), self.signals().is_some())
-            })
+            .and_then(|()| self.refuse_beyond(jobs))
             .map_err(|error| error.during(OPERATION))?;
         let work = async {
             self.check_open()?;
@@ -252,6 +250,12 @@ impl MongoStore {
         } else {
             Ok(side.plain())
         }
+    }
+
+    /// Refuses jobs that ask for powers which are not there on this server.
+    pub(crate) fn refuse_beyond(&self, jobs: &[NewJob]) -> Result<()> {
+        let (workflows, signals) = (self.workflows().is_some(), self.signals().is_some());
+        NewJob::refuse_beyond(jobs, workflows, signals, Store::permits(self).is_some())
     }
 
     /// Refuses what this server cannot do.
