@@ -24,6 +24,7 @@
 
 mod act;
 mod archive;
+mod candidates;
 mod claim;
 mod clock;
 mod config;
@@ -41,6 +42,7 @@ mod pipelines;
 mod purge;
 mod queues;
 mod rates;
+mod reach;
 mod read;
 mod reclaim;
 mod recurring;
