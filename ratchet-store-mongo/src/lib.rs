@@ -36,6 +36,7 @@
 
 mod act;
 mod archive;
+mod candidates;
 mod claim;
 mod clock;
 mod config;
@@ -55,6 +56,7 @@ mod pipelines;
 mod purge;
 mod queues;
 mod rates;
+mod reach;
 mod read;
 mod reclaim;
 mod recurring;
