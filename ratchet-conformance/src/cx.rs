@@ -14,12 +14,17 @@ pub struct Cx {
     fixture: Arc<dyn Fixture>,
     factory: Factory,
     powers: Vec<Power>,
+    histories: u64,
     /// Further databases that the case asked for and did not close itself.
     others: Mutex<Vec<Arc<dyn Fixture>>>,
 }
 
 impl Cx {
-    pub(crate) async fn create(factory: Factory, powers: Vec<Power>) -> Result<Self, BoxError> {
+    pub(crate) async fn create(
+        factory: Factory,
+        powers: Vec<Power>,
+        histories: u64,
+    ) -> Result<Self, BoxError> {
         let fixture = factory.create().await?;
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
@@ -43,6 +48,7 @@ impl Cx {
             fixture,
             factory,
             powers,
+            histories,
             others: Mutex::default(),
         })
     }
@@ -76,6 +82,11 @@ impl Cx {
         self.powers.contains(&power)
     }
 
+    /// How many random histories the suite runs.
+    pub(crate) const fn histories(&self) -> u64 {
+        self.histories
+    }
+
     /// `count` handles, opened one after the other.
     pub(crate) async fn nodes(&self, count: usize) -> Vec<TestNode> {
         let mut nodes = Vec::with_capacity(count);
@@ -87,7 +98,7 @@ impl Cx {
 
     /// Another empty database; it lives as long as this one unless it is closed.
     pub(crate) async fn another(&self) -> Self {
-        match Self::create(self.factory.clone(), self.powers.clone()).await {
+        match Self::create(self.factory.clone(), self.powers.clone(), self.histories).await {
             Ok(other) => {
                 let fixture = Arc::clone(&other.fixture);
                 self.lock_others().push(fixture);

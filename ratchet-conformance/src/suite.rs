@@ -2,7 +2,7 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::cases;
+use crate::cases::{self, HISTORIES};
 use crate::fixture::Factory;
 use crate::runner::{self, Failure, Setup, Subject, Without};
 use crate::{Case, Cx, Power, Provision};
@@ -17,6 +17,7 @@ pub struct Suite {
     without: Vec<Without>,
     /// None: all of them.
     groups: Option<Vec<String>>,
+    histories: u64,
 }
 
 impl Suite {
@@ -28,7 +29,16 @@ impl Suite {
             powers: powers.to_vec(),
             without: Vec::new(),
             groups: None,
+            histories: HISTORIES,
         }
+    }
+
+    /// Sets how many random histories the `differential` cases run together, unless
+    /// `RATCHET_HISTORIES` says it: fewer for a store on which each step takes long. Default 400.
+    #[must_use]
+    pub const fn histories(mut self, histories: u64) -> Self {
+        self.histories = histories;
+        self
     }
 
     /// Lists these cases, by group or by full name, as ignored, with this reason: for a store, or a
@@ -63,7 +73,9 @@ impl Suite {
     /// Lists or runs the cases as the command line says, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
-            Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
+            Provision::Ready(factory) => {
+                Provision::Ready(setup(factory, self.powers.clone(), self.histories))
+            }
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, self.without);
@@ -86,12 +98,12 @@ impl Suite {
     /// # Errors
     /// Why the case failed.
     pub async fn check(case: &Case<Cx>, powers: &[Power], factory: Factory) -> Result<(), Failure> {
-        runner::check(case, &*setup(factory, powers.to_vec())).await
+        runner::check(case, &*setup(factory, powers.to_vec(), HISTORIES)).await
     }
 }
 
-fn setup(factory: Factory, powers: Vec<Power>) -> Arc<Setup<Cx>> {
-    Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone())))
+fn setup(factory: Factory, powers: Vec<Power>, histories: u64) -> Arc<Setup<Cx>> {
+    Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), histories)))
 }
 
 /// The cases of these groups, or all.

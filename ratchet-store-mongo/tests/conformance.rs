@@ -20,5 +20,7 @@ const POWERS: &[Power] = &[
 ];
 
 fn main() -> ExitCode {
-    Suite::new("mongodb", POWERS).run(async { fixture::provision(server::URL) })
+    // Each step waits for a majority and its journal.
+    let suite = Suite::new("mongodb", POWERS).histories(100);
+    suite.run(async { fixture::provision(server::URL) })
 }
