@@ -19,6 +19,8 @@ fn api() -> Name {
 
 /// A store that does not wait for long.
 async fn hasty(space: &Space) -> MongoStore {
+    // Makes the collections, which takes longer.
+    open(space).await;
     let builder = space.builder().deadline(Duration::from_secs(1));
     builder.connect().await.unwrap()
 }
