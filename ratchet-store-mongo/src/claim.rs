@@ -9,23 +9,23 @@
 //! candidates, and those of the chosen jobs that need some are taken in a transaction of their own
 //! (`permits`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
-use ratchet_core::permit::Budget;
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
+use crate::candidates::Candidate;
 use crate::ends::is_tied;
 use crate::error::{Failure, Result};
 use crate::pipelines;
+use crate::reach::Reach;
 use crate::read::MOST_EMBEDDED;
 use crate::row;
 use crate::store::{MongoStore, pause};
@@ -39,51 +39,6 @@ pub(crate) enum Depth {
     WithoutInput,
 }
 
-/// How many candidates a claim looks at for each job it wants: one while nobody else claims, and
-/// more when others had what it chose. It always tries to take the first ones first.
-#[derive(Debug)]
-pub(crate) struct Reach {
-    factor: AtomicUsize,
-    /// Claims since the last that had to look further.
-    calm: AtomicUsize,
-}
-
-impl Reach {
-    const MOST: usize = 32;
-    /// How many claims in a row must do without looking further before the reach shrinks.
-    const CALM: usize = 16;
-
-    pub(crate) const fn new() -> Self {
-        Self {
-            factor: AtomicUsize::new(1),
-            calm: AtomicUsize::new(0),
-        }
-    }
-
-    fn get(&self) -> usize {
-        self.factor.load(Ordering::Relaxed)
-    }
-
-    /// Claims that had to look further than they began make later ones do so from the beginning, and
-    /// a row of those that had not, less far.
-    fn learn(&self, began: usize, needed: usize) {
-        if needed > began {
-            let needed = needed.min(Self::MOST);
-            self.factor.fetch_max(needed, Ordering::Relaxed);
-            self.calm.store(0, Ordering::Relaxed);
-            return;
-        }
-        let now = self.get();
-        if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
-            self.calm.store(0, Ordering::Relaxed);
-            // Unless somebody changes it at this moment.
-            let _ =
-                self.factor
-                    .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-}
-
 /// How often a claim that came back short looks for more.
 const ROUNDS: usize = 12;
 
@@ -92,51 +47,6 @@ const MORE: Duration = Duration::from_secs(1);
 
 /// How often a claim looks at what it took.
 const LOOKS: u32 = 6;
-
-/// How many ranges one command reads: a pipeline has at most 1,000 stages.
-const RANGES: usize = 40;
-
-/// The routes of a round.
-struct Chosen {
-    /// Those whose jobs need no permit.
-    plain: Vec<i32>,
-    /// Those whose jobs need one of which some are left.
-    permitted: BTreeMap<i32, Route>,
-    /// What is left of these.
-    budget: Budget,
-}
-
-impl Chosen {
-    /// Whether nothing can be claimed of any route.
-    fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.permitted.is_empty()
-    }
-
-    /// Where to look for candidates: of a resource no further than there are permits.
-    fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
-        let mut resources: BTreeMap<Option<&Name>, (Vec<i32>, u64)> = BTreeMap::new();
-        for (number, route) in &self.permitted {
-            let rest = self.budget.rest(route).unwrap_or(0);
-            let resource = resources.entry(route.permit.as_ref()).or_default();
-            resource.0.push(*number);
-            resource.1 = rest;
-        }
-        for (routes, rest) in resources.into_values() {
-            let limit = usize::try_from(rest).unwrap_or(usize::MAX).min(look_at);
-            ranges.extend(pipelines::Range::of(&routes, number(limit)));
-        }
-        ranges
-    }
-}
-
-/// A job that a round may take.
-struct Candidate {
-    id: JobId,
-    /// Its route, if it needs a permit.
-    permitted: Option<Route>,
-}
 
 /// What the writes of a round did.
 struct Took {
@@ -316,68 +226,6 @@ impl MongoStore {
         }
         let now = time.ok_or_else(|| InvalidInput::new("meta", "is missing"))?;
         Ok(Gate::Open { now, paused })
-    }
-
-    /// The routes that match, without those whose permits are used up.
-    async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
-        let plain = |route: &Route| open(route) && route.permit.is_none();
-        let permitted = |route: &Route| open(route) && route.permit.is_some();
-        let mut chosen = Chosen {
-            plain: self.routes().matching(plain),
-            permitted: BTreeMap::new(),
-            budget: Budget::default(),
-        };
-        let permitted = self.routes().chosen(permitted);
-        if !permitted.is_empty() {
-            chosen.budget = self.rest_of_permits(&permitted).await?;
-            chosen.permitted = permitted.into_iter().collect();
-            let budget = &chosen.budget;
-            (chosen.permitted).retain(|_, route| budget.rest(route) != Some(0));
-        }
-        Ok(chosen)
-    }
-
-    /// The first due jobs in claim order, without those for which no permit is left. What others
-    /// are taking at this moment may be among them: the write decides. [permit.order]
-    async fn candidates(
-        &self,
-        request: &ClaimRequest,
-        chosen: &mut Chosen,
-        now: i64,
-        look_at: usize,
-    ) -> Result<Vec<Candidate>> {
-        if chosen.is_empty() {
-            return Ok(Vec::new());
-        }
-        let side = self.main();
-        let mut rows = Vec::new();
-        for ranges in chosen.ranges(look_at).chunks(RANGES) {
-            let stages = pipelines::candidates(side.jobs.name(), ranges, now);
-            let found = side
-                .plain()
-                .aggregate(&side.jobs, stages, ReadConcern::local())
-                .await?;
-            rows.extend(found);
-        }
-        let mut ranks = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let id = row::job_id(row, "_id")?;
-            // What is no number is in no range of the index.
-            let priority = Priority::from_level(row::int(row, "priority")?)?;
-            let run_at = row::int(row, "run_at")?;
-            let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
-            ranks.push((rank, row::count::<i32>(row, "route")?));
-        }
-        ranks.sort_unstable();
-        let admitted = ranks.into_iter().filter_map(|(rank, number)| {
-            let route = chosen.permitted.get(&number);
-            let admitted = route.is_none_or(|route| chosen.budget.take(route));
-            admitted.then(|| Candidate {
-                id: rank.id(),
-                permitted: route.cloned(),
-            })
-        });
-        Ok(admitted.take(look_at).collect())
     }
 
     /// Takes up to `wanted` of the candidates: the first ones, and where others had those, the ones
@@ -579,26 +427,4 @@ fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
         let run_at = to_millis(claim.run_at);
         ClaimRank::new(claim.priority, run_at, claim.token.job, request.aging, now)
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reach_grows_at_once_and_shrinks_after_a_calm() {
-        let reach = Reach::new();
-        reach.learn(1, 1);
-        assert_eq!(reach.get(), 1);
-        reach.learn(1, 8);
-        assert_eq!(reach.get(), 8);
-        for _ in 1..Reach::CALM {
-            reach.learn(8, 8);
-            assert_eq!(reach.get(), 8);
-        }
-        reach.learn(8, 8);
-        assert_eq!(reach.get(), 7);
-        reach.learn(7, 1_000);
-        assert_eq!(reach.get(), Reach::MOST);
-    }
 }

@@ -244,8 +244,8 @@ fn document(
     row.append(cstr!("claim_seq"), 0_i64);
     row.append(cstr!("attempts"), 0_i64);
     row.append(cstr!("crash_count"), 0_i64);
-    if spec.route.permit.is_some() {
-        row.append(cstr!("permit"), true);
+    if let Some(resource) = &spec.route.permit {
+        row.append(cstr!("permit"), resource.as_str());
     }
     if let Some(version) = payload_version_to_stored(spec.payload_version) {
         row.append(cstr!("payload_version"), version);

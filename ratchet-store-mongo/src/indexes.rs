@@ -155,8 +155,9 @@ fn job_indexes() -> Vec<Index> {
         .of(doc! { "state": 0 }),
         // Reclaiming, and whether a node has claims.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
-        // Who holds permits. Of those who need one: most pay nothing for it.
-        index("held", doc! { "route": 1 }).of(doc! { "state": 3, "permit": true }),
+        // Who holds permits, of whatever route. Of those who need one: most pay nothing for it.
+        index("held", doc! { "state": 1, "permit": 1 })
+            .of(doc! { "state": 3, "permit": { "$exists": true } }),
         // What a heartbeat must tell.
         index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
         // Purges.

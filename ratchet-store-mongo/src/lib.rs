@@ -11,7 +11,8 @@
 //! [`Guard`](ratchet_core::model::Guard) and [`MongoStore::enqueue_in`] are refused
 //! (`Misconfigured`), as are jobs that wait for others or for a signal, or are in a batch
 //! (`Invalid`), several jobs that are enqueued together are stored one after the other, and
-//! there are no wakeups. [`MongoStore::has_transactions`] tells which it is, and so does
+//! there are no recurring definitions, no permits, no archive and no wakeups.
+//! [`MongoStore::has_transactions`] tells which it is, and so does
 //! [`StoreInfo`](ratchet_core::store::StoreInfo).
 //!
 //! # Jobs that wait for others
@@ -35,6 +36,7 @@
 
 mod act;
 mod archive;
+mod candidates;
 mod claim;
 mod clock;
 mod config;
@@ -54,6 +56,7 @@ mod pipelines;
 mod purge;
 mod queues;
 mod rates;
+mod reach;
 mod read;
 mod reclaim;
 mod recurring;

@@ -1,7 +1,7 @@
 //! [`PermitStore`] on MongoDB, where there are transactions, and what enqueues and claims need of
 //! permits.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use mongodb::bson::oid::ObjectId;
@@ -69,9 +69,10 @@ impl MongoStore {
         let mut on = side.plain();
         let options = FindOptions::builder().sort(doc! { "_id": 1 }).build();
         let rows = on.find(&side.permits, doc! {}, options).await?;
-        self.routes().refresh(side).await?;
-        let routes = self.routes().chosen(|route| route.permit.is_some());
-        infos(&rows, &self.holders(&mut on, &routes).await?)
+        let names = rows.iter().map(|row| row::text(row, "_id"));
+        let names = names.filter_map(|name| Some(name.ok()??.to_owned()));
+        let names: Vec<String> = names.collect();
+        infos(&rows, &self.holders(&mut on, &names).await?)
     }
 
     /// Refuses routes that need a permit of a resource that was never set. [permit.unknown]
@@ -103,7 +104,8 @@ impl MongoStore {
     /// lock: whoever takes a permit looks again.
     pub(crate) async fn rest_of_permits(&self, routes: &[(i32, Route)]) -> Inner<Budget> {
         let side = self.main();
-        self.budget(&mut side.plain(), routes).await
+        let names = resources(routes.iter().map(|(_, route)| route));
+        self.budget(&mut side.plain(), &names).await
     }
 
     /// Takes those of the chosen jobs, all of which need permits, for which there are some, in this
@@ -145,18 +147,11 @@ impl MongoStore {
         now: i64,
     ) -> Inner<u64> {
         let side = self.main();
-        let resources = chosen.iter().filter_map(|(_, route)| route.permit.as_ref());
-        let resources: BTreeSet<&Name> = resources.collect();
-        let names: Vec<&str> = resources.iter().map(|name| name.as_str()).collect();
+        let names = resources(chosen.iter().map(|(_, route)| route));
         let meet = doc! { "$inc": { "claims": 1_i64 } };
-        let these = doc! { "_id": { "$in": names } };
+        let these = doc! { "_id": { "$in": &names } };
         tx.update_many(&side.permits, these, meet).await?;
-        // Others may have enqueued under routes that hold the same permits.
-        let routes = self.routes().chosen(|route| {
-            let permit = route.permit.as_ref();
-            permit.is_some_and(|permit| resources.contains(permit))
-        });
-        let mut budget = self.budget(tx, &routes).await?;
+        let mut budget = self.budget(tx, &names).await?;
         let admitted = chosen.iter().filter(|(_, route)| budget.take(route));
         let admitted: Vec<JobId> = admitted.map(|(id, _)| *id).collect();
         if admitted.is_empty() {
@@ -167,53 +162,44 @@ impl MongoStore {
         tx.update_many(&side.jobs, takeable, take).await
     }
 
-    async fn budget(&self, on: &mut Tx<'_>, routes: &[(i32, Route)]) -> Inner<Budget> {
+    async fn budget(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<Budget> {
         let side = self.main();
-        let resources = routes.iter().filter_map(|(_, route)| route.permit.as_ref());
-        let resources: BTreeSet<&str> = resources.map(Name::as_str).collect();
-        let these = doc! { "_id": { "$in": resources.into_iter().collect::<Vec<_>>() } };
+        let these = doc! { "_id": { "$in": names } };
         let rows = on
             .find(&side.permits, these, FindOptions::default())
             .await?;
-        let held = self.holders(on, routes).await?;
+        let held = self.holders(on, names).await?;
         Ok(Budget::new(infos(&rows, &held)?))
     }
 
-    /// How many running jobs of these routes hold a permit of each resource. Index `held`: as many
-    /// entries as are held.
-    async fn holders(
-        &self,
-        on: &mut Tx<'_>,
-        routes: &[(i32, Route)],
-    ) -> Inner<BTreeMap<Name, u64>> {
+    /// How many running jobs hold a permit of each of these resources. Index `held`, which has all
+    /// that is asked for: as many entries as are held.
+    async fn holders(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<BTreeMap<Name, u64>> {
         let side = self.main();
-        let routes: HashMap<i64, &Route> = routes
-            .iter()
-            .map(|(number, route)| (i64::from(*number), route))
-            .collect();
-        let numbers: Vec<i64> = routes.keys().copied().collect();
+        let running = doc! { "state": code(JobState::Running), "permit": { "$in": names } };
         let stages = vec![
-            doc! { "$match": {
-                "state": code(JobState::Running),
-                "permit": true,
-                "route": { "$in": numbers },
-            } },
-            doc! { "$group": { "_id": "$route", "held": { "$sum": 1_i64 } } },
+            doc! { "$match": running },
+            doc! { "$group": { "_id": "$permit", "held": { "$sum": 1_i64 } } },
         ];
-        // What was freed a moment ago is free, whether or not a majority knows it: that of the job
-        // which frees it was told so.
+        // What was freed a moment ago is free, whether or not a majority knows it: who ended the job
+        // was told so.
         let counted = on
             .aggregate_by(&side.jobs, stages, ReadConcern::local(), Some("held"))
             .await?;
         let mut held = BTreeMap::new();
         for row in counted {
-            let route = routes.get(&row::int(&row, "_id")?);
-            if let Some(resource) = route.and_then(|route| route.permit.clone()) {
-                *held.entry(resource).or_default() += row::count::<u64>(&row, "held")?;
+            if let Some(resource) = row::name(&row, "_id")? {
+                held.insert(resource, row::count(&row, "held")?);
             }
         }
         Ok(held)
     }
+}
+
+/// The resources whose permits jobs of these routes need, each once.
+fn resources<'a>(routes: impl Iterator<Item = &'a Route>) -> Vec<String> {
+    let names: BTreeSet<&Name> = routes.filter_map(|route| route.permit.as_ref()).collect();
+    names.iter().map(ToString::to_string).collect()
 }
 
 /// The resources of these documents, with their holders.

@@ -16,13 +16,13 @@ use ratchet_core::{Result, StoreErrorKind};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::claim::Reach;
 use crate::clock::{Clock, Now};
 use crate::config::{Builder, Config};
 use crate::connection::{Side, Tx};
 use crate::coordinator::MongoCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
 use crate::indexes;
+use crate::reach::Reach;
 use crate::routes::Routes;
 
 /// Ratchet's collections in a MongoDB database.

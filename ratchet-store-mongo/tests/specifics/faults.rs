@@ -262,9 +262,9 @@ pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
 
 pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(5_000);
-    // Makes the collections, which takes its time.
-    open(&space).await;
-    let builder = fault.builder(&space).deadline(Duration::from_secs(2));
+    // On collections that are there: to make them may take longer than it waits.
+    fault.builder(&space).connect().await.unwrap();
+    let builder = fault.builder(&space).deadline(Duration::from_secs(3));
     let store = builder.connect().await.unwrap();
     enqueue(&store, job()).await;
     let fault = fault.set().await;

@@ -146,7 +146,7 @@ pub(crate) async fn a_purged_job_takes_its_history_along(space: Arc<Space>) {
 pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     let store = open(&space).await;
     let before = store.database_time().await.unwrap();
-    let id = enqueue(&store, job().delay(Duration::from_millis(30))).await;
+    let id = enqueue(&store, job().delay(Duration::from_millis(500))).await;
     assert!(
         store
             .claim_next_batch(&claim_all())

@@ -17,11 +17,10 @@ fn api() -> Name {
     Name::new("permit", "api").unwrap()
 }
 
-/// A store that does not wait for long.
+/// A store that does not wait for long, on collections that are there.
 async fn hasty(space: &Space) -> MongoStore {
-    // Makes the collections, which takes longer.
     open(space).await;
-    let builder = space.builder().deadline(Duration::from_secs(1));
+    let builder = space.builder().deadline(Duration::from_secs(3));
     builder.connect().await.unwrap()
 }
 
@@ -52,7 +51,9 @@ pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(spa
         subtype: BinarySubtype::Uuid,
         bytes: taken.as_bytes().to_vec(),
     };
-    let take = doc! { "$set": { "state": 3, "claim_seq": 1_i64, "claimed_at": 1_i64 } };
+    // On a route that this store has not heard of yet.
+    let running = doc! { "state": 3, "route": 999, "claim_seq": 1_i64, "claimed_at": 1_i64 };
+    let take = doc! { "$set": running };
     let take = jobs.update_one(doc! { "_id": id }, take);
     take.session(&mut session).await.unwrap();
     // Nothing else would keep it from the other job: one permit is free by all that can be seen.
