@@ -8,14 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::links;
 use ratchet_core::model::{
     After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent,
 };
 use ratchet_core::time::from_millis;
-use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
+use ratchet_core::{BatchId, InvalidInput, JobId, JobState, Json};
 
 use crate::connection::Tx;
 use crate::ends::End;
@@ -38,6 +38,16 @@ impl Linked {
     /// Whether a new job waits for this one.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
         self.parents.contains(&job)
+    }
+
+    /// The batches that some wait for.
+    fn awaited(&self) -> BTreeSet<BatchId> {
+        let all = self.after.iter().flat_map(|(_, after)| after);
+        let batch = |after: &After| match after.parent() {
+            Parent::Batch(batch) => Some(batch),
+            Parent::Job(_) => None,
+        };
+        all.filter_map(batch).collect()
     }
 }
 
@@ -75,21 +85,81 @@ impl MongoStore {
                 *linked.members.entry(batch).or_default() += 1;
             }
         }
-        let stored = linked.parents.difference(&own).copied().collect();
-        linked.ended = self.meet_parents(tx, stored).await?;
+        let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
+        let stored: Vec<JobId> = stored.into_iter().collect();
+        if !stored.is_empty() {
+            let inside = self.parents_inside(tx, &stored).await?;
+            // Whoever is refused has flagged nobody.
+            self.check_batches(tx, &linked).await?;
+            linked.ended = self.meet_parents(tx, stored, inside).await?;
+        }
         Ok(linked)
     }
 
-    /// Keeps these jobs from ending unseen before the transaction does; those that have ended.
+    /// How these jobs stand for a transaction. [link.missing]
+    async fn parents_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        parents: &[JobId],
+    ) -> Result<HashMap<JobId, (JobState, Option<Json>)>> {
+        let side = self.main();
+        let these = doc! { "_id": { "$in": ids(parents) } };
+        let only = fields(doc! { "state": 1, "result": 1 });
+        let mut inside = HashMap::with_capacity(parents.len());
+        for row in tx.find(&side.jobs, these, only).await? {
+            let state = JobState::from_code(row::int(&row, "state")?)?;
+            let known = (state, row::json(&row, "result"));
+            inside.insert(row::job_id(&row, "_id")?, known);
+        }
+        let Some(missing) = parents.iter().find(|parent| !inside.contains_key(*parent)) else {
+            return Ok(inside);
+        };
+        let this = doc! { "_id": row::id(*missing) };
+        Err(match side.plain().find_one(&side.jobs, this).await? {
+            None => Failure::refused(links::missing(Parent::Job(*missing))),
+            Some(_) => older(),
+        })
+    }
+
+    /// Refuses batches that are not there, or closed, as the transaction sees them.
+    async fn check_batches(&self, tx: &mut Tx<'_>, linked: &Linked) -> Result<()> {
+        let awaited = linked.awaited();
+        let meant: BTreeSet<BatchId> = linked.members.keys().chain(&awaited).copied().collect();
+        if meant.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<Bson> = meant.iter().map(|batch| row::id(*batch)).collect();
+        let these = doc! { "_id": { "$in": all } };
+        let mut found = HashMap::with_capacity(meant.len());
+        let rows = tx.find(&self.main().batches, these, FindOptions::default());
+        for row in rows.await? {
+            let batch = batch_record(&row)?;
+            found.insert(batch.id, batch.closed);
+        }
+        for batch in meant {
+            match found.get(&batch) {
+                None => return Err(Failure::refused(links::missing(Parent::Batch(batch)))),
+                Some(true) if linked.members.contains_key(&batch) => {
+                    return Err(Failure::refused(links::closed(batch)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps these jobs, which the transaction sees so, from ending unseen before it does; those that
+    /// have ended.
     ///
     /// First they are flagged, not in the transaction: from then on each end is a transaction too,
     /// which meets this one in a document of its own. Their documents stay free, so that an
     /// application's transaction holds up their ends, and nothing else.
-    async fn meet_parents(&self, tx: &mut Tx<'_>, parents: BTreeSet<JobId>) -> Result<Vec<End>> {
-        if parents.is_empty() {
-            return Ok(Vec::new());
-        }
-        let parents: Vec<JobId> = parents.into_iter().collect();
+    async fn meet_parents(
+        &self,
+        tx: &mut Tx<'_>,
+        parents: Vec<JobId>,
+        mut inside: HashMap<JobId, (JobState, Option<Json>)>,
+    ) -> Result<Vec<End>> {
         let side = self.main();
         let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };
         let these = unfinished.clone();
@@ -101,7 +171,7 @@ impl MongoStore {
         let mut outside = HashMap::with_capacity(parents.len());
         if !all {
             let only = fields(doc! { "state": 1, "children": 1 });
-            for row in on.find(&side.jobs, these.clone(), only).await? {
+            for row in on.find(&side.jobs, these, only).await? {
                 let state = JobState::from_code(row::int(&row, "state")?)?;
                 let ends_unseen = !state.is_terminal() && !row::flag(&row, "children");
                 if ends_unseen {
@@ -110,22 +180,9 @@ impl MongoStore {
                 outside.insert(row::job_id(&row, "_id")?, state);
             }
         }
-        let mut inside = HashMap::with_capacity(parents.len());
-        let only = fields(doc! { "state": 1, "result": 1 });
-        for row in tx.find(&side.jobs, these, only).await? {
-            let state = JobState::from_code(row::int(&row, "state")?)?;
-            inside.insert(
-                row::job_id(&row, "_id")?,
-                (state, row::json(&row, "result")),
-            );
-        }
-        let older = || Failure::contention("a parent changed after the transaction began");
         let (mut ended, mut free, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for parent in parents {
             match (inside.remove(&parent), outside.get(&parent)) {
-                (None, None) if !all => {
-                    return Err(Failure::refused(links::missing(Parent::Job(parent))));
-                }
                 (None, _) => return Err(older()),
                 (Some((state, result)), _) if state.is_terminal() => {
                     ended.push(End::earlier(parent, state, result));
@@ -150,13 +207,10 @@ impl MongoStore {
     /// [link.wait] [link.enqueue] [batch.join]
     pub(crate) async fn link(&self, tx: &mut Tx<'_>, linked: Linked) -> Result<()> {
         let mut rows = Vec::new();
-        let mut awaited = BTreeSet::new();
+        let awaited = linked.awaited();
         for (child, after) in &linked.after {
             for (place, one) in (0_i32..).zip(after) {
                 let parent = one.parent();
-                if let Parent::Batch(batch) = parent {
-                    awaited.insert(batch);
-                }
                 rows.push(RawDocumentBuf::try_from(&doc! {
                     "child": row::id(*child),
                     "place": place,
@@ -334,6 +388,10 @@ impl MongoStore {
         let links: Vec<StoredLink> = links.collect::<std::result::Result<_, _>>()?;
         Ok(links.into_iter().filter_map(StoredLink::shown).collect())
     }
+}
+
+fn older() -> Failure {
+    Failure::contention("a parent changed after the transaction began")
 }
 
 fn unfinished_states() -> Vec<i32> {

@@ -99,6 +99,8 @@ async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
 }
 
 async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
+    // On collections that are there: to make them may take longer than it waits.
+    open(&space).await;
     let store = space.builder().deadline(Duration::from_secs(2));
     let store = store.connect().await.unwrap();
     enqueue(&store, job().unique_key("u")).await;
