@@ -57,11 +57,25 @@ impl Input {
             .unwrap()
     }
 
+    async fn client(&self) -> Client {
+        let url = format!("sqlite://{}", self.database().display());
+        Ratchet::client(ratchet::connect(&url).await.unwrap())
+    }
+
+    /// Waits until a body runs.
+    async fn until_one_runs(&self) {
+        let client = self.client().await;
+        let running = JobFilter::all().state(JobState::Running);
+        let page = PageRequest::first(1);
+        while client.list(&running, &page).await.unwrap().jobs.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Every file has exactly one recorded result, and it is the right one. Says how many claims
     /// were lost on the way.
     async fn check(&self) -> usize {
-        let url = format!("sqlite://{}", self.database().display());
-        let client = Ratchet::client(ratchet::connect(&url).await.unwrap());
+        let client = self.client().await;
         let (mut lines, mut lost) = (BTreeMap::<u64, usize>::new(), 0);
         let page = PageRequest::first(10_000);
         for job in client.list(&JobFilter::all(), &page).await.unwrap().jobs {
@@ -95,7 +109,11 @@ fn success(ended: std::io::Result<ExitStatus>) {
 #[tokio::test]
 async fn an_index_that_is_killed_again_and_again_is_completed_by_the_next_run() {
     let input = Input::new();
-    // Ever later, so that the kills fall into the enqueueing, the running and the recovery.
+    let mut child = input.spawn();
+    input.until_one_runs().await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Ever later, so that further kills fall into the enqueueing, the running and the recovery.
     for millis in [20, 60, 100, 150, 200, 300, 450] {
         let mut child = input.spawn();
         sleep(Duration::from_millis(millis));
