@@ -1,0 +1,462 @@
+//! Where the database is and how it is used.
+
+use std::fmt;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+use tiberius::{AuthMethod, EncryptionLevel};
+use url::Url;
+
+use crate::era::LIFETIME;
+use crate::statements::{DATABASE_CLOCK, quoted};
+use crate::store::SqlServerStore;
+
+/// The URL schemes of this backend.
+pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
+
+/// What is encrypted between here and the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Encryption {
+    /// All of it, from the first byte on: TDS 8.0, SQL Server 2022 and later.
+    Strict,
+    /// All of it; the server must be able to. This is the default.
+    Required,
+    /// The login, and nothing after it.
+    Login,
+    /// Nothing, not even the password. For tests.
+    Off,
+}
+
+/// Settings of a [`SqlServerStore`], made by [`SqlServerStore::builder`].
+#[derive(Clone)]
+#[must_use = "nothing is opened before connect"]
+pub struct Builder {
+    target: String,
+    schema: String,
+    max_connections: u32,
+    acquire_timeout: Duration,
+    deadline: Duration,
+    application_name: Option<String>,
+    encryption: Option<Encryption>,
+    trust: Option<Trust>,
+    migrate: bool,
+    locking_reads: bool,
+    max_lifetime: Duration,
+    clock_table: Option<String>,
+}
+
+/// Whose certificate the server's must be, if not one that the platform trusts.
+#[derive(Clone)]
+enum Trust {
+    Any,
+    Authority(String),
+}
+
+impl Builder {
+    pub(crate) fn new(target: &str) -> Self {
+        Self {
+            target: target.to_owned(),
+            schema: "ratchet".to_owned(),
+            max_connections: 10,
+            acquire_timeout: Duration::from_secs(5),
+            deadline: Duration::from_secs(10),
+            application_name: None,
+            encryption: None,
+            trust: None,
+            migrate: true,
+            locking_reads: false,
+            max_lifetime: LIFETIME,
+            clock_table: None,
+        }
+    }
+
+    /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// How many connections the pool may have, beyond the one for heartbeats and locks. 10 unless
+    /// set.
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// How long a call waits for a connection. 5 s unless set.
+    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
+        self.acquire_timeout = timeout;
+        self
+    }
+
+    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
+    /// the engine waits for a store. It is also the longest that the server waits for a lock
+    /// (`LOCK_TIMEOUT`), so that it does not go on for long with what nobody waits for.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in the
+    /// URL.
+    pub fn application_name(mut self, name: impl Into<String>) -> Self {
+        self.application_name = Some(name.into());
+        self
+    }
+
+    /// What is encrypted; wins over what the URL says. [`Encryption::Required`] unless set.
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = Some(encryption);
+        self
+    }
+
+    /// Takes whatever certificate the server shows. Whoever can answer in its place then reads
+    /// everything, the password included; for a server of one's own on the same host.
+    pub fn trust_any_certificate(mut self) -> Self {
+        self.trust = Some(Trust::Any);
+        self
+    }
+
+    /// Takes certificates of this authority, given as the path of a `.pem`, `.crt` or `.der` file,
+    /// beside those that the platform trusts.
+    pub fn trust_authority(mut self, path: impl Into<String>) -> Self {
+        self.trust = Some(Trust::Authority(path.into()));
+        self
+    }
+
+    /// Whether to create and upgrade the tables, which is the default. If not, connecting fails
+    /// with `SchemaMismatch` unless somebody has applied every step of
+    /// [`SqlServerStore::migrations`].
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// Whether a database will do whose `READ_COMMITTED_SNAPSHOT` is off; unless set, connecting is
+    /// refused there. In such a database whoever reads jobs waits for those who write them and the
+    /// other way round: dashboards for settlements, claims for enqueues, with more deadlocks, which
+    /// are repeated. Nothing becomes wrong by it.
+    pub fn locking_reads(mut self, allowed: bool) -> Self {
+        self.locking_reads = allowed;
+        self
+    }
+
+    /// How long a connection is used before another takes its place. 30 min unless set.
+    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
+        self.max_lifetime = lifetime;
+        self
+    }
+
+    /// For tests: takes the time from the column `now_ms` of the only row of this table, which the
+    /// test has made in the schema, instead of the database's clock.
+    pub fn clock_table(mut self, table: impl Into<String>) -> Self {
+        self.clock_table = Some(table.into());
+        self
+    }
+
+    /// Connects, creates or upgrades Ratchet's tables, and checks that they are what this version
+    /// of Ratchet needs.
+    ///
+    /// # Errors
+    /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights of the
+    /// login or the settings of the database cannot work, and then says what a DBA must run;
+    /// `SchemaMismatch` if the schema has tables that are newer, were changed, or are not Ratchet's;
+    /// `Unavailable`, `ReadOnly` or `Timeout` as the database is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started; migrations are applied whole or not at all.
+    pub async fn connect(self) -> Result<SqlServerStore> {
+        let config = self
+            .into_config()
+            .map_err(|error| error.during("connect"))?;
+        SqlServerStore::open(config).await
+    }
+
+    fn into_config(self) -> Result<Config> {
+        for (setting, duration) in [
+            ("acquire_timeout", self.acquire_timeout),
+            ("deadline", self.deadline),
+            ("max_lifetime", self.max_lifetime),
+        ] {
+            if duration.is_zero() {
+                return Err(misconfigured(setting, "is zero"));
+            }
+        }
+        if self.max_connections == 0 {
+            return Err(misconfigured("max_connections", "is zero"));
+        }
+        check_identifier("schema", &self.schema)?;
+        let clock = match &self.clock_table {
+            None => DATABASE_CLOCK.to_owned(),
+            Some(table) => {
+                check_identifier("clock_table", table)?;
+                format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
+            }
+        };
+        let mut driver = parse(&self.target)?;
+        if let Some(name) = &self.application_name {
+            driver.application_name(name);
+        }
+        if let Some(encryption) = self.encryption {
+            driver.encryption(level(encryption));
+        }
+        match &self.trust {
+            Some(Trust::Any) => driver.trust_cert(),
+            Some(Trust::Authority(path)) => driver.trust_cert_ca(path),
+            None => {}
+        }
+        // Calls have deadlines of their own, and so has connecting.
+        driver.command_timeout(None);
+        driver.handshake_timeout(None);
+        Ok(Config {
+            driver,
+            clock,
+            schema: self.schema,
+            max_connections: self.max_connections,
+            acquire_timeout: self.acquire_timeout,
+            deadline: self.deadline,
+            migrate: self.migrate,
+            locking_reads: self.locking_reads,
+            max_lifetime: self.max_lifetime,
+        })
+    }
+}
+
+impl fmt::Debug for Builder {
+    /// Without the URL: it may have a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("schema", &self.schema)
+            .field("max_connections", &self.max_connections)
+            .field("acquire_timeout", &self.acquire_timeout)
+            .field("deadline", &self.deadline)
+            .field("application_name", &self.application_name)
+            .field("encryption", &self.encryption)
+            .field("migrate", &self.migrate)
+            .field("locking_reads", &self.locking_reads)
+            .field("max_lifetime", &self.max_lifetime)
+            .field("clock_table", &self.clock_table)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checked settings.
+pub(crate) struct Config {
+    pub(crate) driver: tiberius::Config,
+    pub(crate) schema: String,
+    /// The expression of the clock.
+    pub(crate) clock: String,
+    pub(crate) max_connections: u32,
+    pub(crate) acquire_timeout: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) migrate: bool,
+    pub(crate) locking_reads: bool,
+    /// How long a connection is used.
+    pub(crate) max_lifetime: Duration,
+}
+
+fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, "connect")
+        .with_source(InvalidInput::new(what, problem))
+}
+
+/// Refuses what SQL Server would not take as a name.
+fn check_identifier(what: &'static str, name: &str) -> Result<()> {
+    let problem = match name {
+        "" => "is empty",
+        _ if name.encode_utf16().count() > 128 => "is longer than 128 characters",
+        _ if name.contains('\0') => "has a NUL",
+        // They mean something in the texts of the statements.
+        _ if name.contains(['{', '}']) => "has a brace",
+        // Names are compared without the spaces behind them.
+        _ if name.ends_with(' ') => "ends with a space",
+        _ => return Ok(()),
+    };
+    Err(misconfigured(what, problem))
+}
+
+const fn level(encryption: Encryption) -> EncryptionLevel {
+    match encryption {
+        Encryption::Strict => EncryptionLevel::Strict,
+        Encryption::Required => EncryptionLevel::Required,
+        Encryption::Login => EncryptionLevel::Off,
+        Encryption::Off => EncryptionLevel::NotSupported,
+    }
+}
+
+/// The settings of a URL or of a connection string of ADO.NET.
+fn parse(target: &str) -> Result<tiberius::Config> {
+    let scheme = target.split_once("://").map(|(scheme, _)| scheme);
+    match scheme {
+        Some(scheme) if SCHEMES.contains(&scheme) => parse_url(target),
+        None if target.contains('=') => parse_ado(target),
+        // Only a scheme is shown: the rest may have a password.
+        Some(scheme) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
+            Err(misconfigured(
+                "the URL",
+                format!("has the scheme `{scheme}`, not `sqlserver`"),
+            ))
+        }
+        _ => Err(misconfigured(
+            "the URL",
+            "has no scheme; `sqlserver://<user>:<password>@<host>/<database>` is meant, or \
+             `Server=<host>;Database=<database>;User Id=<user>;Password=<password>`",
+        )),
+    }
+}
+
+fn parse_ado(text: &str) -> Result<tiberius::Config> {
+    let keys = text.split(';').filter_map(|pair| pair.split_once('='));
+    let named = keys.into_iter().any(|(key, _)| {
+        let key: String = key.split_whitespace().collect::<Vec<_>>().join(" ");
+        key.eq_ignore_ascii_case("application name") || key.eq_ignore_ascii_case("applicationname")
+    });
+    // What the driver says of it may quote it.
+    let mut config = tiberius::Config::from_ado_string(text)
+        .map_err(|_| misconfigured("the connection string", "cannot be read"))?;
+    if !named {
+        config.application_name("ratchet");
+    }
+    Ok(config)
+}
+
+fn parse_url(text: &str) -> Result<tiberius::Config> {
+    let refused = |problem: &str| misconfigured("the URL", problem);
+    let url = Url::parse(text).map_err(|error| refused(&format!("cannot be read: {error}")))?;
+    let mut config = tiberius::Config::new();
+    config.application_name("ratchet");
+    let host = url.host_str().filter(|host| !host.is_empty());
+    let host = host.ok_or_else(|| refused("has no host"))?;
+    // An address of IPv6 has brackets in a URL.
+    config.host(host.trim_start_matches('[').trim_end_matches(']'));
+    config.port(url.port().unwrap_or(1433));
+    let decoded = |part: &str| {
+        let text = percent_decode_str(part).decode_utf8();
+        text.map(std::borrow::Cow::into_owned)
+            .map_err(|_| refused("has a part that is not UTF-8"))
+    };
+    let user = decoded(url.username())?;
+    let password = decoded(url.password().unwrap_or_default())?;
+    if user.is_empty() {
+        return Err(refused("has no user"));
+    }
+    config.authentication(AuthMethod::sql_server(user, password));
+    let database = decoded(url.path().trim_start_matches('/'))?;
+    if !database.is_empty() {
+        config.database(database);
+    }
+    for (key, value) in url.query_pairs() {
+        set(&mut config, &key, &value)?;
+    }
+    Ok(config)
+}
+
+/// One setting of a URL's query.
+fn set(config: &mut tiberius::Config, key: &str, value: &str) -> Result<()> {
+    let flag = || match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(misconfigured(
+            "the URL",
+            format!("has {key}, which is neither `true` nor `false`"),
+        )),
+    };
+    match key {
+        "encrypt" => config.encryption(match value {
+            "strict" => EncryptionLevel::Strict,
+            "true" | "required" => EncryptionLevel::Required,
+            "login" => EncryptionLevel::Off,
+            "off" => EncryptionLevel::NotSupported,
+            _ => {
+                return Err(misconfigured(
+                    "the URL",
+                    "has encrypt, which is none of `strict`, `required`, `login` and `off`",
+                ));
+            }
+        }),
+        "trust_any_certificate" => {
+            if flag()? {
+                config.trust_cert();
+            }
+        }
+        "trust_authority" => config.trust_cert_ca(value),
+        "host_in_certificate" => config.hostname_in_certificate(value),
+        "application_name" => config.application_name(value),
+        "multi_subnet_failover" => config.multi_subnet_failover(flag()?),
+        _ => {
+            return Err(misconfigured(
+                "the URL",
+                format!("has `{key}`, which is no setting of this store"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(builder: Builder) -> String {
+        match builder.into_config() {
+            Ok(_) => panic!("it was not refused"),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+                error.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        let builder = || Builder::new("sqlserver://me:secret@host/db");
+        let zero = Duration::ZERO;
+        assert!(problem(builder().deadline(zero)).contains("deadline"));
+        assert!(problem(builder().acquire_timeout(zero)).contains("acquire_timeout"));
+        assert!(problem(builder().max_lifetime(zero)).contains("max_lifetime"));
+        assert!(problem(builder().max_connections(0)).contains("max_connections"));
+        assert!(problem(builder().schema("")).contains("schema is empty"));
+        assert!(problem(builder().schema("x".repeat(129))).contains("128"));
+        assert!(problem(builder().schema("{now}")).contains("brace"));
+        assert!(problem(builder().schema("a ")).contains("space"));
+        assert!(problem(builder().clock_table("")).contains("clock_table"));
+        let refused = |url: &str| problem(Builder::new(url));
+        assert!(refused("mysql://me:secret@host/db").contains("`mysql`"));
+        assert!(refused("host/db").contains("no scheme"));
+        assert!(refused("sqlserver://me@host:port/db").contains("the URL"));
+        assert!(refused("sqlserver://host/db").contains("no user"));
+        assert!(refused("sqlserver://me@host/db?encrypt=perhaps").contains("encrypt"));
+        assert!(refused("sqlserver://me@host/db?sslmode=on").contains("`sslmode`"));
+        assert!(refused("Server=host\\a\\b,1,2;Password=secret").contains("connection string"));
+    }
+
+    #[test]
+    fn both_schemes_and_connection_strings_lead_to_the_server() {
+        let addr = |target: &str| {
+            let config = Builder::new(target).into_config().unwrap();
+            config.driver.get_addr()
+        };
+        assert_eq!(addr("sqlserver://me:p@db.example/app"), "db.example:1433");
+        assert_eq!(addr("mssql://me:p@db.example:14330/app"), "db.example:14330");
+        assert_eq!(
+            addr("Server=tcp:db.example,14330;Database=app;User Id=me;Password=p"),
+            "db.example:14330"
+        );
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        for url in [
+            "mysql://me:secret@host/db",
+            "secret@host",
+            "sqlserver://me:secret@host:port/db",
+            "Server=a\\b\\c,1,2;Password=secret",
+        ] {
+            let builder = Builder::new(url);
+            assert!(!format!("{builder:?}").contains("secret"));
+            assert!(!problem(builder).contains("secret"), "{url}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Making connections whose sessions are as the statements need them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::StoreErrorKind;
+use tiberius::Config;
+use tokio::net::TcpStream;
+use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
+
+use crate::error::{Failure, Result};
+use crate::session::Session;
+
+/// A connection of the driver.
+pub(crate) type Client = tiberius::Client<Compat<TcpStream>>;
+
+/// How connections are made.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    config: Config,
+    session: Arc<Session>,
+    patience: Duration,
+}
+
+/// How often a server may send its callers elsewhere.
+const REDIRECTIONS: usize = 3;
+
+impl Connector {
+    pub(crate) fn new(config: Config, session: Session, patience: Duration) -> Self {
+        Self {
+            config,
+            session: Arc::new(session),
+            patience,
+        }
+    }
+
+    /// Opens a connection within the time.
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        // In a box, since the futures of a handshake are large.
+        let connecting = Box::pin(async {
+            let mut client = self.log_in().await?;
+            let setup = client.simple_query(self.session.setup.as_str()).await?;
+            setup.into_results().await?;
+            Ok(client)
+        });
+        match tokio::time::timeout(self.patience, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Failure::new(
+                StoreErrorKind::Unavailable,
+                format!("no connection within {:?}", self.patience),
+            )),
+        }
+    }
+
+    /// What the sessions are like.
+    pub(crate) fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
+    }
+
+    async fn log_in(&self) -> Result<Client> {
+        let mut config = self.config.clone();
+        for _ in 0..REDIRECTIONS {
+            let stream = TcpStream::connect(config.get_addr())
+                .await
+                .map_err(unreachable)?;
+            stream.set_nodelay(true).map_err(unreachable)?;
+            match Client::connect(config.clone(), stream.compat_write()).await {
+                Err(tiberius::error::Error::Routing { host, port }) => {
+                    config.host(host);
+                    config.port(port);
+                }
+                connected => return Ok(connected?),
+            }
+        }
+        Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            "the server sends its callers round in a circle",
+        ))
+    }
+}
+
+fn unreachable(error: std::io::Error) -> Failure {
+    Failure::lost(format!("the connection failed: {error}"))
+}

@@ -1,0 +1,373 @@
+//! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
+use deadpool::Runtime;
+use ratchet_core::StoreErrorKind;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::arguments::Query;
+use crate::config::Config;
+use crate::connect::{Client, Connector};
+use crate::era::{Era, Made};
+use crate::error::{Failure, Loss, Result};
+use crate::result::{self, Row};
+use crate::session::{Session, lock_timeout};
+
+/// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
+/// the loss of the connection, it is closed and never used again: the driver cannot tell where in an
+/// answer a dropped call was.
+pub(crate) struct Lease<'a> {
+    held: Held<'a>,
+    /// Whether a statement is going on or failed in a way that leaves the connection unknown.
+    broken: bool,
+    /// How the connection was lost, if it was.
+    loss: Loss,
+    /// Whether a transaction is open.
+    in_transaction: bool,
+    made: Made,
+    era: Era,
+    session: Arc<Session>,
+    /// Whether the session waits for locks less long than it did when it began.
+    impatient: bool,
+}
+
+enum Held<'a> {
+    /// None once it is given back.
+    Pooled(Option<Object<Maker>>),
+    Liveness(MutexGuard<'a, Option<Kept>>),
+}
+
+/// A connection and when it was made.
+pub(crate) struct Kept {
+    client: Client,
+    made: Made,
+}
+
+/// Makes the connections of the pool.
+pub(crate) struct Maker {
+    connector: Connector,
+    era: Era,
+}
+
+impl managed::Manager for Maker {
+    type Type = Kept;
+    type Error = Failure;
+
+    async fn create(&self) -> Result<Kept> {
+        let made = self.era.made_now();
+        let client = self.connector.connect().await?;
+        Ok(Kept { client, made })
+    }
+
+    /// A lost connection shows at the next call on it, which is then repeated: asking each for a
+    /// sign of life would be one more round trip for every call.
+    async fn recycle(&self, kept: &mut Kept, _: &Metrics) -> RecycleResult<Failure> {
+        if kept.made.is_good(self.era.made_now()) {
+            Ok(())
+        } else {
+            Err(RecycleError::message("it is worn"))
+        }
+    }
+}
+
+/// The connections for jobs.
+pub(crate) struct Pool {
+    pool: managed::Pool<Maker>,
+    era: Era,
+    max_connections: u32,
+}
+
+impl Pool {
+    /// The pool, and the connection beside it.
+    pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
+        let session = Session::new(config.deadline);
+        let connector = Connector::new(config.driver.clone(), session, config.acquire_timeout);
+        let era = Era::new(config.max_lifetime);
+        let maker = Maker {
+            connector: connector.clone(),
+            era: era.clone(),
+        };
+        let pool = managed::Pool::builder(maker)
+            .max_size(usize::try_from(config.max_connections).unwrap_or(usize::MAX))
+            .timeouts(Timeouts {
+                wait: Some(config.acquire_timeout),
+                // Connecting has its own.
+                create: None,
+                recycle: None,
+            })
+            .queue_mode(managed::QueueMode::Lifo)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| Failure::new(StoreErrorKind::Misconfigured, error.to_string()))?;
+        let liveness = Liveness {
+            connector,
+            era: era.clone(),
+            slot: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        };
+        let pool = Self {
+            pool,
+            era,
+            max_connections: config.max_connections,
+        };
+        Ok((pool, liveness))
+    }
+
+    /// A connection, within the time that the settings give.
+    pub(crate) async fn lease(&self) -> Result<Lease<'static>> {
+        let object = match self.pool.get().await {
+            Ok(object) => object,
+            Err(PoolError::Backend(failure)) => return Err(failure),
+            Err(PoolError::Closed) => return Err(Failure::closed()),
+            Err(PoolError::Timeout(_)) => {
+                return Err(Failure::new(
+                    StoreErrorKind::Timeout,
+                    "no connection was to be had in time",
+                ));
+            }
+            Err(PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+                return Err(Failure::new(StoreErrorKind::Other, "the pool is broken"));
+            }
+        };
+        let made = object.made;
+        let held = Held::Pooled(Some(object));
+        let session = self.pool.manager().connector.session();
+        Ok(Lease::new(held, made, self.era.clone(), session))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open_connections(&self) -> u32 {
+        u32::try_from(self.pool.status().size).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) const fn max_connections(&self) -> u32 {
+        self.max_connections
+    }
+
+    /// Closes those that nobody uses now, and the others when they come back.
+    pub(crate) fn close(&self) {
+        self.pool.close();
+    }
+}
+
+impl<'a> Lease<'a> {
+    const fn new(
+        held: Held<'a>,
+        made: Made,
+        era: Era,
+        session: Arc<Session>,
+    ) -> Self {
+        Self {
+            held,
+            broken: false,
+            loss: Loss::No,
+            in_transaction: false,
+            made,
+            era,
+            session,
+            impatient: false,
+        }
+    }
+
+    /// Runs a statement and reads all it returns.
+    pub(crate) async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
+        let rows = query.rows(self.begin_call()?).await;
+        self.after(rows)
+    }
+
+    /// Runs a statement and says how many rows its last part changed that changes any.
+    pub(crate) async fn execute(&mut self, query: Query) -> Result<u64> {
+        let done = query.execute(self.begin_call()?).await;
+        self.after(done)
+    }
+
+    /// Runs statements without parameters, as a batch of their own.
+    pub(crate) async fn script(&mut self, sql: &str) -> Result<Vec<Row>> {
+        let client = self.begin_call()?;
+        let done = async { client.simple_query(sql).await?.into_results().await }.await;
+        self.after(done.map(result::all))
+    }
+
+    /// Lets somebody else use the connection; whether it is usable after that shows in the result.
+    pub(crate) async fn with<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Client) -> tiberius::Result<T>,
+    ) -> Result<T> {
+        let done = work(self.begin_call()?).await;
+        self.after(done)
+    }
+
+    /// Makes the session anew what the statements need, whatever somebody has made of it.
+    pub(crate) async fn restore(&mut self) -> Result<()> {
+        let session = Arc::clone(&self.session);
+        self.script(&session.setup).await.map(drop)
+    }
+
+    /// Begins a transaction in which each statement sees what was committed before it.
+    pub(crate) async fn begin(&mut self) -> Result<()> {
+        self.in_transaction = true;
+        self.script("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION")
+            .await
+            .map(drop)
+    }
+
+    /// Begins a transaction that waits for what others hold no longer than this.
+    pub(crate) async fn begin_within(&mut self, patience: Duration) -> Result<()> {
+        self.begin().await?;
+        self.impatient = true;
+        let limit = format!("SET LOCK_TIMEOUT {}", lock_timeout(patience));
+        self.script(&limit).await.map(drop)
+    }
+
+    /// Ends the transaction and the lease: commits if all went well, and rolls back otherwise.
+    pub(crate) async fn end<T>(mut self, result: Result<T>) -> Result<T> {
+        self.finish(result).await
+    }
+
+    /// As [`end`](Self::end), and keeps the lease.
+    pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
+        match result {
+            Ok(value) => {
+                self.end_with("COMMIT TRANSACTION").await?;
+                Ok(value)
+            }
+            Err(failure) => {
+                // An error has rolled back already, unless the server only refused to begin. If this
+                // fails too, the connection is closed, which rolls back as well.
+                let undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
+                if !self.broken {
+                    // The caller is told what went wrong before.
+                    let _ = self.end_with(undo).await;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Ends the transaction with this, and waits for locks as ever from then on.
+    async fn end_with(&mut self, end: &str) -> Result<()> {
+        let end = if self.impatient {
+            format!("{end}; SET LOCK_TIMEOUT {}", self.session.lock_timeout)
+        } else {
+            end.to_owned()
+        };
+        self.script(&end).await?;
+        self.in_transaction = false;
+        self.impatient = false;
+        Ok(())
+    }
+
+    /// Has the connection closed.
+    pub(crate) const fn discard(&mut self) {
+        self.broken = true;
+    }
+
+    /// Whether nothing can be done on it any more.
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    fn begin_call(&mut self) -> Result<&mut Client> {
+        if self.broken {
+            return Err(no_connection());
+        }
+        self.broken = true;
+        match &mut self.held {
+            Held::Pooled(Some(object)) => Ok(&mut object.client),
+            Held::Pooled(None) => Err(no_connection()),
+            Held::Liveness(slot) => match &mut **slot {
+                Some(kept) => Ok(&mut kept.client),
+                None => Err(no_connection()),
+            },
+        }
+    }
+
+    fn after<T>(&mut self, result: tiberius::Result<T>) -> Result<T> {
+        let result = result.map_err(Failure::from);
+        self.loss = result
+            .as_ref()
+            .err()
+            .map_or(Loss::No, |failure| failure.loss);
+        self.broken = self.loss != Loss::No;
+        // A statement that waits for less long says so at its end only if it gets there.
+        self.impatient |= result.as_ref().is_err_and(|failure| failure.held);
+        result
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let spoiled = self.broken || self.in_transaction || self.impatient;
+        if self.loss == Loss::ReadOnly {
+            self.era.end(self.made);
+        }
+        match &mut self.held {
+            Held::Pooled(object) => {
+                let Some(object) = object.take() else {
+                    return;
+                };
+                if !spoiled {
+                    return;
+                }
+                // Taken out of the pool, it is closed here.
+                let pool = Object::pool(&object);
+                drop(Object::take(object));
+                if let (true, Some(pool)) = (self.loss != Loss::No, pool) {
+                    // The others may be lost as well.
+                    pool.retain(|_, _| false);
+                }
+            }
+            Held::Liveness(slot) if spoiled => **slot = None,
+            Held::Liveness(_) => {}
+        }
+    }
+}
+
+fn no_connection() -> Failure {
+    Failure::new(StoreErrorKind::Unavailable, "there is no connection")
+}
+
+/// The connection of heartbeats and locks, which no job can take away: opened when first needed,
+/// and again when it was lost.
+pub(crate) struct Liveness {
+    connector: Connector,
+    era: Era,
+    slot: Mutex<Option<Kept>>,
+    closed: AtomicBool,
+}
+
+impl Liveness {
+    /// The connection, once nobody else uses it.
+    pub(crate) async fn lease(&self) -> Result<Lease<'_>> {
+        let mut slot = self.slot.lock().await;
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Failure::closed());
+        }
+        let now = self.era.made_now();
+        let made = match &*slot {
+            Some(kept) if kept.made.is_good(now) => kept.made,
+            _ => {
+                *slot = None;
+                let client = self.connector.connect().await?;
+                *slot = Some(Kept { client, made: now });
+                now
+            }
+        };
+        let session = self.connector.session();
+        Ok(Lease::new(Held::Liveness(slot), made, self.era.clone(), session))
+    }
+
+    /// Closes it; it is not opened again.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        *self.slot.lock().await = None;
+    }
+}

@@ -1,0 +1,101 @@
+//! What the session of a connection is like, and whether the database will do.
+
+use std::time::Duration;
+
+use ratchet_core::{StoreErrorKind, time};
+
+use crate::connection::Lease;
+use crate::error::{Failure, Result};
+
+/// What sessions are like.
+pub(crate) struct Session {
+    /// What they begin with.
+    pub(crate) setup: String,
+    /// How long they wait for a lock, in milliseconds.
+    pub(crate) lock_timeout: i64,
+}
+
+impl Session {
+    /// Nothing that statements rest on is left to the defaults of the login, the database or the
+    /// server. The first line is what filtered indexes ask of those who write.
+    ///
+    /// A server goes on with what nobody waits for, since a connection that is dropped says nothing;
+    /// no wait for a lock is longer than the deadline of a call, and an error ends the transaction.
+    pub(crate) fn new(deadline: Duration) -> Self {
+        let lock_timeout = lock_timeout(deadline);
+        let setup = format!(
+            "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
+                 QUOTED_IDENTIFIER ON;\n\
+             SET NUMERIC_ROUNDABORT OFF;\n\
+             SET IMPLICIT_TRANSACTIONS OFF;\n\
+             SET NOCOUNT OFF;\n\
+             SET ROWCOUNT 0;\n\
+             SET TEXTSIZE 2147483647;\n\
+             SET XACT_ABORT ON;\n\
+             SET LOCK_TIMEOUT {lock_timeout};\n\
+             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+        );
+        Self {
+            setup,
+            lock_timeout,
+        }
+    }
+}
+
+/// The time as the server takes it: in milliseconds, of which 0 would be none.
+pub(crate) fn lock_timeout(patience: Duration) -> i64 {
+    time::duration_millis(patience).clamp(1, i32::MAX.into())
+}
+
+/// Refuses a server or a database that will not do, and says what a DBA must run; the server's
+/// version.
+///
+/// `locking_reads` says that it may be a database where readers wait for writers.
+pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<String> {
+    let find = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), \
+                CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int), \
+                CAST(name AS nvarchar(128)) \
+                FROM sys.databases WHERE name = DB_NAME()";
+    let rows = lease.script(find).await?;
+    let row = rows.first().ok_or_else(|| {
+        misconfigured("the login may not see its own database in sys.databases".to_owned())
+    })?;
+    let version: Option<String> = row.try_get(0)?;
+    let version = version.unwrap_or_else(|| "unknown".to_owned());
+    let database: String = row.try_get(2)?;
+    if row.try_get::<i32>(1)? == 0 && !locking_reads {
+        return Err(misconfigured(format!(
+            "READ_COMMITTED_SNAPSHOT is off in the database, so that readers and writers of jobs \
+             wait for each other; a DBA must run: ALTER DATABASE {} SET READ_COMMITTED_SNAPSHOT ON \
+             WITH ROLLBACK IMMEDIATE; or let the store go without it (Builder::locking_reads)",
+            crate::statements::quoted(&database)
+        )));
+    }
+    match lease.script("SELECT COUNT(*) FROM OPENJSON(N'[1]')").await {
+        Err(failure) if failure.kind == StoreErrorKind::SchemaMismatch => {
+            Err(misconfigured(format!(
+                "there is no OPENJSON: the server is older than SQL Server 2016, or the compatibility \
+                 level of the database is below 130; then a DBA must run: ALTER DATABASE {} SET \
+                 COMPATIBILITY_LEVEL = 130",
+                crate::statements::quoted(&database)
+            )))
+        }
+        counted => counted.map(|_| version),
+    }
+}
+
+fn misconfigured(text: String) -> Failure {
+    Failure::new(StoreErrorKind::Misconfigured, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_one_that_the_server_takes() {
+        assert_eq!(lock_timeout(Duration::from_nanos(1)), 1);
+        assert_eq!(lock_timeout(Duration::from_secs(10)), 10_000);
+        assert_eq!(lock_timeout(Duration::MAX), i64::from(i32::MAX));
+    }
+}

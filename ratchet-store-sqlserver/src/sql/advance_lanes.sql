@@ -1,0 +1,20 @@
+-- Takes jobs that ended (@P2) out of lanes that are locked (@P1), lets those be claimed that are the
+-- heads then, and forgets the lanes that are empty. [lane.head] [lane.promote] [lane.cancel]
+-- lane_jobs_order and primary keys. In a statement after the one that locked the lanes, so that it
+-- sees all who entered them.
+DECLARE @head TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+                     lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, job binary(16) NULL);
+DELETE FROM {schema}.lane_jobs
+WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P2));
+INSERT INTO @head (queue, lane, job)
+SELECT wanted.queue, wanted.lane,
+       (SELECT TOP (1) member.job FROM {schema}.lane_jobs AS member
+        WHERE member.queue = wanted.queue COLLATE Latin1_General_BIN2
+          AND member.lane = wanted.lane COLLATE Latin1_General_BIN2
+        ORDER BY member.seq)
+FROM OPENJSON(@P1) WITH (queue nvarchar(128), lane nvarchar(128)) AS wanted;
+UPDATE {schema}.jobs SET state = 0
+WHERE state = 1 AND id IN (SELECT job FROM @head WHERE job IS NOT NULL);
+DELETE lane FROM {schema}.lanes AS lane
+JOIN @head AS head ON lane.queue = head.queue AND lane.lane = head.lane
+WHERE head.job IS NULL

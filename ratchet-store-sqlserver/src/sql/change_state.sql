@@ -1,0 +1,23 @@
+-- Moves waiting jobs from one state to another; those that end lose their unique keys, and their
+-- signals come too late (flags: 1 it has a key, 8 it waits for others or for a signal). Within a
+-- transaction. [act.respond] [cancel.waiting] [pause.job] [signal.late] Primary keys.
+DECLARE @now bigint = {now};
+DECLARE @change TABLE (job binary(16) NOT NULL PRIMARY KEY, state smallint NOT NULL);
+DECLARE @moved TABLE (id binary(16) NOT NULL PRIMARY KEY, state smallint NOT NULL,
+                      flags smallint NOT NULL);
+INSERT INTO @change (job, state)
+SELECT CONVERT(binary(16), given.job, 2), given.state
+FROM OPENJSON(@P1) WITH (job char(32), state smallint) AS given;
+UPDATE {schema}.jobs
+SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN @now END
+OUTPUT inserted.id, inserted.state, inserted.flags INTO @moved
+FROM @change AS change
+WHERE jobs.id = change.job;
+UPDATE signal SET state = 2
+FROM {schema}.signals AS signal
+JOIN @moved AS moved ON moved.id = signal.job
+WHERE moved.flags & 8 = 8 AND moved.state >= 4 AND signal.state = 0;
+DELETE held FROM {schema}.unique_keys AS held
+JOIN {schema}.job_data AS data ON data.unique_key = held.[key]
+JOIN @moved AS moved ON moved.id = data.id
+WHERE moved.flags & 1 = 1 AND moved.state >= 4 AND held.job = moved.id

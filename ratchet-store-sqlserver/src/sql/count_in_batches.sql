@@ -1,0 +1,14 @@
+-- Counts children that ended; how their batches stand then, locked until the transaction ends.
+-- [batch.count] Primary key of batches.
+DECLARE @tally TABLE (id binary(16) NOT NULL PRIMARY KEY, succeeded bigint NOT NULL,
+                      failed bigint NOT NULL, cancelled bigint NOT NULL);
+INSERT INTO @tally (id, succeeded, failed, cancelled)
+SELECT CONVERT(binary(16), given.id, 2), given.succeeded, given.failed, given.cancelled
+FROM OPENJSON(@P1) WITH (id char(32), succeeded bigint, failed bigint, cancelled bigint) AS given;
+UPDATE {schema}.batches
+SET succeeded = batches.succeeded + tally.succeeded, failed = batches.failed + tally.failed,
+    cancelled = batches.cancelled + tally.cancelled
+OUTPUT inserted.id, inserted.total, inserted.succeeded, inserted.failed, inserted.cancelled,
+       inserted.closed, inserted.created_at, inserted.ended_at
+FROM @tally AS tally
+WHERE batches.id = tally.id

@@ -1,0 +1,7 @@
+-- Notes that others are linked to jobs, which stay as they are until the transaction ends; the jobs
+-- that there are, with their states. A settlement at the same time waits for this and sees the flag
+-- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs. The row is
+-- written even if it has the flag: that is what locks it.
+UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags | 16
+OUTPUT inserted.id, inserted.state
+WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1))

@@ -1,0 +1,23 @@
+-- The longest finished jobs of a state behind one that was looked at (@P3, @P4) that no unfinished
+-- child may read, which stay as they are until the transaction ends. (flags: 16 it has children)
+-- Whoever may have got a child meanwhile is looked at again (awaited_parents). [purge.old]
+-- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison]
+-- jobs_finished, read in its order, links_parent and primary keys. The rows are written as they were:
+-- that locks them everywhere.
+DECLARE @before bigint = {now} - @P2;
+DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
+DECLARE @locked TABLE (id binary(16) NOT NULL, finished_at bigint NOT NULL, flags smallint NOT NULL);
+INSERT INTO @old (id)
+SELECT TOP (@P5) job.id
+FROM {schema}.jobs AS job WITH (UPDLOCK, READPAST, ROWLOCK)
+WHERE job.state = @P1 AND job.state >= 4 AND job.finished_at < @before
+  AND (job.finished_at > @P3 OR (job.finished_at = @P3 AND job.id > CONVERT(binary(16), @P4)))
+  AND (job.flags & 16 = 0 OR NOT EXISTS (
+      SELECT 1 FROM {schema}.links AS link
+      JOIN {schema}.jobs AS child ON child.id = link.child
+      WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
+ORDER BY job.finished_at, job.id;
+UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags
+OUTPUT inserted.id, inserted.finished_at, inserted.flags INTO @locked
+WHERE id IN (SELECT id FROM @old) AND state = @P1;
+SELECT id, finished_at, flags FROM @locked ORDER BY finished_at, id

@@ -1,0 +1,5 @@
+-- Lets nobody else claim jobs that need these resources, nor change how many may, until the
+-- transaction ends. [permit.max] [permit.change] Primary key. The rows are written as they were: that
+-- locks them everywhere.
+UPDATE {schema}.permits SET max_held = max_held
+WHERE resource IN (SELECT value COLLATE Latin1_General_BIN2 FROM OPENJSON(@P1))

@@ -1,0 +1,5 @@
+-- Lets jobs be claimed that wait for nothing any more. [link.release] [signal.deliver]
+-- Primary key of jobs.
+DECLARE @now bigint = {now};
+UPDATE {schema}.jobs SET state = 0, run_at = CASE WHEN run_at > @now THEN run_at ELSE @now END
+WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND state = 1

@@ -1,0 +1,157 @@
+//! The text of every statement; each file says which contract clauses it serves and what it reads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::arguments::Query;
+use crate::session::lock_timeout;
+
+/// A statement on the tables of one schema.
+#[derive(Clone)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    /// The statement to be bound and run.
+    pub(crate) fn query(&self) -> Query {
+        Query::new(Arc::clone(&self.0))
+    }
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name as it is written in a statement, whatever is in it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("[{}]", name.replace(']', "]]"))
+}
+
+/// A text as it is written in a statement.
+pub(crate) fn literal(text: &str) -> String {
+    format!("N'{}'", text.replace('\'', "''"))
+}
+
+/// The database's clock in milliseconds since 1970. It goes on inside a transaction, and is rounded
+/// down as everywhere, since this counts the boundaries of milliseconds that were crossed. It is a
+/// bigint from here on: nothing else is done with the types of the server for times, which overflow
+/// (DATEDIFF after 24 days of milliseconds, DATEADD after as many) and have zones and formats.
+pub(crate) const DATABASE_CLOCK: &str =
+    "DATEDIFF_BIG(millisecond, CAST('1970-01-01T00:00:00' AS datetime2(7)), SYSUTCDATETIME())";
+
+/// How long a statement on many jobs waits for one that somebody holds (held.rs).
+pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What the braces in the text of a file stand for.
+#[derive(Clone, Debug)]
+pub(crate) struct Words {
+    schema: String,
+    now: String,
+    lock_timeout: i64,
+}
+
+impl Words {
+    /// `now` is the expression of the clock, in which `{schema}` may be; `deadline` that of calls.
+    pub(crate) fn new(schema: &str, now: &str, deadline: Duration) -> Self {
+        Self {
+            schema: schema.to_owned(),
+            now: now.to_owned(),
+            lock_timeout: lock_timeout(deadline),
+        }
+    }
+
+    /// How long a statement waits for a lock, in milliseconds.
+    pub(crate) const fn lock_timeout(&self) -> i64 {
+        self.lock_timeout
+    }
+
+    /// Puts the words into the text of a file, without its comments: they are for readers of the
+    /// file, and the server hashes the text of every call.
+    pub(crate) fn render(&self, file: &str) -> String {
+        let lines = file.lines().filter(|line| !line.starts_with("--"));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        text.replace("{now}", &self.now)
+            .replace("{patience}", &lock_timeout(PATIENCE).to_string())
+            .replace("{lock_timeout}", &self.lock_timeout.to_string())
+            .replace("{claims}", &literal(&application_lock("claims", &self.schema)))
+            .replace("{joins}", &literal(&application_lock("joins", &self.schema)))
+            .replace("{schema}", &quoted(&self.schema))
+    }
+}
+
+/// The name of a lock of the server's that stands for something in this schema. They belong to the
+/// database, and other applications have theirs.
+pub(crate) fn application_lock(what: &str, schema: &str) -> String {
+    format!("ratchet {what} of {schema}")
+}
+
+macro_rules! statements {
+    ($($name:ident)*) => {
+        /// Every statement, for one schema.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            $(pub(crate) $name: Statement,)*
+        }
+
+        impl Statements {
+            /// The statements with these words.
+            pub(crate) fn new(words: &Words) -> Self {
+                let statement = |file: &str| Statement(words.render(file).into());
+                Self {
+                    $($name: statement(include_str!(
+                        concat!("sql/", stringify!($name), ".sql")
+                    )),)*
+                }
+            }
+        }
+
+        /// Every statement as it is in its file, with its name.
+        #[cfg(test)]
+        pub(crate) const FILES: &[(&str, &str)] = &[
+            $((stringify!($name), include_str!(concat!("sql/", stringify!($name), ".sql"))),)*
+        ];
+    };
+}
+
+statements! {
+    acquire_lock add_route add_links add_signals advance_lanes applied_migrations awaited_parents
+    batches_of beat_node bump_version bury_nodes change_state claim_jobs count_batch count_children
+    count_in_batches count_jobs count_matching count_tagged decide_links delete_jobs end_batches
+    enqueue_jobs enqueue_keyed enter_lanes find_ended find_keys find_lock find_permit find_settled
+    find_unique_keys find_versions flag_parents forget_nodes get_jobs grow_batches held_permits
+    history is_tenure join_batches lanes_of links_of list_batch_newest list_batch_oldest
+    list_ended_newest list_ended_oldest list_front_newest list_front_oldest list_newest list_oldest
+    list_tagged_newest list_tagged_oldest list_unfinished_newest list_unfinished_oldest load_inputs
+    load_routes lock_batches lock_children lock_free lock_lanes lock_old lock_permits
+    look_at_permits move_expiry nodes now open_links own_objects pause_queue paused_queues
+    place_in_lanes put_node read_state reclaim_jobs release_jobs renew_signals report_life
+    request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs set_node_status
+    set_priority settle_jobs signals_of tags_of take_unique_keys unclaim_jobs undecided_links
+}
+
+/// For the scripts of the migrations.
+pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.sql");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_can_be_a_schema() {
+        let words = Words::new("a]'; b", "0", Duration::from_secs(1));
+        let text = words.render("-- a comment\nSELECT {now}, {claims} FROM {schema}.t");
+        assert_eq!(
+            text,
+            "SELECT 0, N'ratchet claims of a]''; b' FROM [a]]'; b].t"
+        );
+    }
+
+    #[test]
+    fn every_statement_says_what_it_serves() {
+        for (name, text) in FILES {
+            assert!(text.starts_with("-- "), "{name} has no comment");
+        }
+    }
+}
