@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::result::Row;
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
 use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy, Route};
-use crate::result::Row;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -348,11 +348,7 @@ impl SqlServerStore {
         );
         claim.attempts = row::count(row.try_get::<i32>(8).map_err(broken)?, "attempts")?;
         claim.crash_count = row::count(row.try_get::<i32>(9).map_err(broken)?, "crash_count")?;
-        if row
-            .try_get::<Option<Uuid>>(10)
-            .map_err(broken)?
-            .is_none()
-        {
+        if row.try_get::<Option<Uuid>>(10).map_err(broken)?.is_none() {
             return Err(InvalidInput::new("data", "is missing"));
         }
         claim.payload_version = row::payload_version(row, 19)?;

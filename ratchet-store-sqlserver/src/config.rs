@@ -293,7 +293,11 @@ fn parse(target: &str) -> Result<tiberius::Config> {
         Some(scheme) if SCHEMES.contains(&scheme) => parse_url(target),
         None if target.contains('=') => parse_ado(target),
         // Only a scheme is shown: the rest may have a password.
-        Some(scheme) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
+        Some(scheme)
+            if scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '+') =>
+        {
             Err(misconfigured(
                 "the URL",
                 format!("has the scheme `{scheme}`, not `sqlserver`"),
@@ -439,7 +443,10 @@ mod tests {
             config.driver.get_addr()
         };
         assert_eq!(addr("sqlserver://me:p@db.example/app"), "db.example:1433");
-        assert_eq!(addr("mssql://me:p@db.example:14330/app"), "db.example:14330");
+        assert_eq!(
+            addr("mssql://me:p@db.example:14330/app"),
+            "db.example:14330"
+        );
         assert_eq!(
             addr("Server=tcp:db.example,14330;Database=app;User Id=me;Password=p"),
             "db.example:14330"

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
 use deadpool::Runtime;
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
 use ratchet_core::StoreErrorKind;
+use tiberius::ToSql;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::arguments::Query;
@@ -159,12 +160,7 @@ impl Pool {
 }
 
 impl<'a> Lease<'a> {
-    const fn new(
-        held: Held<'a>,
-        made: Made,
-        era: Era,
-        session: Arc<Session>,
-    ) -> Self {
+    const fn new(held: Held<'a>, made: Made, era: Era, session: Arc<Session>) -> Self {
         Self {
             held,
             broken: false,
@@ -196,12 +192,29 @@ impl<'a> Lease<'a> {
         self.after(done.map(result::all))
     }
 
-    /// Lets somebody else use the connection; whether it is usable after that shows in the result.
-    pub(crate) async fn with<T>(
+    /// Runs statements of an application's; how many rows they changed in all.
+    pub(crate) async fn execute_text(
         &mut self,
-        work: impl AsyncFnOnce(&mut Client) -> tiberius::Result<T>,
-    ) -> Result<T> {
-        let done = work(self.begin_call()?).await;
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<u64> {
+        let client = self.begin_call()?;
+        let done = client.execute(sql, parameters).await;
+        self.after(done.map(|done| done.total()))
+    }
+
+    /// As [`execute_text`](Self::execute_text), and reads the rows of the first result.
+    pub(crate) async fn query_text(
+        &mut self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<Vec<tiberius::Row>> {
+        let client = self.begin_call()?;
+        let done = async {
+            let results = client.query(sql, parameters).await?.into_results().await?;
+            Ok(results.into_iter().next().unwrap_or_default())
+        };
+        let done = done.await;
         self.after(done)
     }
 
@@ -362,7 +375,12 @@ impl Liveness {
             }
         };
         let session = self.connector.session();
-        Ok(Lease::new(Held::Liveness(slot), made, self.era.clone(), session))
+        Ok(Lease::new(
+            Held::Liveness(slot),
+            made,
+            self.era.clone(),
+            session,
+        ))
     }
 
     /// Closes it; it is not opened again.

@@ -40,13 +40,19 @@ impl SqlServerStore {
         if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             if jobs.iter().any(has_tags) {
-                match lease.rows(insert.bind_keyed(&self.sql().enqueue_keyed)).await {
+                match lease
+                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+                    .await
+                {
                     Err(failure) if failure.duplicate => {}
                     done => return done.map(|_| created(jobs)),
                 }
                 return self.store_jobs(&mut lease, jobs, &routes).await;
             }
-            match lease.execute(insert.bind_new(&self.sql().enqueue_jobs)).await {
+            match lease
+                .execute(insert.bind_new(&self.sql().enqueue_jobs))
+                .await
+            {
                 Err(failure) if failure.duplicate => {}
                 done => return done.map(|_| created(jobs)),
             }

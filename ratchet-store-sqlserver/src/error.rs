@@ -187,8 +187,8 @@ impl Meaning {
             }
             823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
             // The session, the database or the server goes down, comes up, or is moved.
-            596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927 | 942
-            | 945 | 952 | 983 | 988 | 10_928 | 10_929 | 17_142 | 17_809 | 17_830 | 18_401
+            596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927
+            | 942 | 945 | 952 | 983 | 988 | 10_928 | 10_929 | 17_142 | 17_809 | 17_830 | 18_401
             | 40_143 | 40_197 | 40_501 | 40_540 | 40_613 | 42_108 | 42_109 | 49_918 | 49_919
             | 49_920 => Self::Other(Unavailable),
             GATE => Self::Other(StoreErrorKind::Timeout),
@@ -282,10 +282,7 @@ mod tests {
     #[test]
     fn an_error_without_a_number_is_known_by_its_message() {
         let of = |message| Meaning::of(UNNUMBERED, message);
-        assert_eq!(
-            of("canceling statement due to lock timeout"),
-            Meaning::Held
-        );
+        assert_eq!(of("canceling statement due to lock timeout"), Meaning::Held);
         assert_eq!(
             of("could not serialize access due to concurrent update"),
             Meaning::Raced

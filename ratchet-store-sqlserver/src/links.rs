@@ -7,14 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use crate::result::Row;
 use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use ratchet_core::model::{
-    After, BatchRecord, Enqueued, JobRecord, LinkState, NewJob, Parent, SignalRecord,
-    SignalWait,
+    After, BatchRecord, Enqueued, JobRecord, LinkState, NewJob, Parent, SignalRecord, SignalWait,
 };
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
-use crate::result::Row;
 use uuid::Uuid;
 
 use crate::arguments::table;
@@ -194,7 +193,11 @@ impl SqlServerStore {
     }
 
     /// Does to others what the ends of these jobs do, which are given with their flags.
-    pub(crate) async fn follow_ends(&self, on: &mut Lease<'_>, ended: &[(Uuid, i16)]) -> Result<()> {
+    pub(crate) async fn follow_ends(
+        &self,
+        on: &mut Lease<'_>,
+        ended: &[(Uuid, i16)],
+    ) -> Result<()> {
         self.follow(on, ended, Vec::new()).await
     }
 
@@ -312,9 +315,7 @@ impl SqlServerStore {
             ("failed", &failed),
             ("cancelled", &cancelled),
         ]);
-        let rows = on
-            .rows(sql.count_in_batches.query().bind(given))
-            .await?;
+        let rows = on.rows(sql.count_in_batches.query().bind(given)).await?;
         rows.iter().map(row::batch_record).collect()
     }
 

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::result::Row;
 use async_trait::async_trait;
 use ratchet_core::model::{Fenced, Guard};
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreErrorKind};
-use crate::result::Row;
 
 use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};

@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 use crate::config::Config;
 use crate::connection::{Lease, Liveness};
 use crate::error::{Failure, Result};
-use crate::statements::{CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted};
+use crate::statements::{
+    CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted,
+};
 
 /// One step of Ratchet's schema, ready to be run in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! [`NodeStore`] on SQL Server, on the connection of heartbeats and locks.
 
+use crate::arguments::{Query, table};
+use crate::result::Row;
 use async_trait::async_trait;
 use ratchet_core::model::{
     Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
@@ -7,8 +9,6 @@ use ratchet_core::model::{
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
 use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
-use crate::result::Row;
-use crate::arguments::{Query, table};
 use uuid::Uuid;
 
 use crate::connection::Lease;
@@ -155,10 +155,7 @@ impl SqlServerStore {
 }
 
 /// What a node says of itself, `@P1` to `@P10`.
-fn bind_words(
-    query: Query,
-    heartbeat: &Heartbeat,
-) -> Query {
+fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
     let load = &heartbeat.load;
     let bytes = load
         .memory_bytes

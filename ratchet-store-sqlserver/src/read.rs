@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::arguments::{Query, table};
 use ratchet_core::model::{
     Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
-use crate::arguments::{Query, table};
 use uuid::Uuid;
 
 use crate::connection::Lease;
@@ -151,7 +151,11 @@ impl SqlServerStore {
             (None, None) => &sql.count_matching,
         };
         let routes = self.routes_of(filter).await?;
-        let count = among(statement.query(), &filter.wanted_states(), routes.as_deref());
+        let count = among(
+            statement.query(),
+            &filter.wanted_states(),
+            routes.as_deref(),
+        );
         let count = narrowed(count, filter);
         let mut counts = StateCounts::new();
         for row in self.lease().await?.rows(count).await? {
@@ -231,7 +235,9 @@ fn in_order<T>(order: JobOrder, oldest: T, newest: T) -> T {
 
 /// A statement on the jobs of these states, given as a bit each, and of these routes or of all.
 pub(crate) fn among(query: Query, states: &[JobState], routes: Option<&[i32]>) -> Query {
-    let bits = states.iter().fold(0_i32, |bits, state| bits | 1 << state.code());
+    let bits = states
+        .iter()
+        .fold(0_i32, |bits, state| bits | 1 << state.code());
     query
         .bind(bits)
         .bind(routes.is_some())

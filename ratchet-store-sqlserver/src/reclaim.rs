@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::result::Row;
 use ratchet_core::model::{HeldClaim, Owner, ReclaimRequest, Reclaimed};
 use ratchet_core::{ClaimToken, JobId};
-use crate::result::Row;
 use uuid::Uuid;
 
 use crate::arguments::table;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
 
-use ratchet_core::{InvalidInput, Route};
 use crate::result::Row;
+use ratchet_core::{InvalidInput, Route};
 
 use crate::connection::Liveness;
 use crate::error::{Failure, Result};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::result::Row;
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
     NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
@@ -11,7 +12,6 @@ use ratchet_core::{
     BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
     TraceContext,
 };
-use crate::result::Row;
 use uuid::Uuid;
 
 use crate::error::Result;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore};
+use ratchet_core::store::{
+    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+};
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
 
@@ -132,7 +134,8 @@ impl SqlServerStore {
         let sql = Statements::new(&words);
         let opening = Box::pin(async {
             let (pool, liveness) = Pool::open(&config)?;
-            let version = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
+            let version =
+                session::check(&mut liveness.lease().await?, config.locking_reads).await?;
             migrate::open(&liveness, &sql, &words, &config).await?;
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;
@@ -174,6 +177,10 @@ impl SqlServerStore {
     /// A connection of the pool.
     pub(crate) async fn lease(&self) -> Inner<Lease<'static>> {
         self.0.pool.lease().await
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.pool.is_closed()
     }
 
     /// The connection of heartbeats and locks.

@@ -47,12 +47,11 @@ impl Transaction {
     /// # Cancel safety
     /// Dropped midway, the transaction is rolled back.
     pub async fn execute(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<u64> {
-        self.run("execute", async |lease: &mut Lease<'static>| {
-            lease
-                .with(async |client| Ok(client.execute(sql, parameters).await?.total()))
-                .await
-        })
-        .await
+        const OPERATION: &str = "execute";
+        self.start(OPERATION)?;
+        let work = self.lease.execute_text(sql, parameters);
+        let done = within(&self.store, work).await;
+        self.stop(OPERATION, done)
     }
 
     /// As [`execute`](Self::execute), and reads the rows of the first result.
@@ -60,15 +59,11 @@ impl Transaction {
     /// # Errors
     /// As for [`execute`](Self::execute).
     pub async fn query(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Row>> {
-        self.run("query", async |lease: &mut Lease<'static>| {
-            lease
-                .with(async |client| {
-                    let results = client.query(sql, parameters).await?.into_results().await?;
-                    Ok(results.into_iter().next().unwrap_or_default())
-                })
-                .await
-        })
-        .await
+        const OPERATION: &str = "query";
+        self.start(OPERATION)?;
+        let work = self.lease.query_text(sql, parameters);
+        let done = within(&self.store, work).await;
+        self.stop(OPERATION, done)
     }
 
     /// Commits, and gives the connection back.
@@ -77,11 +72,12 @@ impl Transaction {
     /// `Unavailable` if an earlier call failed: then nothing was written. Whatever else the database
     /// says; if the connection was lost, nobody knows whether it was committed.
     pub async fn commit(mut self) -> Result<()> {
-        self.run("commit", async |lease: &mut Lease<'static>| {
-            lease.finish(Ok(())).await?;
-            lease.restore().await
-        })
-        .await
+        const OPERATION: &str = "commit";
+        self.start(OPERATION)?;
+        let done = within(&self.store, self.lease.finish(Ok(()))).await;
+        self.stop(OPERATION, done)?;
+        self.give_back().await;
+        Ok(())
     }
 
     /// Rolls back, and gives the connection back if it can be used further.
@@ -89,22 +85,21 @@ impl Transaction {
     /// # Errors
     /// None that would keep anything: at worst the connection is closed, which rolls back as well.
     pub async fn rollback(mut self) -> Result<()> {
-        if self.lease.is_broken() {
-            return Ok(());
-        }
-        self.failed = false;
-        let undone = self
-            .run("rollback", async |lease: &mut Lease<'static>| {
-                let undone: Inner<()> = Err(Failure::new(StoreErrorKind::Other, "rolled back"));
-                // It says what it was given.
-                let _ = lease.finish(undone).await;
-                lease.restore().await
-            })
-            .await;
-        if let Err(error) = undone {
-            tracing::debug!(%error, "a transaction was rolled back with its connection");
+        if !self.lease.is_broken() {
+            let undone: Inner<()> = Err(Failure::new(StoreErrorKind::Other, "rolled back"));
+            // It says what it was given; if it could not roll back, the connection is closed.
+            let _ = within(&self.store, self.lease.finish(undone)).await;
+            self.give_back().await;
         }
         Ok(())
+    }
+
+    /// Makes the session what it was for others. If that fails, it is closed.
+    async fn give_back(&mut self) {
+        if let Err(error) = within(&self.store, self.lease.restore()).await {
+            tracing::debug!(%error, "the connection of a transaction is closed");
+            self.lease.discard();
+        }
     }
 
     pub(crate) async fn enqueue(
@@ -114,42 +109,42 @@ impl Transaction {
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
-        self.run(OPERATION, async |lease: &mut Lease<'static>| {
-            // In a box, so that the callers' own futures stay small.
-            Box::pin(store.enqueue_on(lease, jobs)).await
-        })
-        .await
+        if store.is_closed() {
+            return Err(Failure::closed().during(OPERATION));
+        }
+        self.start(OPERATION)?;
+        // In a box, so that the callers' own futures stay small.
+        let work = Box::pin(store.enqueue_on(&mut self.lease, jobs));
+        let done = within(&self.store, work).await;
+        self.stop(OPERATION, done)
     }
 
-    /// Does work within the deadline, unless something failed before.
-    async fn run<T>(
-        &mut self,
-        operation: &'static str,
-        work: impl AsyncFnOnce(&mut Lease<'static>) -> Inner<T>,
-    ) -> Result<T> {
+    /// Before a call: until it is known to have gone well, the transaction has failed, so that a call
+    /// that is dropped fails it too.
+    fn start(&mut self, operation: &'static str) -> Result<()> {
         if self.failed {
             let text = "an earlier call failed, which rolled the transaction back";
             return Err(Failure::new(StoreErrorKind::Unavailable, text).during(operation));
         }
-        // Until it is known to have gone well: a dropped call fails the transaction too.
         self.failed = true;
-        let deadline = self.store.deadline();
-        let done = match tokio::time::timeout(deadline, work(&mut self.lease)).await {
-            Ok(done) => done,
-            Err(_) => Err(self.store.too_late()),
+        Ok(())
+    }
+
+    /// After a call. Input that was refused leaves nothing behind, and the transaction as it was.
+    fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
+        self.failed = match &done {
+            Ok(_) => false,
+            Err(failure) => failure.kind != StoreErrorKind::Invalid,
         };
-        match done {
-            Ok(value) => {
-                self.failed = false;
-                Ok(value)
-            }
-            // Input that is refused before anything is written changes nothing.
-            Err(failure) if failure.kind == StoreErrorKind::Invalid => {
-                self.failed = false;
-                Err(failure.during(operation))
-            }
-            Err(failure) => Err(failure.during(operation)),
-        }
+        done.map_err(|failure| failure.during(operation))
+    }
+}
+
+/// Does work within the store's deadline.
+async fn within<T>(store: &SqlServerStore, work: impl Future<Output = Inner<T>>) -> Inner<T> {
+    match tokio::time::timeout(store.deadline(), work).await {
+        Ok(done) => done,
+        Err(_) => Err(store.too_late()),
     }
 }
 

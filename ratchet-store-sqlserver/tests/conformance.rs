@@ -1,1 +1,50 @@
-fn main() {}
+//! The conformance suite on SQL Server, or on what stands in for it: one schema per case, several
+//! handles on it.
+
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+mod server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_core::SharedStore;
+
+use crate::server::Schema;
+
+const POWERS: &[Power] = &[Power::Clock, Power::Vandal];
+
+fn main() -> ExitCode {
+    Suite::new("sqlserver", POWERS).run(async {
+        let Some(url) = server::url() else {
+            return Provision::unavailable(server::MISSING);
+        };
+        Provision::ready(move || {
+            let url = url.clone();
+            async move { Ok(SqlServerFixture(Schema::create(&url).await?)) }
+        })
+    })
+}
+
+struct SqlServerFixture(Schema);
+
+#[async_trait]
+impl Fixture for SqlServerFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        let builder = self.0.builder().clock_table("test_clock");
+        Ok(Arc::new(builder.connect().await?))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.0)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(&self.0)
+    }
+
+    async fn teardown(&self) {
+        self.0.take_away().await;
+    }
+}

@@ -1,0 +1,145 @@
+//! Schemas side by side, of odd names and of other versions; what is stored in them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::model::ClaimRequest;
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{Enqueued, NewJob, NodeId, StoreError, StoreErrorKind, time};
+use ratchet_store_sqlserver::SqlServerStore;
+
+use crate::server::Schema;
+use crate::{assert_kind, enqueue, job, open};
+
+fn claim_all() -> ClaimRequest {
+    ClaimRequest::new(NodeId::new(), 100)
+}
+
+pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
+    let other = Schema::create(&schema.url).await.unwrap();
+    let (here, there) = (open(&schema).await, open(&other).await);
+    let key = || job().unique_key("u").idempotency_key("i");
+    enqueue(&here, key()).await;
+    let claimed = there.claim_next_batch(&claim_all()).await.unwrap();
+    assert!(claimed.is_empty());
+    let elsewhere = there.enqueue(&[key()]).await.unwrap();
+    assert!(matches!(elsewhere[0], Enqueued::Created(_)));
+    other.take_away().await;
+}
+
+pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
+    for name in ["My [Schema]; \"x\"", "größe'日本", "select"] {
+        let odd = Schema::called(&schema.url, &format!("{name}{}", &schema.name[30..]))
+            .await
+            .unwrap();
+        let store = open(&odd).await;
+        enqueue(&store, job().unique_key("u")).await;
+        assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+        drop(open(&odd).await);
+        odd.take_away().await;
+    }
+}
+
+async fn refusal(schema: &Schema) -> StoreError {
+    schema.builder().connect().await.unwrap_err()
+}
+
+pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let newer = "INSERT INTO {schema}.migrations VALUES (99, N'later', N'x', 0)";
+    schema.execute(newer).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
+                   UPDATE {schema}.migrations SET checksum = N'other'";
+    schema.execute(changed).await.unwrap();
+    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+}
+
+pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
+    let theirs = "CREATE TABLE {schema}.jobs (mine nvarchar(10))";
+    schema.execute(theirs).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("jobs"), "{error}");
+    let made = format!(
+        "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t
+         JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+         WHERE s.name = N'{}' ORDER BY t.name",
+        schema.name
+    );
+    let made = schema.rows(&made).await.unwrap();
+    let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
+    assert_eq!(made, ["jobs", "test_clock"], "something half made");
+}
+
+pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
+    let starters: Vec<_> = (0..6)
+        .map(|_| tokio::spawn(schema.builder().max_connections(1).connect()))
+        .collect();
+    for starter in starters {
+        let store = starter.await.unwrap().unwrap();
+        enqueue(&store, job()).await;
+    }
+    let applied = "SELECT version FROM {schema}.migrations";
+    let versions = SqlServerStore::migrations(&schema.name).len();
+    assert_eq!(schema.rows(applied).await.unwrap().len(), versions);
+    schema
+        .execute("DROP TABLE {schema}.attempts")
+        .await
+        .unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("attempts"), "{error}");
+}
+
+pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) {
+    for step in SqlServerStore::migrations(&schema.name) {
+        schema.execute(&step.sql).await.unwrap();
+    }
+    let store = schema.builder().migrate(false).connect().await.unwrap();
+    enqueue(&store, job()).await;
+}
+
+pub(crate) async fn without_migrating_a_missing_schema_is_refused(schema: Arc<Schema>) {
+    let error = schema.builder().migrate(false).connect().await;
+    assert_kind(&error.unwrap_err(), StoreErrorKind::SchemaMismatch);
+}
+
+/// What would overflow the server's own functions for times, and what a session may have as its
+/// language and its format of dates.
+pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let now = store.database_time().await.unwrap();
+    let here = time::to_millis(time::wall_clock());
+    let skew = (here - time::to_millis(now)).abs();
+    assert!(skew < 60_000, "the server's clock is UTC");
+    for delay in [
+        Duration::from_secs(40 * 60),
+        Duration::from_secs(30 * 86_400),
+        Duration::from_secs(70 * 365 * 86_400),
+        ratchet_core::limits::MAX_DELAY,
+    ] {
+        let id = enqueue(&store, job().delay(delay)).await;
+        let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+        let waits = time::millis_between(
+            time::to_millis(stored.created_at),
+            time::to_millis(stored.run_at),
+        );
+        assert_eq!(waits, delay);
+    }
+}
+
+pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    // As many characters of four bytes as a payload may have, between two quotes.
+    let count = (ratchet_core::limits::MAX_PAYLOAD_BYTES - 2) / 4;
+    let text = "🦀".repeat(count);
+    let job = NewJob::new("kind", &text);
+    let id = enqueue(&store, job.clone()).await;
+    let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(stored.spec.payload, job.spec().payload);
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].input.payload, job.spec().payload);
+}

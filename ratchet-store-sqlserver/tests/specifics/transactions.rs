@@ -1,0 +1,193 @@
+//! Jobs in transactions of the application.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::StoreErrorKind;
+use ratchet_core::model::Enqueued;
+use ratchet_core::store::JobStore;
+use ratchet_core::{BatchId, Condition, JobId, NewJob};
+use ratchet_store_sqlserver::SqlServerStore;
+
+use crate::server::Schema;
+use crate::{assert_kind, enqueue, exists, job, open};
+
+/// How many connections a store has in its pool.
+fn open_connections(store: &SqlServerStore) -> u32 {
+    ratchet_core::store::Store::connections(store).unwrap()
+}
+
+async fn notes(schema: &Schema) -> i32 {
+    let rows = schema.rows("SELECT COUNT(*) FROM {schema}.notes").await;
+    rows.unwrap()[0].get(0).unwrap()
+}
+
+/// A table of the application's.
+async fn make_notes(schema: &Schema) {
+    let make = "CREATE TABLE {schema}.notes (note nvarchar(100) NOT NULL PRIMARY KEY)";
+    schema.execute(make).await.unwrap();
+}
+
+fn insert(schema: &Schema) -> String {
+    schema.sql("INSERT INTO {schema}.notes VALUES (@P1)")
+}
+
+pub(crate) async fn a_rollback_leaves_no_rows(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    make_notes(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.execute(&insert(&schema), &[&"a"]).await.unwrap(), 1);
+    let jobs = [job(), job().unique_key("u").idempotency_key("i").lane("l")];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    tx.rollback().await.unwrap();
+    for job in enqueued {
+        assert!(!exists(&store, job.id()).await);
+    }
+    for table in [
+        "jobs",
+        "job_data",
+        "unique_keys",
+        "idempotency_keys",
+        "lanes",
+        "notes",
+    ] {
+        let count = format!("SELECT COUNT(*) FROM {{schema}}.{table}");
+        let rows = schema.rows(&count).await.unwrap();
+        assert_eq!(rows[0].get::<i32, _>(0), Some(0), "{table}");
+    }
+    assert_eq!(open_connections(&store), 1, "it was given back");
+}
+
+pub(crate) async fn a_commit_brings_them(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    make_notes(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(&insert(&schema), &[&"a"]).await.unwrap();
+    let jobs = [job(), job().delay(Duration::from_secs(60)), job().lane("l")];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    let own = schema.sql("SELECT note FROM {schema}.notes");
+    let read = tx.query(&own, &[]).await.unwrap();
+    assert_eq!(read[0].get::<&str, _>(0), Some("a"));
+    assert!(!exists(&store, enqueued[0].id()).await, "before the commit");
+    tx.commit().await.unwrap();
+    for job in enqueued {
+        assert!(exists(&store, job.id()).await);
+    }
+    assert_eq!(notes(&schema).await, 1);
+}
+
+pub(crate) async fn a_dropped_transaction_leaves_nothing(schema: Arc<Schema>) {
+    let store = schema.builder().max_connections(1).connect().await.unwrap();
+    make_notes(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(&insert(&schema), &[&"a"]).await.unwrap();
+    let jobs = [job()];
+    store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    drop(tx);
+    assert_eq!(open_connections(&store), 0, "its connection is gone");
+    assert!(!exists(&store, jobs[0].id()).await);
+    assert_eq!(notes(&schema).await, 0);
+}
+
+pub(crate) async fn a_dropped_call_throws_its_connection_away(schema: Arc<Schema>) {
+    let store = schema.builder().max_connections(1).connect().await.unwrap();
+    make_notes(&schema).await;
+    // Somebody holds the key that the transaction wants, so that its call cannot end.
+    let mut rival = crate::server::connect(&schema.url).await.unwrap();
+    let hold = schema.sql("BEGIN TRANSACTION; INSERT INTO {schema}.notes VALUES (N'a')");
+    let held = rival.simple_query(hold).await.unwrap();
+    held.into_results().await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let insert = insert(&schema);
+    let waiting = tx.execute(&insert, &[&"a"]);
+    let waited = tokio::time::timeout(Duration::from_millis(300), waiting).await;
+    assert!(waited.is_err(), "it had not to wait");
+    let jobs = [job()];
+    let error = store.enqueue_in(&mut tx, &jobs).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    let error = tx.commit().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    assert_eq!(open_connections(&store), 0, "its connection is gone");
+    // The pool of one has room again.
+    let id = enqueue(&store, job()).await;
+    assert!(exists(&store, id).await);
+    let end = rival.simple_query("ROLLBACK TRANSACTION").await.unwrap();
+    end.into_results().await.unwrap();
+    assert!(!exists(&store, jobs[0].id()).await);
+}
+
+pub(crate) async fn a_refused_enqueue_leaves_the_transaction_usable(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    let good = [job()];
+    store.enqueue_in(&mut tx, &good).await.unwrap();
+    // Of these the first is stored before the batch of the second turns out to be unknown.
+    let bad = [job().lane("l"), job().in_batch(BatchId::new())];
+    let error = store.enqueue_in(&mut tx, &bad).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Invalid);
+    let orphan = job().after(JobId::new(), Condition::Ended);
+    let error = store.enqueue_in(&mut tx, &[orphan]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Invalid);
+    tx.commit().await.unwrap();
+    assert!(exists(&store, good[0].id()).await);
+    for job in &bad {
+        assert!(!exists(&store, job.id()).await, "something half made");
+    }
+    let lanes = schema.rows("SELECT lane FROM {schema}.lanes").await;
+    assert!(lanes.unwrap().is_empty(), "something half made");
+}
+
+pub(crate) async fn an_error_of_the_server_fails_the_transaction(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    make_notes(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    let jobs = [job()];
+    store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    tx.execute(&insert(&schema), &[&"a"]).await.unwrap();
+    let error = tx.execute(&insert(&schema), &[&"a"]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Contention);
+    // Nothing more gets in, by itself as it were.
+    let error = tx.execute(&insert(&schema), &[&"b"]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
+    assert!(!exists(&store, jobs[0].id()).await);
+    assert_eq!(notes(&schema).await, 0);
+    let first = enqueue(&store, job().unique_key("u")).await;
+    let mut tx = store.begin().await.unwrap();
+    let again = store.enqueue_in(&mut tx, &[job().unique_key("u")]).await;
+    assert_eq!(again.unwrap(), [Enqueued::Duplicate(first)]);
+    tx.commit().await.unwrap();
+}
+
+pub(crate) async fn what_an_application_sets_does_not_last(schema: Arc<Schema>) {
+    let store = schema.builder().max_connections(1).connect().await.unwrap();
+    for commits in [true, false] {
+        let mut tx = store.begin().await.unwrap();
+        for set in ["SET ROWCOUNT 1", "SET LOCK_TIMEOUT 0", "SET XACT_ABORT OFF"] {
+            tx.execute(set, &[]).await.unwrap();
+        }
+        if commits {
+            tx.commit().await.unwrap();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+        assert_eq!(open_connections(&store), 1, "the same connection");
+        let jobs = [job(), job(), job()];
+        store.enqueue(&jobs).await.unwrap();
+        let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
+        let found = store.get(&ids).await.unwrap();
+        assert_eq!(found.iter().flatten().count(), 3, "rows were left out");
+    }
+}
+
+pub(crate) async fn a_closed_store_refuses(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    store.close().await;
+    let error = store.begin().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    let error = store.enqueue(&[job()]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    let error = store.enqueue_in(&mut tx, &[job()]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+}
