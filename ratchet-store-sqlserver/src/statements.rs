@@ -71,7 +71,7 @@ impl Words {
     /// file, and the server hashes the text of every call.
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
-        let text = lines.collect::<Vec<_>>().join("\n");
+        let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
         text.replace("{now}", &self.now)
             .replace("{patience}", &lock_timeout(PATIENCE).to_string())
             .replace("{lock_timeout}", &self.lock_timeout.to_string())
@@ -85,6 +85,37 @@ impl Words {
             )
             .replace("{schema}", &quoted(&self.schema))
     }
+}
+
+/// What stands for a character in the texts of lists (arguments.rs), and the character. The last is
+/// the sign itself, and must be undone last.
+pub(crate) const ESCAPES: [(&str, char); 6] = [
+    ("~q", '"'),
+    ("~b", '\\'),
+    ("~n", '\n'),
+    ("~r", '\r'),
+    ("~a", '\t'),
+    ("~t", '~'),
+];
+
+/// Puts in the place of each `{text x}` the text `x` of a list as it was before it was escaped, in a
+/// binary collation: that of the database may take what differs for the same, or for longer.
+fn unescaping(text: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{text ") {
+        let (column, after) = after.split_once('}').unwrap_or((after, ""));
+        whole += before;
+        whole += &"REPLACE(".repeat(ESCAPES.len());
+        whole += column;
+        whole += " COLLATE Latin1_General_BIN2";
+        for (escape, character) in ESCAPES {
+            let code = u32::from(character);
+            whole += &format!(", N'{escape}', NCHAR({code}))");
+        }
+        rest = after;
+    }
+    whole + rest
 }
 
 /// The name of a lock of the server's that stands for something in this schema. They belong to the
@@ -143,6 +174,17 @@ pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_lists_are_as_they_were() {
+        let text = unescaping("SELECT {text a.b}, c");
+        assert_eq!(
+            text,
+            "SELECT REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(a.b COLLATE \
+             Latin1_General_BIN2, N'~q', NCHAR(34)), N'~b', NCHAR(92)), N'~n', NCHAR(10)), N'~r', \
+             NCHAR(13)), N'~a', NCHAR(9)), N'~t', NCHAR(126)), c"
+        );
+    }
 
     #[test]
     fn any_name_can_be_a_schema() {

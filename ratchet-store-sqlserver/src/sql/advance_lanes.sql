@@ -9,10 +9,10 @@ WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P2));
 INSERT INTO @head (queue, lane, job)
 SELECT wanted.queue, wanted.lane,
        (SELECT TOP (1) member.job FROM {schema}.lane_jobs AS member
-        WHERE member.queue = wanted.queue COLLATE Latin1_General_BIN2
-          AND member.lane = wanted.lane COLLATE Latin1_General_BIN2
+        WHERE member.queue = wanted.queue AND member.lane = wanted.lane
         ORDER BY member.seq)
-FROM OPENJSON(@P1) WITH (queue nvarchar(128), lane nvarchar(128)) AS wanted;
+FROM (SELECT {text given.queue} AS queue, {text given.lane} AS lane
+      FROM OPENJSON(@P1) WITH (queue nvarchar(256), lane nvarchar(256)) AS given) AS wanted;
 UPDATE {schema}.jobs SET state = 0
 WHERE state = 1 AND id IN (SELECT job FROM @head WHERE job IS NOT NULL);
 DELETE lane FROM {schema}.lanes AS lane

@@ -10,9 +10,10 @@ SELECT CONVERT(binary(16), given.job, 2), given.state
 FROM OPENJSON(@P1) WITH (job char(32), state smallint) AS given;
 UPDATE {schema}.jobs
 SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN @now END
-OUTPUT inserted.id, inserted.state, inserted.flags INTO @moved
 FROM @change AS change
 WHERE jobs.id = change.job;
+INSERT INTO @moved (id, state, flags)
+SELECT id, state, flags FROM {schema}.jobs WHERE id IN (SELECT job FROM @change);
 UPDATE signal SET state = 2
 FROM {schema}.signals AS signal
 JOIN @moved AS moved ON moved.id = signal.job

@@ -16,6 +16,7 @@
 DECLARE @now bigint = {now};
 DECLARE @latest int, @looked bigint, @got int, @node binary(16) = CONVERT(binary(16), @P6);
 DECLARE @due TABLE (rank bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY, place bigint NOT NULL);
+DECLARE @taken TABLE (place bigint NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                         route int NOT NULL, priority smallint NOT NULL, run_at bigint NOT NULL,
                         attempts int NOT NULL, crash_count int NOT NULL, flags smallint NOT NULL);
@@ -27,7 +28,7 @@ SET @latest = (SELECT COALESCE(MAX(id), 0) FROM {schema}.routes);
 IF @latest = @P2 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node AND status <> 1)
     INSERT INTO @due (place)
     SELECT TOP (@P4) due.place
-    FROM OPENJSON(@P1) WITH (route int, queue nvarchar(128), most bigint) AS wanted
+    FROM OPENJSON(@P1) WITH (route int, queue nvarchar(256), most bigint) AS wanted
     CROSS JOIN (VALUES (4), (3), (2), (1), (0)) AS level (priority)
     CROSS APPLY (
         SELECT TOP (CASE WHEN wanted.most < @P4 THEN wanted.most ELSE @P4 END)
@@ -38,7 +39,7 @@ IF @latest = @P2 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node
         ORDER BY job.run_at, job.id
     ) AS due
     WHERE NOT EXISTS (SELECT 1 FROM {schema}.paused_queues AS paused
-                      WHERE paused.queue = wanted.queue COLLATE Latin1_General_BIN2)
+                      WHERE paused.queue = {text wanted.queue})
     ORDER BY level.priority + CASE WHEN @P3 > 0 THEN (@now - due.run_at) / @P3 ELSE 0 END DESC,
              due.run_at, due.id;
 SET @looked = (SELECT COUNT_BIG(*) FROM @due);
@@ -46,8 +47,7 @@ IF @looked > 0
     UPDATE {schema}.jobs WITH (ROWLOCK)
     SET state = 3, claim_seq = claim_seq + 1, node = @node, claimed_at = @now, last_report = NULL,
         cancel_requested = 0
-    OUTPUT inserted.id, inserted.claim_seq, inserted.route, inserted.priority, inserted.run_at,
-           inserted.attempts, inserted.crash_count, inserted.flags INTO @claimed
+    OUTPUT inserted.place INTO @taken
     WHERE place IN (
         SELECT TOP (@P5) locked.place
         FROM @due AS due
@@ -56,6 +56,9 @@ IF @looked > 0
         WHERE locked.state = 0
         ORDER BY due.rank
     ) AND state = 0;
+INSERT INTO @claimed (id, claim_seq, route, priority, run_at, attempts, crash_count, flags)
+SELECT id, claim_seq, route, priority, run_at, attempts, crash_count, flags FROM {schema}.jobs
+WHERE place IN (SELECT place FROM @taken);
 COMMIT TRANSACTION;
 SELECT @latest, @looked, @now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,

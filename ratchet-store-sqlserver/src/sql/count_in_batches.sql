@@ -8,7 +8,8 @@ FROM OPENJSON(@P1) WITH (id char(32), succeeded bigint, failed bigint, cancelled
 UPDATE {schema}.batches
 SET succeeded = batches.succeeded + tally.succeeded, failed = batches.failed + tally.failed,
     cancelled = batches.cancelled + tally.cancelled
-OUTPUT inserted.id, inserted.total, inserted.succeeded, inserted.failed, inserted.cancelled,
-       inserted.closed, inserted.created_at, inserted.ended_at
 FROM @tally AS tally
-WHERE batches.id = tally.id
+WHERE batches.id = tally.id;
+SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
+FROM {schema}.batches
+WHERE id IN (SELECT id FROM @tally)

@@ -9,8 +9,8 @@ DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallin
 INSERT INTO @new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
                   traceparent, tracestate, payload_version)
 SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flags, given.run_at,
-       given.delay, given.payload, given.retry, given.timeout, given.stall_timeout,
-       given.traceparent, given.tracestate, given.payload_version
+       given.delay, {text given.payload}, {text given.retry}, given.timeout, given.stall_timeout,
+       {text given.traceparent}, {text given.tracestate}, given.payload_version
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
                          delay bigint, payload nvarchar(max), retry nvarchar(max), timeout bigint,
                          stall_timeout bigint, traceparent nvarchar(max), tracestate nvarchar(max),

@@ -18,15 +18,16 @@ INSERT INTO @new (id, route, priority, flags, run_at, delay, payload, retry, tim
                   traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
                   recurring, slot)
 SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flags, given.run_at,
-       given.delay, given.payload, given.retry, given.timeout, given.stall_timeout,
-       given.traceparent, given.tracestate, given.payload_version, given.unique_key,
-       given.idempotency_key, given.lane, given.state, given.recurring, given.slot
+       given.delay, {text given.payload}, {text given.retry}, given.timeout, given.stall_timeout,
+       {text given.traceparent}, {text given.tracestate}, given.payload_version,
+       {text given.unique_key}, {text given.idempotency_key}, {text given.lane}, given.state,
+       {text given.recurring}, given.slot
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
                          delay bigint, payload nvarchar(max), retry nvarchar(max), timeout bigint,
                          stall_timeout bigint, traceparent nvarchar(max), tracestate nvarchar(max),
-                         payload_version int, unique_key nvarchar(128),
-                         idempotency_key nvarchar(128), lane nvarchar(128), state smallint,
-                         recurring nvarchar(128), slot bigint) AS given;
+                         payload_version int, unique_key nvarchar(256),
+                         idempotency_key nvarchar(256), lane nvarchar(256), state smallint,
+                         recurring nvarchar(256), slot bigint) AS given;
 BEGIN TRANSACTION;
 INSERT INTO {schema}.idempotency_keys ([key], job, reserved_at)
 SELECT idempotency_key, id, @now FROM @new WHERE idempotency_key IS NOT NULL
@@ -38,8 +39,7 @@ OUTPUT inserted.id INTO @stored
 SELECT new.id, new.state, new.route, new.priority, new.flags, COALESCE(new.run_at, @now + new.delay),
        @now
 FROM @new AS new
-WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job WHERE job.id = new.id)
-ORDER BY new.id;
+WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job WHERE job.id = new.id);
 INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
                                payload_version, unique_key, idempotency_key, lane, recurring, slot)
 SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, payload_version,
@@ -48,8 +48,8 @@ FROM @new AS new
 WHERE EXISTS (SELECT 1 FROM @stored AS stored WHERE stored.id = new.id)
 ORDER BY id;
 INSERT INTO {schema}.job_tags (job, tag)
-SELECT stored.id, given.tag
-FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(128)) AS given
+SELECT stored.id, {text given.tag}
+FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given
 JOIN @stored AS stored ON stored.id = CONVERT(binary(16), given.job, 2);
 COMMIT TRANSACTION;
 SELECT COUNT_BIG(*) FROM @stored

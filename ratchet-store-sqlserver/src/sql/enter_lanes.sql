@@ -1,26 +1,24 @@
 -- Locks lanes until the transaction ends and takes so many sequences of each (count; 0: only the
 -- lock), the last of which comes back. A lane that has no unfinished job has no row until now.
--- [lane.sequence] [lane.head] Primary key of lanes; in order of name, so that two calls lock in one
--- order. Two callers that meet at a lane without a row may leave one with an error (duplicate key): it
--- begins again.
+-- [lane.sequence] [lane.head] Primary key of lanes. Two callers that meet at a lane without a row may
+-- leave one with an error (duplicate key): it begins again.
 DECLARE @wanted TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, count bigint NOT NULL,
                        PRIMARY KEY (queue, lane));
 DECLARE @entered TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
-                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
-                        last_seq bigint NOT NULL);
+                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 INSERT INTO @wanted (queue, lane, count)
-SELECT given.queue, given.lane, given.count
-FROM OPENJSON(@P1) WITH (queue nvarchar(128), lane nvarchar(128), count bigint) AS given;
+SELECT {text given.queue}, {text given.lane}, given.count
+FROM OPENJSON(@P1) WITH (queue nvarchar(256), lane nvarchar(256), count bigint) AS given;
 UPDATE {schema}.lanes SET last_seq = lanes.last_seq + wanted.count
-OUTPUT inserted.queue, inserted.lane, inserted.last_seq INTO @entered
+OUTPUT inserted.queue, inserted.lane INTO @entered
 FROM @wanted AS wanted
 WHERE lanes.queue = wanted.queue AND lanes.lane = wanted.lane;
 INSERT INTO {schema}.lanes (queue, lane, last_seq)
-OUTPUT inserted.queue, inserted.lane, inserted.last_seq INTO @entered
 SELECT wanted.queue, wanted.lane, wanted.count
 FROM @wanted AS wanted
 WHERE NOT EXISTS (SELECT 1 FROM @entered AS entered
-                  WHERE entered.queue = wanted.queue AND entered.lane = wanted.lane)
-ORDER BY wanted.queue, wanted.lane;
-SELECT queue, lane, last_seq FROM @entered
+                  WHERE entered.queue = wanted.queue AND entered.lane = wanted.lane);
+SELECT lane.queue, lane.lane, lane.last_seq
+FROM {schema}.lanes AS lane
+JOIN @wanted AS wanted ON lane.queue = wanted.queue AND lane.lane = wanted.lane

@@ -3,5 +3,6 @@
 -- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs. The row is
 -- written even if it has the flag: that is what locks it.
 UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags | 16
-OUTPUT inserted.id, inserted.state
+WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1));
+SELECT id, state FROM {schema}.jobs
 WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1))

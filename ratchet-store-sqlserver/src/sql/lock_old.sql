@@ -6,7 +6,6 @@
 -- that locks them everywhere.
 DECLARE @before bigint = {now} - @P2;
 DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
-DECLARE @locked TABLE (id binary(16) NOT NULL, finished_at bigint NOT NULL, flags smallint NOT NULL);
 INSERT INTO @old (id)
 SELECT TOP (@P5) job.id
 FROM {schema}.jobs AS job WITH (UPDLOCK, READPAST, ROWLOCK)
@@ -18,6 +17,7 @@ WHERE job.state = @P1 AND job.state >= 4 AND job.finished_at < @before
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
 ORDER BY job.finished_at, job.id;
 UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags
-OUTPUT inserted.id, inserted.finished_at, inserted.flags INTO @locked
-WHERE id IN (SELECT id FROM @old) AND state = @P1;
-SELECT id, finished_at, flags FROM @locked ORDER BY finished_at, id
+WHERE id IN (SELECT id FROM @old);
+SELECT id, finished_at, flags FROM {schema}.jobs
+WHERE id IN (SELECT id FROM @old) AND state = @P1 AND finished_at < @before
+ORDER BY finished_at, id

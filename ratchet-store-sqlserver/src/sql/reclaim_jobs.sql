@@ -9,6 +9,7 @@ DECLARE @lost TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT NULL,
                      crash_count int NOT NULL, cancel_requested bit NOT NULL,
                      last_report bigint NULL, node binary(16) NULL, crashes int NOT NULL,
                      state smallint NOT NULL);
+DECLARE @taken TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @ended TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       state smallint NOT NULL, flags smallint NOT NULL, node binary(16) NULL,
                       claimed_at bigint NULL);
@@ -23,8 +24,7 @@ UPDATE {schema}.jobs WITH (ROWLOCK)
 SET state = lost.state, crash_count = lost.crashes,
     node = CASE WHEN lost.state = 3 THEN NULL ELSE jobs.node END,
     finished_at = CASE WHEN lost.state >= 4 THEN @now END
-OUTPUT inserted.id, inserted.claim_seq, inserted.state, inserted.flags, inserted.node,
-       inserted.claimed_at INTO @ended
+OUTPUT inserted.id INTO @taken
 FROM @lost AS lost
 WHERE jobs.id = lost.job AND jobs.claim_seq = lost.seq AND jobs.state = 3
   AND jobs.crash_count = lost.crash_count AND jobs.cancel_requested = lost.cancel_requested
@@ -32,6 +32,9 @@ WHERE jobs.id = lost.job AND jobs.claim_seq = lost.seq AND jobs.state = 3
        OR (jobs.last_report IS NULL AND lost.last_report IS NULL))
   AND (jobs.node = lost.node OR (jobs.node IS NULL AND lost.node IS NULL))
   AND (@P2 = 1 OR lost.state < 4 OR jobs.flags & 52 = 0);
+INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at)
+SELECT id, claim_seq, state, flags, node, claimed_at FROM {schema}.jobs
+WHERE id IN (SELECT id FROM @taken);
 INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)
 SELECT id, claim_seq, 6, COALESCE(claimed_at, @now), @now, node FROM @ended WHERE state <> 3;
 DELETE held FROM {schema}.unique_keys AS held

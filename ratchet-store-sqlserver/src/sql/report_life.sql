@@ -6,19 +6,22 @@ DECLARE @now bigint = {now};
 DECLARE @report TABLE (job binary(16) NOT NULL, seq bigint NOT NULL, [percent] smallint NULL,
                        message nvarchar(max) NULL, [checkpoint] nvarchar(max) NULL,
                        PRIMARY KEY (job, seq));
+DECLARE @heard TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @alive TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       cancel_requested bit NOT NULL);
 INSERT INTO @report (job, seq, [percent], message, [checkpoint])
-SELECT CONVERT(binary(16), given.job, 2), given.seq, given.[percent], given.message,
-       given.[checkpoint]
+SELECT CONVERT(binary(16), given.job, 2), given.seq, given.[percent],
+       {text given.message}, {text given.[checkpoint]}
 FROM OPENJSON(@P1) WITH (job char(32), seq bigint, [percent] smallint, message nvarchar(max),
                          [checkpoint] nvarchar(max)) AS given;
 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
 UPDATE {schema}.jobs WITH (ROWLOCK) SET last_report = @now
-OUTPUT inserted.id, inserted.claim_seq, inserted.cancel_requested INTO @alive
+OUTPUT inserted.id INTO @heard
 FROM @report AS report
 WHERE jobs.id = report.job AND jobs.claim_seq = report.seq AND jobs.state = 3;
+INSERT INTO @alive (id, claim_seq, cancel_requested)
+SELECT id, claim_seq, cancel_requested FROM {schema}.jobs WHERE id IN (SELECT id FROM @heard);
 UPDATE notes
 SET [percent] = COALESCE(report.[percent], notes.[percent]),
     message = COALESCE(report.message, notes.message),

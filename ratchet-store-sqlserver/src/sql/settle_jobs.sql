@@ -13,12 +13,13 @@ DECLARE @settlement TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT N
                            state smallint NOT NULL, delay bigint NULL, attempts int NOT NULL,
                            outcome smallint NOT NULL, error nvarchar(max) NULL,
                            result nvarchar(max) NULL, ran_for_us bigint NULL);
+DECLARE @settled TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @ended TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       state smallint NOT NULL, flags smallint NOT NULL, node binary(16) NULL,
                       claimed_at bigint NULL, cancel_requested bit NOT NULL);
 INSERT INTO @settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us)
 SELECT CONVERT(binary(16), given.job, 2), given.seq, given.state, given.delay, given.attempts,
-       given.outcome, given.error, given.result, given.ran_for
+       given.outcome, {text given.error}, {text given.result}, given.ran_for
 FROM OPENJSON(@P1) WITH (job char(32), seq bigint, state smallint, delay bigint, attempts int,
                          outcome smallint, error nvarchar(max), result nvarchar(max),
                          ran_for bigint) AS given;
@@ -33,11 +34,13 @@ SET state = CASE WHEN jobs.cancel_requested = 1 THEN 6 ELSE settlement.state END
     finished_at = CASE WHEN jobs.cancel_requested = 1 OR settlement.state >= 4 THEN @now END,
     ran_for_us = CASE WHEN settlement.state = 4 AND jobs.cancel_requested = 0
                       THEN settlement.ran_for_us END
-OUTPUT inserted.id, inserted.claim_seq, inserted.state, inserted.flags, inserted.node,
-       inserted.claimed_at, inserted.cancel_requested INTO @ended
+OUTPUT inserted.id INTO @settled
 FROM @settlement AS settlement
 WHERE jobs.id = settlement.job AND jobs.claim_seq = settlement.seq AND jobs.state = 3
   AND (@P2 = 1 OR jobs.flags & 52 = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0));
+INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at, cancel_requested)
+SELECT id, claim_seq, state, flags, node, claimed_at, cancel_requested FROM {schema}.jobs
+WHERE id IN (SELECT id FROM @settled);
 INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)
 SELECT ended.id, ended.claim_seq,
        CASE WHEN ended.cancel_requested = 1 THEN 5 ELSE settlement.outcome END,
