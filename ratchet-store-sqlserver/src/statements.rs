@@ -98,24 +98,40 @@ pub(crate) const ESCAPES: [(&str, char); 6] = [
     ("~t", '~'),
 ];
 
-/// Puts in the place of each `{text x}` the text `x` of a list as it was before it was escaped, in a
-/// binary collation: that of the database may take what differs for the same, or for longer.
+/// Puts in the place of each `{text x}` the text `x` of a list as it was before it was escaped, and of
+/// each `{name x}` the name, which has no control characters; in a binary collation: that of the
+/// database may take what differs for the same, or for longer.
 fn unescaping(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once("{text ") {
+    while let Some((before, is_name, after)) = next_word(rest) {
         let (column, after) = after.split_once('}').unwrap_or((after, ""));
+        let escapes = ESCAPES.iter();
+        let escapes: Vec<_> = escapes
+            .filter(|(_, character)| !is_name || !character.is_control())
+            .collect();
         whole += before;
-        whole += &"REPLACE(".repeat(ESCAPES.len());
+        whole += &"REPLACE(".repeat(escapes.len());
         whole += column;
         whole += " COLLATE Latin1_General_BIN2";
-        for (escape, character) in ESCAPES {
-            let code = u32::from(character);
+        for (escape, character) in escapes {
+            let code = u32::from(*character);
             whole += &format!(", N'{escape}', NCHAR({code}))");
         }
         rest = after;
     }
     whole + rest
+}
+
+/// What stands before the next of these words, whether it is a name, and what stands behind its
+/// beginning.
+fn next_word(text: &str) -> Option<(&str, bool, &str)> {
+    const BEGINNINGS: [(&str, bool); 2] = [("{text ", false), ("{name ", true)];
+    let found = BEGINNINGS.iter().filter_map(|(beginning, is_name)| {
+        let (before, after) = text.split_once(beginning)?;
+        Some((before, *is_name, after))
+    });
+    found.min_by_key(|(before, ..)| before.len())
 }
 
 /// The name of a lock of the server's that stands for something in this schema. They belong to the
@@ -184,6 +200,10 @@ mod tests {
              Latin1_General_BIN2, N'~q', NCHAR(34)), N'~b', NCHAR(92)), N'~n', NCHAR(10)), N'~r', \
              NCHAR(13)), N'~a', NCHAR(9)), N'~t', NCHAR(126)), c"
         );
+        let name = unescaping("{name a}{text b}");
+        let own = "REPLACE(REPLACE(REPLACE(a COLLATE Latin1_General_BIN2, N'~q', NCHAR(34)), \
+                   N'~b', NCHAR(92)), N'~t', NCHAR(126))REPLACE(";
+        assert!(name.starts_with(own), "{name}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ IF NOT EXISTS (SELECT 1 FROM @taken)
     SELECT @P1, @P2, 1, @now + @P3
     WHERE NOT EXISTS (SELECT 1 FROM {schema}.locks WHERE name = @P1);
 SELECT fence, CASE WHEN taken.name IS NULL THEN owner END, expires_at - @now
-FROM {schema}.locks AS lock
-LEFT JOIN @taken AS taken ON taken.name = lock.name
-WHERE lock.name = @P1 AND (taken.name IS NOT NULL OR (owner <> @P2 AND expires_at > @now));
+FROM {schema}.locks AS known
+LEFT JOIN @taken AS taken ON taken.name = known.name
+WHERE known.name = @P1 AND (taken.name IS NOT NULL OR (owner <> @P2 AND expires_at > @now));
 COMMIT TRANSACTION

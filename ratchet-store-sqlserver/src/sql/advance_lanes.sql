@@ -11,7 +11,7 @@ SELECT wanted.queue, wanted.lane,
        (SELECT TOP (1) member.job FROM {schema}.lane_jobs AS member
         WHERE member.queue = wanted.queue AND member.lane = wanted.lane
         ORDER BY member.seq)
-FROM (SELECT {text given.queue} AS queue, {text given.lane} AS lane
+FROM (SELECT {name given.queue} AS queue, {name given.lane} AS lane
       FROM OPENJSON(@P1) WITH (queue nvarchar(256), lane nvarchar(256)) AS given) AS wanted;
 UPDATE {schema}.jobs SET state = 0
 WHERE state = 1 AND id IN (SELECT job FROM @head WHERE job IS NOT NULL);

@@ -39,7 +39,7 @@ IF @latest = @P2 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node
         ORDER BY job.run_at, job.id
     ) AS due
     WHERE NOT EXISTS (SELECT 1 FROM {schema}.paused_queues AS paused
-                      WHERE paused.queue = {text wanted.queue})
+                      WHERE paused.queue = {name wanted.queue})
     ORDER BY level.priority + CASE WHEN @P3 > 0 THEN (@now - due.run_at) / @P3 ELSE 0 END DESC,
              due.run_at, due.id;
 SET @looked = (SELECT COUNT_BIG(*) FROM @due);

@@ -20,8 +20,8 @@ INSERT INTO @new (id, route, priority, flags, run_at, delay, payload, retry, tim
 SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flags, given.run_at,
        given.delay, {text given.payload}, {text given.retry}, given.timeout, given.stall_timeout,
        {text given.traceparent}, {text given.tracestate}, given.payload_version,
-       {text given.unique_key}, {text given.idempotency_key}, {text given.lane}, given.state,
-       {text given.recurring}, given.slot
+       {name given.unique_key}, {name given.idempotency_key}, {name given.lane}, given.state,
+       {name given.recurring}, given.slot
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
                          delay bigint, payload nvarchar(max), retry nvarchar(max), timeout bigint,
                          stall_timeout bigint, traceparent nvarchar(max), tracestate nvarchar(max),
@@ -48,7 +48,7 @@ FROM @new AS new
 WHERE EXISTS (SELECT 1 FROM @stored AS stored WHERE stored.id = new.id)
 ORDER BY id;
 INSERT INTO {schema}.job_tags (job, tag)
-SELECT stored.id, {text given.tag}
+SELECT stored.id, {name given.tag}
 FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given
 JOIN @stored AS stored ON stored.id = CONVERT(binary(16), given.job, 2);
 COMMIT TRANSACTION;

@@ -8,7 +8,7 @@ DECLARE @wanted TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
 DECLARE @entered TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                         lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 INSERT INTO @wanted (queue, lane, count)
-SELECT {text given.queue}, {text given.lane}, given.count
+SELECT {name given.queue}, {name given.lane}, given.count
 FROM OPENJSON(@P1) WITH (queue nvarchar(256), lane nvarchar(256), count bigint) AS given;
 UPDATE {schema}.lanes SET last_seq = lanes.last_seq + wanted.count
 OUTPUT inserted.queue, inserted.lane INTO @entered

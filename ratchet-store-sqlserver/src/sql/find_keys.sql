@@ -5,7 +5,7 @@ FROM {schema}.jobs
 WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1))
 UNION ALL
 SELECT 1, [key], job FROM {schema}.idempotency_keys
-WHERE [key] IN (SELECT {text value} FROM OPENJSON(@P2))
+WHERE [key] IN (SELECT {name value} FROM OPENJSON(@P2))
 UNION ALL
 SELECT 2, [key], job FROM {schema}.unique_keys
-WHERE [key] IN (SELECT {text value} FROM OPENJSON(@P3))
+WHERE [key] IN (SELECT {name value} FROM OPENJSON(@P3))

@@ -1,3 +1,3 @@
 -- The unfinished jobs that have these unique keys. [requeue.key] Primary key of unique_keys.
 SELECT [key], job FROM {schema}.unique_keys
-WHERE [key] IN (SELECT {text value} FROM OPENJSON(@P1))
+WHERE [key] IN (SELECT {name value} FROM OPENJSON(@P1))

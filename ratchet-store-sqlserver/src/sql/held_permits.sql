@@ -7,5 +7,5 @@ SELECT permit.resource, permit.max_held,
         JOIN {schema}.jobs AS job ON job.state = 3 AND job.route = route.id
         WHERE route.permit = permit.resource)
 FROM {schema}.permits AS permit
-WHERE @P2 = 1 OR permit.resource IN (SELECT {text value} FROM OPENJSON(@P1))
+WHERE @P2 = 1 OR permit.resource IN (SELECT {name value} FROM OPENJSON(@P1))
 ORDER BY permit.resource

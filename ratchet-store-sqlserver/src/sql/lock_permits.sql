@@ -2,4 +2,4 @@
 -- transaction ends. [permit.max] [permit.change] Primary key. The rows are written as they were: that
 -- locks them everywhere.
 UPDATE {schema}.permits SET max_held = max_held
-WHERE resource IN (SELECT {text value} FROM OPENJSON(@P1))
+WHERE resource IN (SELECT {name value} FROM OPENJSON(@P1))

@@ -78,13 +78,14 @@ impl Schema {
         Ok(schema)
     }
 
-    /// A store on it, with few connections: many tests run at once.
+    /// A store on it, with few connections: many tests run at once, and on Babelfish the first use of
+    /// each statement on each connection takes up to a second.
     pub(crate) fn builder(&self) -> Builder {
         SqlServerStore::builder(&self.url)
             .schema(&self.name)
-            .max_connections(4)
-            .acquire_timeout(Duration::from_secs(20))
-            .deadline(Duration::from_secs(20))
+            .max_connections(3)
+            .acquire_timeout(Duration::from_secs(60))
+            .deadline(Duration::from_secs(60))
     }
 
     /// Runs statements; `{schema}` is the schema.
