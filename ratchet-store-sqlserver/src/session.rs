@@ -47,21 +47,35 @@ pub(crate) fn lock_timeout(patience: Duration) -> i64 {
     time::duration_millis(patience).clamp(1, i32::MAX.into())
 }
 
-/// Refuses a server or a database that will not do, and says what a DBA must run; the server's
-/// version.
+/// The server of a store.
+pub(crate) struct Server {
+    pub(crate) version: String,
+    /// Whether it stands in for SQL Server.
+    pub(crate) is_babelfish: bool,
+}
+
+/// Refuses a server or a database that will not do, and says what a DBA must run.
 ///
 /// `locking_reads` says that it may be a database where readers wait for writers.
-pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<String> {
+pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<Server> {
     let find = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), \
                 CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int), \
-                CAST(name AS nvarchar(128)) \
+                CAST(name AS nvarchar(128)), \
+                CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128)) \
                 FROM sys.databases WHERE name = DB_NAME()";
     let rows = lease.script(find).await?;
     let row = rows.first().ok_or_else(|| {
         misconfigured("the login may not see its own database in sys.databases".to_owned())
     })?;
     let version: Option<String> = row.try_get(0)?;
-    let version = version.unwrap_or_else(|| "unknown".to_owned());
+    let babelfish: Option<String> = row.try_get(3)?;
+    let server = Server {
+        is_babelfish: babelfish.is_some(),
+        version: match babelfish {
+            Some(version) => format!("Babelfish {version}"),
+            None => version.unwrap_or_else(|| "unknown".to_owned()),
+        },
+    };
     let database: String = row.try_get(2)?;
     if row.try_get::<i32>(1)? == 0 && !locking_reads {
         return Err(misconfigured(format!(
@@ -80,7 +94,7 @@ pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<
                 crate::statements::quoted(&database)
             )))
         }
-        counted => counted.map(|_| version),
+        counted => counted.map(|_| server),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::Query;
-use crate::session::lock_timeout;
+use crate::session::{Server, lock_timeout};
 
 /// A statement on the tables of one schema.
 #[derive(Clone)]
@@ -50,15 +50,23 @@ pub(crate) struct Words {
     schema: String,
     now: String,
     lock_timeout: i64,
+    /// What long texts in a list are declared as.
+    long: &'static str,
 }
 
 impl Words {
     /// `now` is the expression of the clock, in which `{schema}` may be; `deadline` that of calls.
-    pub(crate) fn new(schema: &str, now: &str, deadline: Duration) -> Self {
+    pub(crate) fn new(schema: &str, now: &str, deadline: Duration, server: &Server) -> Self {
         Self {
             schema: schema.to_owned(),
             now: now.to_owned(),
             lock_timeout: lock_timeout(deadline),
+            // Babelfish cuts texts of the right type off at 4,000 characters there.
+            long: if server.is_babelfish {
+                "ntext"
+            } else {
+                "nvarchar(max)"
+            },
         }
     }
 
@@ -73,6 +81,7 @@ impl Words {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
         text.replace("{now}", &self.now)
+            .replace("{long}", self.long)
             .replace("{patience}", &lock_timeout(PATIENCE).to_string())
             .replace("{lock_timeout}", &self.lock_timeout.to_string())
             .replace(
@@ -112,7 +121,12 @@ fn unescaping(text: &str) -> String {
             .collect();
         whole += before;
         whole += &"REPLACE(".repeat(escapes.len());
-        whole += column;
+        // A name is no long text.
+        whole += &if is_name {
+            column.to_owned()
+        } else {
+            format!("CAST({column} AS nvarchar(max))")
+        };
         whole += " COLLATE Latin1_General_BIN2";
         for (escape, character) in escapes {
             let code = u32::from(*character);
@@ -191,12 +205,17 @@ pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.s
 mod tests {
     use super::*;
 
+    const SERVER: Server = Server {
+        version: String::new(),
+        is_babelfish: false,
+    };
+
     #[test]
     fn texts_of_lists_are_as_they_were() {
         let text = unescaping("SELECT {text a.b}, c");
         assert_eq!(
             text,
-            "SELECT REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(a.b COLLATE \
+            "SELECT REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(REPLACE(CAST(a.b AS nvarchar(max)) COLLATE \
              Latin1_General_BIN2, N'~q', NCHAR(34)), N'~b', NCHAR(92)), N'~n', NCHAR(10)), N'~r', \
              NCHAR(13)), N'~a', NCHAR(9)), N'~t', NCHAR(126)), c"
         );
@@ -208,7 +227,7 @@ mod tests {
 
     #[test]
     fn any_name_can_be_a_schema() {
-        let words = Words::new("a]'; b", "0", Duration::from_secs(1));
+        let words = Words::new("a]'; b", "0", Duration::from_secs(1), &SERVER);
         let text = words.render("-- a comment\nSELECT {now}, {claims} FROM {schema}.t");
         assert_eq!(
             text,
@@ -222,7 +241,7 @@ mod tests {
     use sqlparser::tokenizer::{Token, Tokenizer};
 
     fn tokens(name: &str, text: &str) -> Vec<Token> {
-        let words = Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1));
+        let words = Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1), &SERVER);
         let text = words.render(text);
         assert!(
             !text.contains(['{', '}']),

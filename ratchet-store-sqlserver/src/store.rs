@@ -130,19 +130,18 @@ impl SqlServerStore {
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         const OPERATION: &str = "connect";
-        let words = Words::new(&config.schema, &config.clock, config.deadline);
-        let sql = Statements::new(&words);
         let opening = Box::pin(async {
             let (pool, liveness) = Pool::open(&config)?;
-            let version =
-                session::check(&mut liveness.lease().await?, config.locking_reads).await?;
+            let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
+            let words = Words::new(&config.schema, &config.clock, config.deadline, &server);
+            let sql = Statements::new(&words);
             migrate::open(&liveness, &sql, &words, &config).await?;
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;
-            Ok((pool, liveness, version, routes))
+            Ok((pool, liveness, sql, server.version, routes))
         });
         let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (pool, liveness, version, routes) = match opened {
+        let (pool, liveness, sql, version, routes) = match opened {
             Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
             Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
         };

@@ -12,8 +12,8 @@ SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flag
        given.delay, {text given.payload}, {text given.retry}, given.timeout, given.stall_timeout,
        {text given.traceparent}, {text given.tracestate}, given.payload_version
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
-                         delay bigint, payload nvarchar(max), retry nvarchar(max), timeout bigint,
-                         stall_timeout bigint, traceparent nvarchar(max), tracestate nvarchar(max),
+                         delay bigint, payload {long}, retry {long}, timeout bigint,
+                         stall_timeout bigint, traceparent {long}, tracestate {long},
                          payload_version int) AS given;
 BEGIN TRANSACTION;
 INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,

@@ -23,8 +23,8 @@ SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flag
        {name given.unique_key}, {name given.idempotency_key}, {name given.lane}, given.state,
        {name given.recurring}, given.slot
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
-                         delay bigint, payload nvarchar(max), retry nvarchar(max), timeout bigint,
-                         stall_timeout bigint, traceparent nvarchar(max), tracestate nvarchar(max),
+                         delay bigint, payload {long}, retry {long}, timeout bigint,
+                         stall_timeout bigint, traceparent {long}, tracestate {long},
                          payload_version int, unique_key nvarchar(256),
                          idempotency_key nvarchar(256), lane nvarchar(256), state smallint,
                          recurring nvarchar(256), slot bigint) AS given;

@@ -12,8 +12,8 @@ DECLARE @alive TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT N
 INSERT INTO @report (job, seq, [percent], message, [checkpoint])
 SELECT CONVERT(binary(16), given.job, 2), given.seq, given.[percent],
        {text given.message}, {text given.[checkpoint]}
-FROM OPENJSON(@P1) WITH (job char(32), seq bigint, [percent] smallint, message nvarchar(max),
-                         [checkpoint] nvarchar(max)) AS given;
+FROM OPENJSON(@P1) WITH (job char(32), seq bigint, [percent] smallint, message {long},
+                         [checkpoint] {long}) AS given;
 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
 UPDATE {schema}.jobs WITH (ROWLOCK) SET last_report = @now

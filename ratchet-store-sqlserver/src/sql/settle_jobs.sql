@@ -21,7 +21,7 @@ INSERT INTO @settlement (job, seq, state, delay, attempts, outcome, error, resul
 SELECT CONVERT(binary(16), given.job, 2), given.seq, given.state, given.delay, given.attempts,
        given.outcome, {text given.error}, {text given.result}, given.ran_for
 FROM OPENJSON(@P1) WITH (job char(32), seq bigint, state smallint, delay bigint, attempts int,
-                         outcome smallint, error nvarchar(max), result nvarchar(max),
+                         outcome smallint, error {long}, result {long},
                          ran_for bigint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
