@@ -36,9 +36,9 @@ impl Connector {
 
     /// Opens a connection within the time.
     pub(crate) async fn connect(&self) -> Result<Client> {
-        // In a box, since the futures of a handshake are large.
+        // In boxes, since the futures of a handshake are large.
         let connecting = Box::pin(async {
-            let mut client = self.log_in().await?;
+            let mut client = Box::pin(self.log_in()).await?;
             let setup = client.simple_query(self.session.setup.as_str()).await?;
             setup.into_results().await?;
             Ok(client)
@@ -62,9 +62,12 @@ impl Connector {
         for _ in 0..REDIRECTIONS {
             let stream = TcpStream::connect(config.get_addr())
                 .await
-                .map_err(unreachable)?;
-            stream.set_nodelay(true).map_err(unreachable)?;
-            match Client::connect(config.clone(), stream.compat_write()).await {
+                .map_err(|error| unreachable(&error))?;
+            stream
+                .set_nodelay(true)
+                .map_err(|error| unreachable(&error))?;
+            let connecting = Client::connect(config.clone(), stream.compat_write());
+            match Box::pin(connecting).await {
                 Err(tiberius::error::Error::Routing { host, port }) => {
                     config.host(host);
                     config.port(port);
@@ -79,6 +82,6 @@ impl Connector {
     }
 }
 
-fn unreachable(error: std::io::Error) -> Failure {
+fn unreachable(error: &std::io::Error) -> Failure {
     Failure::lost(format!("the connection failed: {error}"))
 }

@@ -44,7 +44,7 @@ enum Held<'a> {
 
 /// A connection and when it was made.
 pub(crate) struct Kept {
-    client: Client,
+    client: Box<Client>,
     made: Made,
 }
 
@@ -60,7 +60,7 @@ impl managed::Manager for Maker {
 
     async fn create(&self) -> Result<Kept> {
         let made = self.era.made_now();
-        let client = self.connector.connect().await?;
+        let client = Box::new(self.connector.connect().await?);
         Ok(Kept { client, made })
     }
 
@@ -369,7 +369,7 @@ impl Liveness {
             Some(kept) if kept.made.is_good(now) => kept.made,
             _ => {
                 *slot = None;
-                let client = self.connector.connect().await?;
+                let client = Box::new(self.connector.connect().await?);
                 *slot = Some(Kept { client, made: now });
                 now
             }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::result::Row;
 use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use ratchet_core::model::{
-    After, BatchRecord, Enqueued, JobRecord, LinkState, NewJob, Parent, SignalRecord, SignalWait,
+    After, BatchRecord, Enqueued, JobRecord, NewJob, Parent, SignalRecord, SignalWait,
 };
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
@@ -415,7 +415,6 @@ struct StoredLink {
     child: JobId,
     place: u32,
     parent: Parent,
-    state: LinkState,
     after: Result<After, InvalidInput>,
 }
 
@@ -429,7 +428,6 @@ impl StoredLink {
             child: row::job_id(row, 0)?,
             place: row::count(place, "place")?,
             parent,
-            state: LinkState::from_code(row.try_get::<i16>(4)?.into())?,
             after: row::text(row, 5, "condition")
                 .and_then(|text| After::from_stored(parent, text.unwrap_or_default())),
         })
@@ -437,16 +435,14 @@ impl StoredLink {
 }
 
 /// A row of `signals_of.sql`.
-pub(crate) struct StoredSignal {
-    pub(crate) job: JobId,
-    pub(crate) wait: Result<SignalWait, InvalidInput>,
-    pub(crate) too_late: bool,
-    pub(crate) record: SignalRecord,
-    state: i16,
+struct StoredSignal {
+    job: JobId,
+    wait: Result<SignalWait, InvalidInput>,
+    record: SignalRecord,
 }
 
 impl StoredSignal {
-    pub(crate) fn read(row: &Row) -> Result<Self> {
+    fn read(row: &Row) -> Result<Self> {
         let mut record = SignalRecord::new(from_millis(row.try_get(3)?));
         if let (Some(at), Some(payload)) = (row.try_get(5)?, row::json(row, 6)) {
             record = record.delivered(from_millis(at), payload);
@@ -454,20 +450,13 @@ impl StoredSignal {
         Ok(Self {
             job: row::job_id(row, 0)?,
             wait: wait(row),
-            too_late: row.try_get(7)?,
             record,
-            state: row.try_get(4)?,
         })
-    }
-
-    /// Whether the job still waits for it.
-    pub(crate) const fn is_open(&self) -> bool {
-        self.state == 0
     }
 }
 
 /// What signal is waited for, of a row that begins with job, key and timeout.
-pub(crate) fn wait(row: &Row) -> Result<SignalWait, InvalidInput> {
+fn wait(row: &Row) -> Result<SignalWait, InvalidInput> {
     let missing = || InvalidInput::new("signal", "is missing");
     let key = row::name(row, 1, "signal")?.ok_or_else(missing)?;
     let timeout = row::duration(row, 2, "timeout")?.ok_or_else(missing)?;

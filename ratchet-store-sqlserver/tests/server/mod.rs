@@ -44,7 +44,9 @@ pub(crate) async fn connect(url: &str) -> Result<Client, BoxError> {
     }
     let stream = TcpStream::connect(config.get_addr()).await?;
     stream.set_nodelay(true)?;
-    Ok(Client::connect(config, stream.compat_write()).await?)
+    // In a box, since the future of a handshake is large.
+    let connecting = Client::connect(config, stream.compat_write());
+    Ok(Box::pin(connecting).await?)
 }
 
 /// A schema for one test.
