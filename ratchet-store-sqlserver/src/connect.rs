@@ -72,6 +72,13 @@ impl Connector {
                     config.host(host);
                     config.port(port);
                 }
+                // At this point it is about what to encrypt, and whether the server can.
+                Err(tiberius::error::Error::Protocol(text)) => {
+                    return Err(Failure::new(
+                        StoreErrorKind::Misconfigured,
+                        format!("the server does not go along: {text}"),
+                    ));
+                }
                 connected => return Ok(connected?),
             }
         }

@@ -26,6 +26,7 @@
 //! There table hints are accepted and do nothing: claims at the same time wait for each other.
 
 mod act;
+mod archive;
 mod arguments;
 mod claim;
 mod config;
@@ -44,17 +45,21 @@ mod nodes;
 mod permits;
 mod purge;
 mod queues;
+mod rates;
 mod read;
 mod reclaim;
+mod recurring;
 mod result;
 mod routes;
 mod row;
 mod session;
 mod settle;
+mod signals;
 mod statements;
 mod store;
 mod transaction;
 mod versions;
+mod workflows;
 
 pub use config::{Builder, Encryption, SCHEMES};
 pub use migrate::Migration;

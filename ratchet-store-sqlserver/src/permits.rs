@@ -1,17 +1,42 @@
-//! What claims need of permits.
+//! [`PermitStore`] on SQL Server, and what claims need of permits.
 
 use std::collections::{BTreeSet, HashSet};
 
+use async_trait::async_trait;
 use ratchet_core::model::PermitInfo;
 use ratchet_core::permit::Budget;
-use ratchet_core::{InvalidInput, JobId, Name};
+use ratchet_core::store::{Changed, PermitStore};
+use ratchet_core::{InvalidInput, JobId, Name, Result};
 use uuid::Uuid;
 
 use crate::connection::Lease;
 use crate::error::Result as Inner;
+use crate::queues::changed;
 use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlServerStore;
+
+/// A change that is repeated because its answer was lost says `Unchanged` of what it changed itself the
+/// first time, as that of a queue does.
+#[async_trait]
+impl PermitStore for SqlServerStore {
+    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+        self.call("set_permits", || async {
+            let set = self.sql().set_permits.query();
+            let set = set.bind(resource.as_str()).bind(i64::from(max));
+            Ok(changed(self.lease().await?.execute(set).await?))
+        })
+        .await
+    }
+
+    async fn permits(&self) -> Result<Vec<PermitInfo>> {
+        self.call("permits", || async {
+            let mut lease = self.lease().await?;
+            self.held_permits(&mut lease, None).await
+        })
+        .await
+    }
+}
 
 impl SqlServerStore {
     /// These resources, or all of them, with their holders.

@@ -226,20 +226,24 @@ impl SqlServerStore {
 }
 
 /// One of the two, by the order of a page.
-fn in_order<T>(order: JobOrder, oldest: T, newest: T) -> T {
+pub(crate) fn in_order<T>(order: JobOrder, oldest: T, newest: T) -> T {
     match order {
         JobOrder::OldestFirst => oldest,
         JobOrder::NewestFirst => newest,
     }
 }
 
-/// A statement on the jobs of these states, given as a bit each, and of these routes or of all.
-pub(crate) fn among(query: Query, states: &[JobState], routes: Option<&[i32]>) -> Query {
-    let bits = states
+/// States as a bit each.
+pub(crate) fn state_bits(states: &[JobState]) -> i32 {
+    states
         .iter()
-        .fold(0_i32, |bits, state| bits | 1 << state.code());
+        .fold(0_i32, |bits, state| bits | 1 << state.code())
+}
+
+/// A statement on the jobs of these states, given as a bit each, and of these routes or of all.
+fn among(query: Query, states: &[JobState], routes: Option<&[i32]>) -> Query {
     query
-        .bind(bits)
+        .bind(state_bits(states))
         .bind(routes.is_some())
         .bind(routes.unwrap_or_default())
 }

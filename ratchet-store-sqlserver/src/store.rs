@@ -7,7 +7,8 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -313,6 +314,30 @@ impl Store for SqlServerStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        Some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        Some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
     }
 
     fn connections(&self) -> Option<u32> {

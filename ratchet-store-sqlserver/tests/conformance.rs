@@ -13,10 +13,8 @@ use ratchet_core::SharedStore;
 
 use crate::server::Schema;
 
-const POWERS: &[Power] = &[Power::Clock, Power::Vandal];
-
 fn main() -> ExitCode {
-    Suite::new("sqlserver", POWERS).run(async {
+    Suite::new("sqlserver", Power::STORE).run(async {
         let Some(url) = server::url() else {
             return Provision::unavailable(server::MISSING);
         };

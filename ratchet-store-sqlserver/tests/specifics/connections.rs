@@ -134,6 +134,14 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
     assert!(!error.to_string().contains("not-it"));
 }
 
+/// Neither a server without encryption nor one whose certificate nobody knows will do by itself.
+pub(crate) async fn encryption_that_cannot_be_had_is_misconfigured(schema: Arc<Schema>) {
+    let url = with(&schema, |url| url.set_query(None));
+    let builder = SqlServerStore::builder(&url).schema(&schema.name);
+    let error = builder.connect().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Misconfigured);
+}
+
 pub(crate) async fn a_missing_database_is_misconfigured(schema: Arc<Schema>) {
     let url = with(&schema, |url| url.set_path("/not_there"));
     let error = SqlServerStore::connect(&url).await.unwrap_err();

@@ -37,7 +37,7 @@ tests! {
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable killed_sessions_are_replaced
         a_held_row_is_a_timeout a_wrong_password_is_misconfigured
-        a_missing_database_is_misconfigured nobody_at_the_address_is_unavailable;
+        a_missing_database_is_misconfigured encryption_that_cannot_be_had_is_misconfigured nobody_at_the_address_is_unavailable;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
         tables_of_others_are_refused many_starters_migrate_once printed_migrations_are_what_is_applied
         without_migrating_a_missing_schema_is_refused times_are_those_of_the_clock_and_far_ones_too

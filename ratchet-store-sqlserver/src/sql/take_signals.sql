@@ -1,0 +1,8 @@
+-- Delivers a signal to those of these jobs, which are locked, that wait for theirs and for which it
+-- is not too late (ratchet_core::links::is_too_late). [signal.deliver] [signal.once] [signal.late]
+-- Primary key of signals.
+DECLARE @now bigint = {now};
+UPDATE {schema}.signals SET state = 1, delivered_at = @now, payload = @P2
+OUTPUT inserted.job
+WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND state = 0
+  AND deadline > @now
