@@ -191,12 +191,12 @@ impl<T: Cell> Cell for Option<T> {
 }
 
 /// A column of a table.
-pub(crate) trait Column {
+pub(crate) trait Column: Sync {
     fn len(&self) -> usize;
     fn write(&self, place: usize, out: &mut String);
 }
 
-impl<T: Cell> Column for Vec<T> {
+impl<T: Cell + Sync> Column for Vec<T> {
     fn len(&self) -> usize {
         Self::len(self)
     }

@@ -140,10 +140,10 @@ impl SqlServerStore {
             .bind(i64::try_from(limit + 1).unwrap_or(i64::MAX));
         let rows = self.lease().await?.rows(list).await?;
         let shown = &rows[..rows.len().min(limit)];
-        let names = shown
+        let mut names = shown
             .iter()
             .filter_map(|row| row::name(row, 0, "name").ok()?);
-        let last = names.last().filter(|_| rows.len() > limit);
+        let last = names.next_back().filter(|_| rows.len() > limit);
         Ok(RecurringPage {
             definitions: shown.iter().filter_map(readable).collect(),
             next: last,
@@ -335,7 +335,7 @@ fn record(row: &Row) -> Inner<RecurringRecord> {
     let text = row::text(row, 3, "definition")?.ok_or_else(|| missing("definition"))?;
     let time = |column: usize| {
         let at: Option<i64> = row.try_get(column)?;
-        Ok::<_, sqlx::Error>(at.map(from_millis))
+        Ok::<_, Failure>(at.map(from_millis))
     };
     let mut record = RecurringRecord::new(
         Definition::from_stored(name, text)?,
