@@ -51,6 +51,7 @@ mod lanes;
 mod links;
 mod locks;
 mod nodes;
+mod open;
 mod permits;
 mod pipelines;
 mod purge;

@@ -88,7 +88,7 @@ impl MongoStore {
         let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
         let stored: Vec<JobId> = stored.into_iter().collect();
         if !stored.is_empty() {
-            let inside = self.parents_inside(tx, &stored).await?;
+            let inside = self.parents_inside(tx, &stored, answers).await?;
             // Whoever is refused has flagged nobody.
             self.check_batches(tx, &linked).await?;
             linked.ended = self.meet_parents(tx, stored, inside).await?;
@@ -101,6 +101,7 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         parents: &[JobId],
+        answers: &[Enqueued],
     ) -> Result<HashMap<JobId, (JobState, Option<Json>)>> {
         let side = self.main();
         let these = doc! { "_id": { "$in": ids(parents) } };
@@ -116,7 +117,7 @@ impl MongoStore {
         };
         let this = doc! { "_id": row::id(*missing) };
         Err(match side.plain().find_one(&side.jobs, this).await? {
-            None => Failure::refused(links::missing(Parent::Job(*missing))),
+            None => Failure::refused(links::missing_parent(*missing, answers)),
             Some(_) => older(),
         })
     }

@@ -110,15 +110,30 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     let tat = doc! { "$max": [known, micros(now)] };
     let last = doc! { "$add": [micros(now), tolerance] };
     let emptied = doc! { "$add": [micros(now), tolerance.saturating_add(interval)] };
-    vec![
+    let mut stages = vec![
         doc! { "$set": { "tat": tat, "granted": { "$lte": [{ "$ifNull": ["$tat", 0_i64] }, last] } } },
         doc! { "$set": { "tat": { "$cond": [
             "$granted",
             { "$add": ["$tat", interval] },
             { "$min": ["$tat", emptied] },
         ] } } },
-    ]
+    ];
+    // By the server's clock, which is not that of a test.
+    if let Now::Server = now {
+        stages.push(doc! { "$set": { "idle_at": idle_at() } });
+    }
+    stages
 }
+
+/// The date from which on a key has nothing left to remember, whole milliseconds later.
+/// [rate.forget]
+fn idle_at() -> Document {
+    let millis = doc! { "$ceil": { "$divide": ["$tat", MICROS] } };
+    doc! { "$toDate": { "$toLong": { "$min": [millis, LAST_DATE] } } }
+}
+
+/// The last millisecond of the year 9999: far beyond it the server knows no dates.
+const LAST_DATE: i64 = 253_402_300_799_999;
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ use crate::config::{Builder, Config};
 use crate::connection::{Side, Tx};
 use crate::coordinator::MongoCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
-use crate::indexes;
+use crate::open;
 use crate::reach::Reach;
 use crate::routes::Routes;
 
@@ -181,7 +181,7 @@ impl MongoStore {
         let live = Side::new(config.live.clone(), &config.prefix, &config.terms);
         let deadline = config.terms.deadline;
         let opening = async {
-            let server = indexes::open(&main, &config).await?;
+            let server = open::open(&main, &config).await?;
             let routes = Routes::default();
             routes.refresh(&live).await?;
             Ok::<_, Failure>((server, routes))

@@ -10,6 +10,7 @@ mod jobs;
 mod links;
 mod permits;
 mod plans;
+mod rates;
 #[path = "../server/mod.rs"]
 mod server;
 mod standalone;
@@ -66,6 +67,7 @@ tests! {
         a_claim_by_the_old_number_meets_the_new_one;
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
         no_statement_of_a_loop_reads_all_jobs;
+    rates: the_server_forgets_idle_keys_and_no_fence;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
         a_key_lost_to_others_is_contention jobs_need_a_transaction_that_was_begun
         a_lane_held_by_a_transaction_holds_up_no_other;
