@@ -2,7 +2,7 @@
 //!
 //! A round is four commands, however many jobs it takes: what must hold (`gate`), the candidates,
 //! one write that takes those that are still to be had, and a look at what it took, which also sees
-//! whether a queue was paused meanwhile. Where others took the first candidates, it is the write
+//! whether a queue was paused or the node ended meanwhile. Where others took the first candidates, it is the write
 //! that is made again, for others of the same candidates.
 //!
 //! Where there are routes whose jobs need permits, a look at what is left of these comes before the
@@ -18,7 +18,7 @@ use mongodb::options::ReadConcern;
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
 use crate::candidates::Candidate;
@@ -195,7 +195,7 @@ impl MongoStore {
         if took.had == 0 && took.doubt.is_none() {
             return Ok(Some(round));
         }
-        let rows = self.rows_taken(&took, call, depth).await?;
+        let rows = self.rows_taken(request.node, &took, call, depth).await?;
         self.look_at_taken(&mut round, &rows, call).await?;
         match took.doubt {
             Some(failure) if round.had == 0 => Err(failure),
@@ -250,8 +250,8 @@ impl MongoStore {
             for candidate in candidates.drain(..missing) {
                 took.tried.push(candidate.id);
                 match candidate.permitted {
-                    None => plain.push(candidate.id),
-                    Some(route) => permitted.push((candidate.id, route)),
+                    None => plain.push((candidate.id, candidate.priority)),
+                    Some(route) => permitted.push((candidate.id, candidate.priority, route)),
                 }
             }
             for taken in [
@@ -271,7 +271,7 @@ impl MongoStore {
     async fn take_plain(
         &self,
         request: &ClaimRequest,
-        chosen: &[JobId],
+        chosen: &[(JobId, Priority)],
         call: ObjectId,
         now: i64,
     ) -> Result<u64> {
@@ -281,41 +281,49 @@ impl MongoStore {
         let side = self.main();
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(chosen, now);
-        side.plain().update_many(&side.jobs, takeable, take).await
+        let mut on = side.plain();
+        on.update_these(&side.jobs, takeable, take).await
     }
 
     /// Reads what this call took, by its mark: also what it took with an update that was ended in
     /// the middle, or whose answer was lost. Nobody else knows of these jobs, so it is tried again.
     async fn rows_taken(
         &self,
+        node: NodeId,
         took: &Took,
         call: ObjectId,
         depth: Depth,
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
         let whole = depth == Depth::Whole;
+        let names = [side.nodes.name(), side.queues.name()];
         let mut tries = 0;
         loop {
-            let stages = pipelines::look_at_taken(&took.tried, call, side.queues.name(), whole);
-            let rows = side
-                .plain()
-                .aggregate(&side.jobs, stages, ReadConcern::majority())
-                .await;
-            tries += 1;
-            match rows {
-                Ok(rows) if took.doubt.is_none() || !rows.is_empty() || tries > 1 => {
-                    return Ok(rows);
+            let look = async {
+                let mut on = side.plain();
+                if took.doubt.is_some() {
+                    // A majority may have only a part of it yet. This changes nothing, and waits
+                    // until it has all.
+                    let (mine, same) = pipelines::still_taken(&took.tried, call);
+                    on.update_these(&side.jobs, mine, same).await?;
                 }
+                let stages = pipelines::look_at_taken(&took.tried, call, node, names, whole);
+                on.aggregate(&side.jobs, stages, ReadConcern::majority())
+                    .await
+            };
+            tries += 1;
+            match look.await {
+                Ok(rows) => return Ok(rows),
                 Err(failure) if tries >= LOOKS || !failure.kind.is_transient() => {
                     return Err(failure);
                 }
-                // A majority may have it in a moment.
-                Ok(_) | Err(_) => tokio::time::sleep(pause(tries + 3)).await,
+                Err(_) => tokio::time::sleep(pause(tries + 3)).await,
             }
         }
     }
 
-    /// Takes the jobs out of what was read, and hands back what is in queues that were paused since.
+    /// Takes the jobs out of what was read, and hands back those in queues that were paused since, or
+    /// all if the node may not claim any more.
     async fn look_at_taken(
         &self,
         round: &mut Round,
@@ -323,25 +331,32 @@ impl MongoStore {
         call: ObjectId,
     ) -> Result<()> {
         let mut paused = BTreeSet::new();
+        let mut idle = false;
         let mut jobs: Vec<&RawDocumentBuf> = Vec::with_capacity(rows.len());
         for row in rows {
-            match row::text(row, "paused") {
-                Ok(Some(queue)) => {
-                    paused.insert(queue);
-                }
-                _ => jobs.push(row),
+            if let Ok(Some(queue)) = row::text(row, "paused") {
+                paused.insert(queue);
+            } else if row.get("idle").is_ok_and(|status| status.is_some()) {
+                idle = true;
+            } else {
+                jobs.push(row);
             }
         }
         round.had = jobs.len();
         let mut undone = Vec::new();
         for row in jobs {
-            let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
+            let token = match row::token(row) {
+                Ok(token) => token,
+                Err(error) => {
+                    tracing::warn!(%error, "a claim that cannot be read is left to the reclaimer");
+                    continue;
+                }
+            };
             let route = self
                 .routes()
                 .get(row::int(row, "route").unwrap_or_default());
-            if let Some(route) = &route
-                && paused.contains(route.queue.as_str())
-            {
+            let is_paused = |route: &Route| paused.contains(route.queue.as_str());
+            if idle || route.as_ref().is_some_and(is_paused) {
                 undone.push(token);
                 continue;
             }

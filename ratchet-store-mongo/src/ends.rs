@@ -13,8 +13,9 @@ use ratchet_core::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob}
 use ratchet_core::model::{BatchRecord, LinkState, Parent};
 use ratchet_core::{BatchId, JobId, JobState, Json};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::error::{Failure, Result};
 use crate::links::{StoredLink, batch_record, fields};
 use crate::pipelines::{self, code, ids};

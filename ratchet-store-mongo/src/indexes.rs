@@ -171,9 +171,15 @@ fn job_indexes() -> Vec<Index> {
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
         // What a heartbeat must tell.
         index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
-        // Purges.
-        index("finished", doc! { "state": 1, "finished_at": 1, "_id": 1 })
-            .of(doc! { "state": { "$gte": 4 } }),
+        // Who waits for something else than its time.
+        index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
+            .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
+        // Purges; with the route, so that all can be counted without a look at them.
+        index(
+            "finished",
+            doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
+        )
+        .of(doc! { "state": { "$gte": 4 } }),
         // Listings of dead letters and of cancelled jobs, which are few among many.
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
         // The jobs that have tags, by each of them in order of id.

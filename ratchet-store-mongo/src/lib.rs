@@ -36,6 +36,7 @@
 
 mod act;
 mod archive;
+mod bulk;
 mod candidates;
 mod claim;
 mod clock;
@@ -64,6 +65,7 @@ mod recurring;
 mod report;
 mod routes;
 mod row;
+mod select;
 mod settle;
 mod signals;
 mod store;

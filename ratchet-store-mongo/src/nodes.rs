@@ -8,7 +8,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, from_millis, to_millis};
-use ratchet_core::{ClaimToken, JobState, NodeId, Result};
+use ratchet_core::{JobState, NodeId, Result};
 
 use crate::clock::Now;
 use crate::connection::{Side, Tx};
@@ -184,8 +184,10 @@ impl MongoStore {
             .build();
         let mut cancel_requested = Vec::new();
         for row in on.find(&side.jobs, cancelling, options).await? {
-            let job = row::job_id(&row, "_id")?;
-            cancel_requested.push(ClaimToken::new(job, row::count(&row, "claim_seq")?));
+            match row::token(&row) {
+                Ok(token) => cancel_requested.push(token),
+                Err(error) => tracing::warn!(%error, "a claim to be cancelled cannot be read"),
+            }
         }
         let live = doc! {
             "_id": { "$ne": row::id(node) },
@@ -197,7 +199,9 @@ impl MongoStore {
         let mut others = Others::default();
         for row in on.find(&side.nodes, live, options).await? {
             others.live = others.live.saturating_add(1);
-            let began = row::optional_int(&row, "started_at")?.map(from_millis);
+            // One that cannot be read is not newer than the others.
+            let began = row::optional_int(&row, "started_at").ok().flatten();
+            let began = began.map(from_millis);
             others.newest = others.newest.max(began);
         }
         Ok(HeartbeatReply::new(now, status, cancel_requested, others))

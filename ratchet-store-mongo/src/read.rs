@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
-use mongodb::options::{FindOptions, Hint, ReadConcern};
-use ratchet_core::model::{
-    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
-};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Attempt, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
 
 use crate::error::Result;
@@ -88,85 +86,6 @@ impl MongoStore {
         })
     }
 
-    /// The first `limit` jobs of the page, in these states, that match the rest of the filter.
-    pub(crate) async fn selected(
-        &self,
-        filter: &JobFilter,
-        states: &[JobState],
-        page: &PageRequest,
-        limit: usize,
-        fields: Document,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        let side = self.main();
-        let Narrowed { mut wanted, hint } = self.narrowed(filter, states).await?;
-        let (order, behind) = match page.order {
-            JobOrder::OldestFirst => (1, "$gt"),
-            JobOrder::NewestFirst => (-1, "$lt"),
-        };
-        if let Some(after) = page.after {
-            wanted.insert("_id", doc! { behind: row::id(after) });
-        }
-        let options = FindOptions::builder()
-            .sort(doc! { "_id": order })
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(fields)
-            .hint(Hint::Name(hint.unwrap_or("_id_").to_owned()))
-            .build();
-        side.plain().find(&side.jobs, wanted, options).await
-    }
-
-    /// How many jobs of each state match. [count.filter]
-    pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
-        let side = self.main();
-        let Narrowed { wanted, hint } = self.narrowed(filter, &filter.wanted_states()).await?;
-        let stages = vec![
-            doc! { "$match": wanted },
-            doc! { "$group": { "_id": "$state", "count": { "$sum": 1_i64 } } },
-        ];
-        let rows = side
-            .plain()
-            .aggregate_by(&side.jobs, stages, ReadConcern::majority(), hint)
-            .await?;
-        let mut counts = StateCounts::new();
-        for row in rows {
-            let state = JobState::from_code(row::int(&row, "_id")?)?;
-            counts.insert(state, row::count(&row, "count")?);
-        }
-        Ok(counts)
-    }
-
-    /// What matches the filter in these states.
-    async fn narrowed(&self, filter: &JobFilter, states: &[JobState]) -> Result<Narrowed> {
-        let mut wanted = Document::new();
-        if filter.queue.is_some() || filter.kind.is_some() {
-            self.routes().refresh(self.main()).await?;
-            let routes = self.routes().matching(|route| {
-                let queue = filter.queue.as_ref();
-                let kind = filter.kind.as_ref();
-                queue.is_none_or(|queue| *queue == route.queue)
-                    && kind.is_none_or(|kind| *kind == route.kind)
-            });
-            wanted.insert("route", doc! { "$in": routes });
-        }
-        if let Some(tag) = &filter.tag {
-            wanted.insert("tags", tag.as_str());
-        }
-        if let Some(batch) = filter.batch {
-            wanted.insert("batch", row::id(batch));
-        }
-        if states.len() < JobState::ALL.len() {
-            let codes: Vec<i32> = states.iter().map(|state| code(*state)).collect();
-            wanted.insert("state", doc! { "$in": codes });
-        }
-        let rare = |state: &JobState| matches!(state, JobState::Failed | JobState::Cancelled);
-        let hint = match (&filter.batch, &filter.tag) {
-            (Some(_), _) => Some("batch"),
-            (None, Some(_)) => Some("tag"),
-            (None, None) => (!states.is_empty() && states.iter().all(rare)).then_some("ended"),
-        };
-        Ok(Narrowed { wanted, hint })
-    }
-
     /// The inputs of the claims that still hold.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
@@ -181,7 +100,9 @@ impl MongoStore {
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let mut inputs = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
+            let Ok(token) = row::token(row) else {
+                continue;
+            };
             let input = JobInput {
                 payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("missing")),
                 checkpoint: row::json(row, "checkpoint"),
@@ -263,13 +184,6 @@ impl MongoStore {
         }
         Ok(())
     }
-}
-
-/// A filter as the server takes it.
-struct Narrowed {
-    wanted: Document,
-    /// The index that has the fewest entries beside those that match; none: any.
-    hint: Option<&'static str>,
 }
 
 /// The ended claims of a job: those in its document, and those that were moved.

@@ -7,8 +7,8 @@ use mongodb::options::FindOptions;
 use ratchet_core::model::{Report, ReportKind, Reported};
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::Statement;
 use crate::error::Result;
 use crate::pipelines::{self, literal};
 use crate::row;

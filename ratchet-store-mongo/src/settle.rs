@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, RawArray, RawBsonRef, doc};
+use mongodb::bson::{Bson, RawArray, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Fenced, Settlement};
 use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::ends::{Held, Ties, all_of, is_tied, require_untied};
 use crate::error::{Failure, Result};
 use crate::pipelines::{self, Ending};
@@ -319,10 +320,7 @@ fn still_open(
 }
 
 fn numbers(array: &RawArray) -> HashSet<u64> {
-    let number = |value: RawBsonRef<'_>| match value {
-        RawBsonRef::Int64(number) => u64::try_from(number).ok(),
-        _ => None,
-    };
+    let number = |value| u64::try_from(row::whole(value)?).ok();
     array
         .into_iter()
         .filter_map(|value| number(value.ok()?))

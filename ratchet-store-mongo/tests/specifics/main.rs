@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod archive;
+mod claims;
 mod collections;
 mod connect;
 mod faults;
@@ -42,6 +43,12 @@ macro_rules! tests {
 }
 
 tests! {
+    claims: a_number_that_a_pause_took_back_is_not_given_out_again
+        a_node_that_was_displaced_meanwhile_claims_nothing
+        a_claim_passes_over_what_has_another_priority_by_then
+        what_a_killed_claim_took_is_returned a_claim_that_was_given_up_takes_nothing_later
+        an_action_goes_on_among_claimers what_was_mended_by_hand_stops_nobody
+        a_node_that_cannot_be_read_silences_no_other;
     collections: two_prefixes_never_see_each_other odd_names_work a_newer_version_is_refused
         collections_of_others_are_refused indexes_of_others_are_refused
         what_is_missing_is_named_where_nothing_may_be_created many_starters_create_once;
@@ -66,7 +73,9 @@ tests! {
     permits: a_claim_waits_for_who_takes_permits_of_the_same_resource
         a_claim_by_the_old_number_meets_the_new_one;
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
-        no_statement_of_a_loop_reads_all_jobs;
+        no_statement_of_a_loop_reads_all_jobs
+        a_listing_of_few_among_many_reads_the_front_and_them
+        counts_read_no_documents_but_those_of_running_jobs;
     rates: the_server_forgets_idle_keys_and_no_fence;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
         a_key_lost_to_others_is_contention jobs_need_a_transaction_that_was_begun

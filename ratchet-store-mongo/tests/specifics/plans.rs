@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::{
-    ClaimRequest, Heartbeat, JobFilter, NodeStatus, NodeSweep, Outcome, PageRequest, PurgeRequest,
-    ReclaimRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
+    Among, ClaimRequest, Heartbeat, JobFilter, JobOrder, NodeStatus, NodeSweep, Outcome,
+    PageRequest, PurgeRequest, ReclaimRequest, Report, ReportKind, Settlement, Signal,
+    SignalTarget,
 };
 use ratchet_core::store::{
     ArchiveStore, JobStore, NodeStore, PermitStore, QueueStore, SignalStore,
@@ -163,4 +164,47 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
         assert!(number(&row, "docsExamined") <= 60, "{row:#?}");
         assert!(number(&row, "keysExamined") <= 120, "{row:#?}");
     }
+}
+
+pub(crate) async fn counts_read_no_documents_but_those_of_running_jobs(space: Arc<Space>) {
+    let (own, store) = filled(&space, 2_000).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let done = |job: &ratchet_core::model::ClaimedJob| {
+        Settlement::new(job.claim.token, Outcome::Succeeded { result: None })
+    };
+    let done: Vec<_> = claimed[..90].iter().map(done).collect();
+    store.settle(&done).await.unwrap();
+    let rows = profile(&own, async {
+        let counts = store.count_jobs(&JobFilter::all()).await.unwrap();
+        let expected = [
+            (JobState::Pending, 1_900),
+            (JobState::Running, 10),
+            (JobState::Succeeded, 90),
+        ];
+        assert_eq!(counts, expected.into());
+        let queues = store.queues().await.unwrap();
+        assert_eq!(queues[0].counts, expected.into());
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let documents: i64 = rows.iter().map(|row| number(row, "docsExamined")).sum();
+    assert!(documents <= 2 * 10, "{rows:#?}");
+}
+
+pub(crate) async fn a_listing_of_few_among_many_reads_the_front_and_them(space: Arc<Space>) {
+    let (own, store) = filled(&space, 4_000).await;
+    let request = claim_all().limit(5);
+    assert_eq!(store.claim_next_batch(&request).await.unwrap().len(), 5);
+    let rows = profile(&own, async {
+        let page = PageRequest::first(10).order(JobOrder::NewestFirst);
+        for (state, count) in [(JobState::Paused, 0), (JobState::Running, 5)] {
+            let few = JobFilter::all().state(state);
+            assert_eq!(store.list(&few, &page).await.unwrap().jobs.len(), count);
+        }
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let documents: i64 = rows.iter().map(|row| number(row, "docsExamined")).sum();
+    let front = i64::try_from(2 * Among::front(11)).unwrap();
+    assert!(documents <= front + 20, "{documents}: {rows:#?}");
 }
