@@ -147,9 +147,7 @@ impl MongoStore {
         let (acted, write) = self.plan(tx, ids, selected, action).await?;
         let count = write.statements.len();
         let side = self.main();
-        let matched = tx
-            .bulk(&side.database, &side.jobs, write.statements)
-            .await?;
+        let matched = tx.bulk(&side.jobs, write.statements).await?;
         if usize::try_from(matched) != Ok(count) {
             return Err(Failure::contention("a job was changed meanwhile"));
         }
@@ -195,7 +193,7 @@ impl MongoStore {
                 statement.pipeline.push(doc! { "$set": { "acted": mark } });
             }
             let count = write.statements.len();
-            let matched = on.bulk(&side.database, &side.jobs, write.statements);
+            let matched = on.bulk(&side.jobs, write.statements);
             match matched.await {
                 Ok(matched) if usize::try_from(matched) == Ok(count) => {
                     all.extend(acted);

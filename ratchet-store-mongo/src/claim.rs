@@ -42,7 +42,11 @@ pub(crate) enum Depth {
 /// How often a claim that came back short looks for more.
 const ROUNDS: usize = 12;
 
-/// How long a claim that has something may go on looking for more.
+/// How often it does where others had all that there was.
+const AGAIN: usize = 3;
+
+/// How long a claim that has something may go on looking for more, and how long the server may take
+/// to give it what it chose: if somebody holds one of these jobs, it is content with less.
 const MORE: Duration = Duration::from_secs(1);
 
 /// How often a claim looks at what it took.
@@ -97,15 +101,15 @@ impl MongoStore {
         let mut first = None;
         let began = self.reach().get();
         let mut reach = began;
-        let mut again = false;
+        let mut again = 0;
         // Until when to look for more, once there is something.
         let mut end = None;
         for _ in 0..ROUNDS {
             let wanted = request.limit - claimed.len();
             let look_at = wanted.saturating_mul(reach);
-            let round = match soon(end, self.round(request, depth, wanted, look_at)).await {
-                Some(Ok(Some(round))) => round,
-                Some(Err(failure)) if claimed.is_empty() => return Err(failure),
+            let round = match self.round(request, depth, wanted, look_at, end).await {
+                Ok(Some(round)) => round,
+                Err(failure) if claimed.is_empty() => return Err(failure),
                 // Nothing can be claimed; or what was claimed is the caller's, whatever became of
                 // looking for more.
                 _ => break,
@@ -124,20 +128,21 @@ impl MongoStore {
                     tracing::warn!(%error, "a long history could not be moved; it is tried again");
                 }
             }
-            if !round.unreadable.is_empty() {
-                let settled = soon(end, self.settle_jobs(&round.unreadable)).await;
-                if !matches!(settled, Some(Ok(_))) {
-                    // They go back once they have not begun for too long, and are seen again.
-                    let error = settled.and_then(Result::err).map(|error| error.to_string());
-                    tracing::warn!(error, "jobs that cannot be read could not be failed");
-                    break;
-                }
+            if !round.unreadable.is_empty()
+                && let Err(error) = self.settle_jobs(&round.unreadable).await
+            {
+                // They go back once they have not begun for too long, and are seen again.
+                tracing::warn!(%error, "jobs that cannot be read could not be failed");
+                break;
             }
             if claimed.len() == request.limit {
                 break;
             }
             if look_again {
                 continue;
+            }
+            if had < round.candidates && is_enough(claimed.len(), request.limit) {
+                break;
             }
             if had == round.candidates && had < look_at {
                 break;
@@ -147,11 +152,11 @@ impl MongoStore {
                 if round.candidates == look_at {
                     // There may be more behind these.
                     reach = (reach * 2).min(Reach::MOST);
-                } else if had == 0 || again {
+                } else if again == AGAIN {
                     break;
                 } else {
-                    // There were no more, but some may have been let go.
-                    again = true;
+                    // There were no more, but some may have come, or been let go.
+                    again += 1;
                 }
             }
         }
@@ -162,35 +167,21 @@ impl MongoStore {
         Ok(claimed)
     }
 
-    /// One round; none if the node may not claim.
+    /// One round; none if the node may not claim, or there is no time left to look. What it began to
+    /// take it sees through: dropped, it would leave claims behind that nobody knows of.
     async fn round(
         &self,
         request: &ClaimRequest,
         depth: Depth,
         wanted: usize,
         look_at: usize,
+        end: Option<Instant>,
     ) -> Result<Option<Round>> {
-        let (now, paused) = loop {
-            match self.gate(request).await? {
-                Gate::Shut => return Ok(None),
-                Gate::Outdated => self.routes().refresh(self.main()).await?,
-                Gate::Open { now, paused } => break (now, paused),
-            }
+        let found = soon(end, self.look(request, look_at)).await;
+        let Some((candidates, mut round)) = found.transpose()?.flatten() else {
+            return Ok(None);
         };
-        let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
-        let mut chosen = self.choose_routes(open).await?;
-        let mut round = Round {
-            candidates: 0,
-            had: 0,
-            now,
-            claimed: Vec::new(),
-            unreadable: Vec::new(),
-            wordy: Vec::new(),
-            bounded: !chosen.permitted.is_empty(),
-        };
-        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
-        round.candidates = candidates.len();
-        let call = ObjectId::new();
+        let (call, now) = (ObjectId::new(), round.now);
         let took = self.take(request, candidates, wanted, call, now).await;
         if took.had == 0 && took.doubt.is_none() {
             return Ok(Some(round));
@@ -201,6 +192,35 @@ impl MongoStore {
             Some(failure) if round.had == 0 => Err(failure),
             _ => Ok(Some(round)),
         }
+    }
+
+    /// Looks for candidates; none if the node may not claim.
+    async fn look(
+        &self,
+        request: &ClaimRequest,
+        look_at: usize,
+    ) -> Result<Option<(Vec<Candidate>, Round)>> {
+        let (now, paused) = loop {
+            match self.gate(request).await? {
+                Gate::Shut => return Ok(None),
+                Gate::Outdated => self.routes().refresh(self.main()).await?,
+                Gate::Open { now, paused } => break (now, paused),
+            }
+        };
+        let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
+        let mut chosen = self.choose_routes(open).await?;
+        let bounded = !chosen.permitted.is_empty();
+        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
+        let round = Round {
+            candidates: candidates.len(),
+            had: 0,
+            now,
+            claimed: Vec::new(),
+            unreadable: Vec::new(),
+            wordy: Vec::new(),
+            bounded,
+        };
+        Ok(Some((candidates, round)))
     }
 
     async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
@@ -228,9 +248,9 @@ impl MongoStore {
         Ok(Gate::Open { now, paused })
     }
 
-    /// Takes up to `wanted` of the candidates: the first ones, and where others had those, the ones
-    /// behind them. None is passed over that is to be had, so that each claimer gets its jobs in
-    /// order.
+    /// Takes up to `wanted` of the candidates: the first ones, and where others had most of those, the
+    /// ones behind them. None is passed over that is to be had, so that each claimer gets its jobs in
+    /// order; for the last few no write is made, which would have to be one for each.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -244,7 +264,7 @@ impl MongoStore {
             had: 0,
             doubt: None,
         };
-        while took.had < wanted && !candidates.is_empty() && took.doubt.is_none() {
+        while !is_enough(took.had, wanted) && !candidates.is_empty() && took.doubt.is_none() {
             let missing = (wanted - took.had).min(candidates.len());
             let (mut plain, mut permitted) = (Vec::new(), Vec::new());
             for candidate in candidates.drain(..missing) {
@@ -282,7 +302,8 @@ impl MongoStore {
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(chosen, now);
         let mut on = side.plain();
-        on.update_these(&side.jobs, takeable, take).await
+        on.update_these_within(MORE, &side.jobs, takeable, take)
+            .await
     }
 
     /// Reads what this call took, by its mark: also what it took with an update that was ended in
@@ -425,8 +446,14 @@ fn decode(
     Ok(ClaimedJob { claim, input })
 }
 
+/// Whether a claim that meets others at its candidates is content with what it has: half of what it
+/// wanted.
+fn is_enough(had: usize, wanted: usize) -> bool {
+    had > 0 && had >= wanted / 2
+}
+
 /// Waits for work until this time, if there is one; none if it took longer. What was going on then is
-/// dropped: jobs that it claimed all the same go back as not begun.
+/// dropped.
 async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match end {
         None => Some(work.await),

@@ -38,13 +38,13 @@ impl Terms {
 
     /// The same as a part of a command.
     fn write_concern_document(&self) -> Document {
-        doc! { "w": "majority", "j": self.journaled, "wtimeout": self.deadline_millis() }
+        doc! { "w": "majority", "j": self.journaled, "wtimeout": millis(self.deadline) }
     }
+}
 
-    /// The deadline as commands take it.
-    fn deadline_millis(&self) -> i32 {
-        i32::try_from(self.deadline.as_millis()).unwrap_or(i32::MAX)
-    }
+/// A duration as commands take it.
+fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
 /// The store's collections through one client.
@@ -146,6 +146,24 @@ impl Side {
             session: Session::Own(Box::new(session)),
             terms: &self.terms,
         })
+    }
+
+    /// As [`Tx::bulk`] outside of transactions, many in two commands at once: the server works at a
+    /// command with one core.
+    pub(crate) async fn bulk_in_two(
+        &self,
+        rows: &Rows,
+        mut statements: Vec<Statement>,
+    ) -> Result<u64> {
+        const MANY: usize = 32;
+        let half = statements.len().div_ceil(2);
+        if statements.len() < MANY {
+            return self.plain().bulk(rows, statements).await;
+        }
+        let others = statements.split_off(half);
+        let (mut one, mut other) = (self.plain(), self.plain());
+        let (some, others) = tokio::join!(one.bulk(rows, statements), other.bulk(rows, others));
+        Ok(some? + others?)
     }
 
     /// Calls inside a transaction of the application's.
@@ -307,8 +325,7 @@ impl Tx<'_> {
         update: impl Into<Bson>,
     ) -> Result<u64> {
         let update = doc! { "q": filter, "u": update, "multi": true };
-        let database = rows.client().database(&rows.namespace().db);
-        self.updates(&database, rows, vec![update]).await
+        self.updates(rows, vec![update]).await
     }
 
     /// The same of documents that the filter names by their ids.
@@ -318,28 +335,49 @@ impl Tx<'_> {
         filter: Document,
         update: impl Into<Bson>,
     ) -> Result<u64> {
+        let limit = self.terms.deadline;
+        self.update_these_within(limit, rows, filter, update).await
+    }
+
+    /// The same; the server stops in the middle if it takes longer.
+    pub(crate) async fn update_these_within(
+        &mut self,
+        limit: Duration,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<Bson>,
+    ) -> Result<u64> {
         let update = doc! { "q": filter, "u": update, "multi": true, "hint": "_id_" };
-        let database = rows.client().database(&rows.namespace().db);
-        self.updates(&database, rows, vec![update]).await
+        self.updates_within(limit, rows, vec![update]).await
     }
 
     /// Makes updates that do not disturb each other; how many documents matched. The server gives up
     /// at the deadline, so that none lands later of which nobody hears.
-    async fn updates(
+    pub(crate) async fn updates(&mut self, rows: &Rows, updates: Vec<Document>) -> Result<u64> {
+        if updates.is_empty() {
+            return Ok(0);
+        }
+        let limit = self.terms.deadline;
+        self.updates_within(limit, rows, updates).await
+    }
+
+    async fn updates_within(
         &mut self,
-        database: &Database,
+        limit: Duration,
         rows: &Rows,
         updates: Vec<Document>,
     ) -> Result<u64> {
+        let limit = limit.min(self.terms.deadline);
         let mut command = doc! {
             "update": rows.name(),
             "updates": updates,
             "ordered": false,
-            "maxTimeMS": self.terms.deadline_millis(),
+            "maxTimeMS": millis(limit),
         };
         if matches!(self.session, Session::None) {
             command.insert("writeConcern", self.terms.write_concern_document());
         }
+        let database = rows.client().database(&rows.namespace().db);
         let run = database.run_command(command);
         matched_in(&run!(self, run)?)
     }
@@ -398,18 +436,12 @@ impl Tx<'_> {
 
     /// Changes documents that have nothing but an id, or makes them: of two transactions that do, one
     /// is undone.
-    pub(crate) async fn meet(
-        &mut self,
-        database: &Database,
-        rows: &Rows,
-        ids: Vec<Bson>,
-    ) -> Result<()> {
+    pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
         for ids in ids.chunks(MOST) {
             let meet = |id: &Bson| {
                 doc! { "q": { "_id": id }, "u": { "$inc": { "rev": 1_i64 } }, "upsert": true }
             };
-            self.updates(database, rows, ids.iter().map(meet).collect())
-                .await?;
+            self.updates(rows, ids.iter().map(meet).collect()).await?;
         }
         Ok(())
     }
@@ -418,7 +450,6 @@ impl Tx<'_> {
     /// many documents matched. Statements do not disturb each other.
     pub(crate) async fn bulk(
         &mut self,
-        database: &Database,
         rows: &Rows,
         mut statements: Vec<Statement>,
     ) -> Result<u64> {
@@ -427,7 +458,7 @@ impl Tx<'_> {
             let rest = statements.split_off(fitting(&statements));
             let updates: Vec<Document> = statements.into_iter().map(Statement::document).collect();
             statements = rest;
-            matched += self.updates(database, rows, updates).await?;
+            matched += self.updates(rows, updates).await?;
         }
         Ok(matched)
     }

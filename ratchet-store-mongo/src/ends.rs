@@ -176,7 +176,7 @@ impl MongoStore {
             return Ok(());
         }
         let side = self.main();
-        tx.meet(&side.database, &side.parents, parents).await?;
+        tx.meet(&side.parents, parents).await?;
         for batch in batches {
             cascade.batch(batch);
         }
@@ -299,7 +299,7 @@ impl MongoStore {
             bytes: 0,
         };
         let statements = tallies.iter().map(tally).collect();
-        tx.bulk(&side.database, &side.batches, statements).await?;
+        tx.bulk(&side.batches, statements).await?;
         let all: Vec<Bson> = tallies.keys().map(|batch| row::id(*batch)).collect();
         let these = doc! { "_id": { "$in": all } };
         let rows = tx.find(&side.batches, these, fields(doc! {})).await?;
@@ -357,14 +357,14 @@ impl MongoStore {
         for (rows, statements) in [(&side.links, links), (&side.jobs, jobs)] {
             let count = statements.len();
             if count > 0 {
-                let matched = tx.bulk(&side.database, rows, statements).await?;
+                let matched = tx.bulk(rows, statements).await?;
                 all_of(matched, count)?;
             }
         }
         let parents = changes.cancelled.iter();
         let parents = parents.filter(|job| known.parents.contains(job));
         let parents = parents.map(|job| row::id(*job)).collect();
-        tx.meet(&side.database, &side.parents, parents).await?;
+        tx.meet(&side.parents, parents).await?;
         if !changes.ended.is_empty() {
             let ended: Vec<Bson> = changes.ended.iter().map(|batch| row::id(*batch)).collect();
             let these = doc! { "_id": { "$in": ended }, "ended_at": Bson::Null };

@@ -195,7 +195,7 @@ impl MongoStore {
                 (Some(_), _) => free.push(row::id(parent)),
             }
         }
-        tx.meet(&side.database, &side.parents, free).await?;
+        tx.meet(&side.parents, free).await?;
         if !own.is_empty() {
             let these = doc! { "_id": { "$in": ids(&own) } };
             let change = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };

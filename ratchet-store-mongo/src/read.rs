@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Attempt, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
 
+use crate::bulk;
 use crate::error::Result;
 use crate::pipelines::{self, code};
 use crate::row;
@@ -146,42 +147,44 @@ impl MongoStore {
     pub(crate) async fn move_attempts(&self, jobs: &[JobId]) -> Result<()> {
         let side = self.main();
         let mut on = side.plain();
-        for job in jobs {
-            let this = doc! { "_id": row::id(*job) };
-            let options = FindOptions::builder()
-                .projection(doc! { "history": 1 })
-                .build();
-            let found = on.find(&side.jobs, this.clone(), options).await?;
-            let Some(history) = found.first().and_then(|row| row.get_array("history").ok()) else {
+        let these = doc! { "_id": { "$in": pipelines::ids(jobs) } };
+        let options = FindOptions::builder()
+            .projection(doc! { "history": 1 })
+            .build();
+        let (mut put, mut take_out) = (Vec::new(), Vec::new());
+        for row in on.find(&side.jobs, these, options).await? {
+            let job = row::id(row::job_id(&row, "_id")?);
+            let Ok(history) = row.get_array("history") else {
                 continue;
             };
             let mut moved = Vec::new();
             for attempt in history {
                 if let Some(attempt) = attempt?.as_document() {
                     let mut attempt = Document::try_from(attempt)?;
-                    attempt.insert("job", row::id(*job));
+                    attempt.insert("job", job.clone());
                     moved.push(attempt);
                 }
             }
             moved.truncate(moved.len().saturating_sub(STAY));
-            let seqs: Vec<Bson> = moved
-                .iter()
-                .filter_map(|one| one.get("seq").cloned())
-                .collect();
+            let mut seqs = Vec::with_capacity(moved.len());
             for attempt in moved {
-                let same = doc! {
-                    "job": attempt.get("job").cloned(),
-                    "seq": attempt.get("seq").cloned(),
-                };
-                let put = doc! { "$setOnInsert": attempt };
-                match on.change(&side.attempts, same, put, true).await {
-                    Err(failure) if failure.is_duplicate() => {}
-                    put => drop(put?),
-                }
+                let seq = attempt.get("seq").cloned();
+                let same = doc! { "job": job.clone(), "seq": seq.clone() };
+                let new = doc! { "$setOnInsert": attempt };
+                put.push(doc! { "q": same, "u": new, "upsert": true });
+                seqs.extend(seq);
             }
-            let take_out = doc! { "$pull": { "history": { "seq": { "$in": seqs } } } };
-            on.update_one(&side.jobs, this, take_out).await?;
+            let these = doc! { "$pull": { "history": { "seq": { "$in": seqs } } } };
+            take_out.push(doc! { "q": { "_id": job }, "u": these });
         }
+        for put in put.chunks(bulk::MOST) {
+            match on.updates(&side.attempts, put.to_vec()).await {
+                // Somebody else moves them too, and may not be done.
+                Err(failure) if failure.is_duplicate() => return Ok(()),
+                put => drop(put?),
+            }
+        }
+        on.updates(&side.jobs, take_out).await?;
         Ok(())
     }
 }

@@ -149,7 +149,7 @@ impl MongoStore {
         let call = ObjectId::new();
         let now = self.now(side).await?;
         let statements = lost.iter().map(|lost| lost.statement(call, now)).collect();
-        let matched = on.bulk(&side.database, &side.jobs, statements).await?;
+        let matched = on.bulk(&side.jobs, statements).await?;
         let jobs: Vec<JobId> = lost.iter().map(|lost| lost.reclaimed.token.job).collect();
         if usize::try_from(matched) == Ok(lost.len()) {
             return Ok(jobs.into_iter().collect());

@@ -98,7 +98,7 @@ impl MongoStore {
     /// Settles claims of different jobs.
     ///
     /// At first every job is taken for one whose end nobody waits for, and that nobody wants
-    /// cancelled. If all matched, one command has done it. What did not match is looked at, and written again as
+    /// cancelled. If all matched, that was it. What did not match is looked at, and written again as
     /// what it is, until each is applied or stale.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
@@ -129,8 +129,7 @@ impl MongoStore {
             if !others.is_empty() {
                 let statement = |one: &Open<'_>| one.statement(call, now, false);
                 let statements = others.iter().map(statement).collect();
-                let mut on = side.plain();
-                let matched = on.bulk(&side.database, &side.jobs, statements).await?;
+                let matched = side.bulk_in_two(&side.jobs, statements).await?;
                 if followed.is_empty() && usize::try_from(matched) == Ok(others.len()) {
                     applied.extend(others.iter().map(|one| one.settlement.token));
                     open.clear();
@@ -241,7 +240,7 @@ impl MongoStore {
             lanes.extend(job.lane);
             statements.push(one.statement(call, now, true));
         }
-        let matched = tx.bulk(&side.database, &side.jobs, statements).await?;
+        let matched = tx.bulk(&side.jobs, statements).await?;
         all_of(matched, ends.len())?;
         self.leave_lanes(tx, lanes.into_iter().collect()).await?;
         self.follow(tx, ends, Vec::new()).await

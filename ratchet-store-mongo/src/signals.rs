@@ -196,7 +196,7 @@ impl MongoStore {
             ends.push(Ties::read(row).end(job, JobState::Failed, None));
             failed.push(job);
         }
-        let matched = tx.bulk(&side.database, &side.jobs, statements).await?;
+        let matched = tx.bulk(&side.jobs, statements).await?;
         all_of(matched, failed.len())?;
         self.follow(tx, ends, Vec::new()).await?;
         failed.sort_unstable();
