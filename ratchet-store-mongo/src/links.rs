@@ -30,6 +30,8 @@ pub(crate) struct Linked {
     after: Vec<(JobId, Vec<After>)>,
     members: BTreeMap<BatchId, i64>,
     parents: HashSet<JobId>,
+    /// Those of the parents that are stored, as the transaction sees them.
+    stored: HashMap<JobId, (JobState, Option<Json>)>,
     /// Stored parents that have ended.
     ended: Vec<End>,
 }
@@ -57,8 +59,8 @@ pub(crate) fn is_linked(job: &NewJob) -> bool {
 }
 
 impl MongoStore {
-    /// Finds out what the new jobs of an enqueue wait for.
-    /// [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
+    /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
+    /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
     pub(crate) async fn find_parents(
         &self,
         tx: &mut Tx<'_>,
@@ -88,11 +90,9 @@ impl MongoStore {
         let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
         let stored: Vec<JobId> = stored.into_iter().collect();
         if !stored.is_empty() {
-            let inside = self.parents_inside(tx, &stored, answers).await?;
-            // Whoever is refused has flagged nobody.
-            self.check_batches(tx, &linked).await?;
-            linked.ended = self.meet_parents(tx, stored, inside).await?;
+            linked.stored = self.parents_inside(tx, &stored, answers).await?;
         }
+        self.check_batches(tx, &linked).await?;
         Ok(linked)
     }
 
@@ -149,19 +149,19 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Keeps these jobs, which the transaction sees so, from ending unseen before it does; those that
-    /// have ended.
+    /// Keeps the stored parents, which the transaction sees so, from ending unseen before it does.
     ///
     /// First they are flagged, not in the transaction: from then on each end is a transaction too,
     /// which meets this one in a document of its own. Their documents stay free, so that an
     /// application's transaction holds up their ends, and nothing else.
-    async fn meet_parents(
-        &self,
-        tx: &mut Tx<'_>,
-        parents: Vec<JobId>,
-        mut inside: HashMap<JobId, (JobState, Option<Json>)>,
-    ) -> Result<Vec<End>> {
+    pub(crate) async fn meet_parents(&self, tx: &mut Tx<'_>, linked: &mut Linked) -> Result<()> {
+        if linked.stored.is_empty() {
+            return Ok(());
+        }
         let side = self.main();
+        let mut inside = std::mem::take(&mut linked.stored);
+        let mut parents: Vec<JobId> = inside.keys().copied().collect();
+        parents.sort_unstable();
         let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };
         let these = unfinished.clone();
         unfinished.insert("state", doc! { "$in": unfinished_states() });
@@ -181,12 +181,12 @@ impl MongoStore {
                 outside.insert(row::job_id(&row, "_id")?, state);
             }
         }
-        let (mut ended, mut free, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut free, mut own) = (Vec::new(), Vec::new());
         for parent in parents {
             match (inside.remove(&parent), outside.get(&parent)) {
                 (None, _) => return Err(older()),
                 (Some((state, result)), _) if state.is_terminal() => {
-                    ended.push(End::earlier(parent, state, result));
+                    linked.ended.push(End::earlier(parent, state, result));
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
@@ -201,7 +201,7 @@ impl MongoStore {
             let change = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };
             tx.update_many(&side.jobs, these, change).await?;
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
@@ -233,7 +233,8 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then.
+    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then. One that was
+    /// closed after the transaction began is a conflict.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -249,13 +250,8 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        let this = doc! { "_id": row::id(batch) };
-        Err(Failure::refused(
-            match tx.find_one(&side.batches, this).await? {
-                None => links::missing(Parent::Batch(batch)),
-                Some(_) => links::closed(batch),
-            },
-        ))
+        // The transaction saw it otherwise before it wrote anything.
+        Err(Failure::contention("a batch was changed meanwhile"))
     }
 
     /// Those of these jobs that have open links. Index `child`. [link.requeue]
