@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::options::ClientOptions;
+use mongodb::options::{Acknowledgment, ClientOptions};
 use mongodb::{Client, ClientSession};
 use ratchet_core::model::{BatchCondition, Condition, Enqueued, Fenced, Outcome, Settlement};
 use ratchet_core::store::{JobStore, WorkflowStore};
@@ -206,12 +206,27 @@ pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space:
 
 pub(crate) async fn a_session_that_can_have_no_transaction_is_misconfigured(space: Arc<Space>) {
     let (client, store) = application(&space).await;
-    let mut session = client.start_session().snapshot(true).await.unwrap();
+    let session = client.start_session().snapshot(true).await.unwrap();
+    cannot_begin(&store, session, "snapshot").await;
+    // Without a transaction, what is written would be stored at once.
+    let mut options = ClientOptions::parse(&space.url).await.unwrap();
+    options.write_concern = Some(Acknowledgment::Nodes(0).into());
+    let client = Client::with_options(options).unwrap();
+    let store = MongoStore::database_builder(client.database(space.database.name()));
+    let store = store.prefix(&space.prefix).connect().await.unwrap();
+    let session = client.start_session().await.unwrap();
+    cannot_begin(&store, session, "unacknowledged").await;
+}
+
+async fn cannot_begin(store: &MongoStore, mut session: ClientSession, why: &str) {
+    session.start_transaction().await.unwrap_err();
     let jobs = [job(), job().idempotency_key("i")];
     let refused = store.enqueue_in(&mut session, &jobs).await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("snapshot"), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("no transaction can be begun"), "{text}");
+    assert!(text.contains(why), "{text}");
     for job in &jobs {
-        assert!(!exists(&store, job.id()).await);
+        assert!(!exists(store, job.id()).await);
     }
 }
