@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use mongodb::error::ErrorKind;
-use mongodb::options::{Acknowledgment, ClientOptions, ReadPreference, SelectionCriteria};
+use mongodb::options::{
+    Acknowledgment, ClientOptions, ReadConcernLevel, ReadPreference, SelectionCriteria,
+};
 use mongodb::{Client, Database};
 use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
@@ -22,6 +24,8 @@ const LIVE_CONNECTIONS: u32 = 4;
 /// The most bytes of a database's name and of a collection's name with it.
 const DATABASE_BYTES: usize = 63;
 const NAMESPACE_BYTES: usize = 255;
+/// The server takes a time limit in milliseconds, in 32 bits.
+const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
 /// The longest name that a collection has behind the prefix.
 const LONGEST_COLLECTION: usize = "recurring".len();
 
@@ -95,7 +99,7 @@ impl Builder {
     }
 
     /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store.
+    /// the engine waits for a store; about 24 days at most.
     ///
     /// Reads and single writes tell the server the same limit (`maxTimeMS`), and every write waits
     /// for its majority at most so long (`wtimeout`). A server that can be used is looked for half
@@ -162,6 +166,12 @@ impl Builder {
     async fn into_config(self) -> Result<Config> {
         if self.deadline.is_zero() {
             return Err(misconfigured("deadline", "is zero"));
+        }
+        if self.deadline > LONGEST_DEADLINE {
+            return Err(misconfigured(
+                "deadline",
+                "is longer than the server takes one, which is about 24 days",
+            ));
         }
         let terms = Terms {
             journaled: self.journaled,
@@ -350,6 +360,21 @@ fn check_concerns(options: &ClientOptions) -> Result<()> {
             "says `journal=false`; that is Builder::journaled",
         ));
     }
+    if concern.is_some_and(|concern| concern.w_timeout.is_some()) {
+        return Err(misconfigured(
+            "the URL",
+            "says `wtimeoutMS`; that is Builder::deadline",
+        ));
+    }
+    if let Some(concern) = &options.read_concern
+        && concern.level != ReadConcernLevel::Majority
+    {
+        return Err(misconfigured(
+            "the URL",
+            "asks for another read concern than `readConcernLevel=majority`, which every read that \
+             decides something has",
+        ));
+    }
     if let Some(SelectionCriteria::ReadPreference(preference)) = &options.selection_criteria
         && *preference != ReadPreference::Primary
     {
@@ -419,7 +444,12 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_work_is_refused_by_name() {
         let table = [
-            (builder().deadline(Duration::ZERO), "deadline"),
+            (builder().deadline(Duration::ZERO), "deadline is zero"),
+            (builder().deadline(Duration::MAX), "24 days"),
+            (
+                builder().deadline(LONGEST_DEADLINE + Duration::from_millis(1)),
+                "24 days",
+            ),
             (builder().max_connections(0), "max_connections"),
             (builder().database(""), "database is empty"),
             (builder().database("admin"), "keeps to itself"),
@@ -443,11 +473,31 @@ mod tests {
                 Builder::url("mongodb://host/db?retryWrites=false"),
                 "retries",
             ),
+            (
+                Builder::url("mongodb://host/db?wtimeoutMS=5000"),
+                "Builder::deadline",
+            ),
+            (
+                Builder::url("mongodb://host/db?readConcernLevel=local"),
+                "readConcernLevel=majority",
+            ),
+            (
+                Builder::url("mongodb://host/db?readConcernLevel=snapshot"),
+                "readConcernLevel=majority",
+            ),
         ];
         for (builder, part) in table {
             let problem = problem(builder).await;
             assert!(problem.contains(part), "{problem}: {part}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_anyway_is_taken() {
+        let url = "mongodb://host/db?w=majority&journal=true&readConcernLevel=majority\
+                   &readPreference=primary&retryWrites=true";
+        let builder = Builder::url(url).deadline(LONGEST_DEADLINE);
+        assert!(builder.into_config().await.is_ok());
     }
 
     #[tokio::test]

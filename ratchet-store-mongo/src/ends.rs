@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::{Bson, Document, RawDocument, doc};
+use mongodb::options::Hint;
 use ratchet_core::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use ratchet_core::model::{BatchRecord, LinkState, Parent};
 use ratchet_core::{BatchId, JobId, JobState, Json};
@@ -193,7 +194,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// The jobs with open links on these parents. Indexes `parent` and `child` of the links.
+    /// The jobs with open links on these parents. Indexes `open` and `child` of the links.
     async fn waiting_for(
         &self,
         tx: &mut Tx<'_>,
@@ -205,7 +206,8 @@ impl MongoStore {
         let all: Vec<Bson> = parents.iter().map(|parent| row::id(*parent)).collect();
         let on_these = doc! { "parent": { "$in": all }, "state": open };
         let mut children = BTreeSet::new();
-        let only = fields(doc! { "child": 1 });
+        let mut only = fields(doc! { "child": 1 });
+        only.hint = Some(Hint::Name("open".to_owned()));
         for row in tx.find(&side.links, on_these, only).await? {
             children.insert(row::job_id(&row, "child")?);
         }

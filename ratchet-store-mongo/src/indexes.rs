@@ -2,6 +2,7 @@
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::StoreErrorKind;
+use ratchet_core::model::LinkState;
 
 use crate::connection::{Rows, Side};
 use crate::error::{Failure, Result};
@@ -206,6 +207,9 @@ fn link_indexes() -> Vec<Index> {
     vec![
         index("child", doc! { "child": 1, "place": 1 }).unique(),
         index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
+        // Who waits for an end now: of the links of a parent only those that are not decided.
+        index("open", doc! { "parent": 1, "child": 1 })
+            .of(doc! { "state": i32::from(LinkState::Open.code()) }),
     ]
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Linked {
     after: Vec<(JobId, Vec<After>)>,
     members: BTreeMap<BatchId, i64>,
     parents: HashSet<JobId>,
+    /// Those of the parents that are stored, as the transaction sees them.
+    stored: HashMap<JobId, (JobState, Option<Json>)>,
     /// Stored parents that have ended.
     ended: Vec<End>,
 }
@@ -57,8 +59,8 @@ pub(crate) fn is_linked(job: &NewJob) -> bool {
 }
 
 impl MongoStore {
-    /// Finds out what the new jobs of an enqueue wait for.
-    /// [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
+    /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
+    /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
     pub(crate) async fn find_parents(
         &self,
         tx: &mut Tx<'_>,
@@ -88,11 +90,9 @@ impl MongoStore {
         let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
         let stored: Vec<JobId> = stored.into_iter().collect();
         if !stored.is_empty() {
-            let inside = self.parents_inside(tx, &stored, answers).await?;
-            // Whoever is refused has flagged nobody.
-            self.check_batches(tx, &linked).await?;
-            linked.ended = self.meet_parents(tx, stored, inside).await?;
+            linked.stored = self.parents_inside(tx, &stored, answers).await?;
         }
+        self.check_batches(tx, &linked).await?;
         Ok(linked)
     }
 
@@ -149,19 +149,19 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Keeps these jobs, which the transaction sees so, from ending unseen before it does; those that
-    /// have ended.
+    /// Keeps the stored parents, which the transaction sees so, from ending unseen before it does.
     ///
     /// First they are flagged, not in the transaction: from then on each end is a transaction too,
     /// which meets this one in a document of its own. Their documents stay free, so that an
     /// application's transaction holds up their ends, and nothing else.
-    async fn meet_parents(
-        &self,
-        tx: &mut Tx<'_>,
-        parents: Vec<JobId>,
-        mut inside: HashMap<JobId, (JobState, Option<Json>)>,
-    ) -> Result<Vec<End>> {
+    pub(crate) async fn meet_parents(&self, tx: &mut Tx<'_>, linked: &mut Linked) -> Result<()> {
+        if linked.stored.is_empty() {
+            return Ok(());
+        }
         let side = self.main();
+        let mut inside = std::mem::take(&mut linked.stored);
+        let mut parents: Vec<JobId> = inside.keys().copied().collect();
+        parents.sort_unstable();
         let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };
         let these = unfinished.clone();
         unfinished.insert("state", doc! { "$in": unfinished_states() });
@@ -181,12 +181,12 @@ impl MongoStore {
                 outside.insert(row::job_id(&row, "_id")?, state);
             }
         }
-        let (mut ended, mut free, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut free, mut own) = (Vec::new(), Vec::new());
         for parent in parents {
             match (inside.remove(&parent), outside.get(&parent)) {
                 (None, _) => return Err(older()),
                 (Some((state, result)), _) if state.is_terminal() => {
-                    ended.push(End::earlier(parent, state, result));
+                    linked.ended.push(End::earlier(parent, state, result));
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
@@ -201,7 +201,7 @@ impl MongoStore {
             let change = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };
             tx.update_many(&side.jobs, these, change).await?;
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
@@ -233,7 +233,8 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then.
+    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then. One that was
+    /// closed after the transaction began is a conflict.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -249,13 +250,8 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        let this = doc! { "_id": row::id(batch) };
-        Err(Failure::refused(
-            match tx.find_one(&side.batches, this).await? {
-                None => links::missing(Parent::Batch(batch)),
-                Some(_) => links::closed(batch),
-            },
-        ))
+        // The transaction saw it otherwise before it wrote anything.
+        Err(Failure::contention("a batch was changed meanwhile"))
     }
 
     /// Those of these jobs that have open links. Index `child`. [link.requeue]
@@ -277,50 +273,102 @@ impl MongoStore {
         Ok(children.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Those of these jobs, given as documents, of which a child has not ended. Index `parent`.
-    /// [purge.awaited] [archive.awaited]
-    pub(crate) async fn awaited(
+    /// Those of these old jobs, given as documents, of which a child has not ended. It looks at the
+    /// first of them only if they have very many children. [purge.awaited] [archive.awaited]
+    pub(crate) async fn awaited(&self, tx: &mut Tx<'_>, jobs: &[RawDocumentBuf]) -> Result<Looked> {
+        let mut looked = Looked {
+            awaited: HashSet::new(),
+            at: jobs.len(),
+        };
+        let mut parents = Vec::new();
+        for (place, row) in jobs.iter().enumerate() {
+            if row::flag(row, "children") {
+                parents.push((place, row::job_id(row, "_id")?));
+            }
+        }
+        let mut links = 0;
+        for some in parents.chunks(PARENTS_AT_ONCE) {
+            if links >= MOST_LINKS {
+                looked.at = some[0].0;
+                break;
+            }
+            let some = some.iter().map(|(_, job)| *job).collect();
+            links += self.find_awaited(tx, some, &mut looked.awaited).await?;
+        }
+        Ok(looked)
+    }
+
+    /// Finds out which of these parents have a child that has not ended, and how many links it had
+    /// to look at: of each parent those of the first such child, and of those on the same page.
+    /// Index `parent`.
+    ///
+    /// A look at a page of children by their ids is several times faster than a `$lookup` of each
+    /// child, which starts a pipeline for it.
+    async fn find_awaited(
         &self,
         tx: &mut Tx<'_>,
-        jobs: &[RawDocumentBuf],
-    ) -> Result<HashSet<JobId>> {
-        let parents = jobs.iter().filter(|row| row::flag(row, "children"));
-        let parents = parents.map(|row| row::job_id(row, "_id"));
-        let parents: Vec<JobId> = parents.collect::<std::result::Result<_, _>>()?;
-        if parents.is_empty() {
-            return Ok(HashSet::new());
-        }
+        mut parents: BTreeSet<JobId>,
+        awaited: &mut HashSet<JobId>,
+    ) -> Result<usize> {
         let side = self.main();
-        let on_these = doc! {
-            "parent": { "$in": ids(&parents) },
-            "kind": i32::from(Parent::Job(parents[0]).code()),
-        };
-        let only = fields(doc! { "parent": 1, "child": 1 });
-        let mut links = Vec::new();
-        let mut children = BTreeSet::new();
-        for row in tx.find(&side.links, on_these, only).await? {
-            let child = row::job_id(&row, "child")?;
-            links.push((row::job_id(&row, "parent")?, child));
-            children.insert(child);
+        let mut links = 0;
+        let mut behind: Option<(JobId, JobId)> = None;
+        while !parents.is_empty() {
+            let all: Vec<JobId> = parents.iter().copied().collect();
+            let mut on_these = match behind {
+                Some((parent, child)) if parents.contains(&parent) => doc! { "$or": [
+                    { "parent": row::id(parent), "child": { "$gt": row::id(child) } },
+                    { "parent": { "$in": ids(&all[1..]) } },
+                ] },
+                _ => doc! { "parent": { "$in": ids(&all) } },
+            };
+            on_these.insert("kind", i32::from(Parent::Job(all[0]).code()));
+            let options = FindOptions::builder()
+                .sort(doc! { "parent": 1, "child": 1 })
+                .limit(i64::try_from(LINKS_AT_ONCE).unwrap_or(i64::MAX))
+                .projection(doc! { "parent": 1, "child": 1 })
+                .build();
+            let mut page = Vec::new();
+            for row in tx.find(&side.links, on_these, options).await? {
+                page.push((row::job_id(&row, "parent")?, row::job_id(&row, "child")?));
+            }
+            links += page.len();
+            let Some(last) = page.last().copied() else {
+                break;
+            };
+            let children: Vec<JobId> = page.iter().map(|(_, child)| *child).collect();
+            let unfinished = self.unfinished(tx, &children).await?;
+            let held = page.iter().filter(|(_, child)| unfinished.contains(child));
+            awaited.extend(held.map(|(parent, _)| *parent));
+            if page.len() < LINKS_AT_ONCE {
+                break;
+            }
+            parents.retain(|one| *one > last.0 || (*one == last.0 && !awaited.contains(one)));
+            behind = Some(last);
         }
-        let children: Vec<JobId> = children.into_iter().collect();
-        let these =
-            doc! { "_id": { "$in": ids(&children) }, "state": { "$in": unfinished_states() } };
-        let rows = tx
-            .find(&side.jobs, these, fields(doc! { "_id": 1 }))
-            .await?;
-        let unfinished = rows.iter().map(|row| row::job_id(row, "_id"));
-        let unfinished: HashSet<JobId> = unfinished.collect::<std::result::Result<_, _>>()?;
-        links.retain(|(_, child)| unfinished.contains(child));
-        Ok(links.into_iter().map(|(parent, _)| parent).collect())
+        Ok(links)
+    }
+
+    /// Those of these jobs that have not ended.
+    async fn unfinished(&self, tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<HashSet<JobId>> {
+        let these = doc! { "_id": { "$in": ids(jobs) }, "state": { "$in": unfinished_states() } };
+        let only = fields(doc! { "_id": 1 });
+        let rows = tx.find(&self.main().jobs, these, only).await?;
+        let found = rows.iter().map(|row| row::job_id(row, "_id"));
+        Ok(found.collect::<std::result::Result<_, _>>()?)
     }
 
     /// Completes jobs that are shown with what they wait, or waited, for.
-    pub(crate) async fn show_links(&self, linked: &[JobId], jobs: &mut [JobRecord]) -> Result<()> {
+    pub(crate) async fn show_links(
+        &self,
+        on: &mut Tx<'_>,
+        linked: &[JobId],
+        jobs: &mut [JobRecord],
+    ) -> Result<()> {
         if linked.is_empty() {
             return Ok(());
         }
-        let mut links = self.links_of(linked).await?;
+        let mut links = self.links_of(on, linked).await?;
         for job in jobs {
             for link in links.remove(&job.id).unwrap_or_default() {
                 match link.after {
@@ -336,14 +384,18 @@ impl MongoStore {
     }
 
     /// The links of jobs, those of each in order. Index `child`.
-    async fn links_of(&self, jobs: &[JobId]) -> Result<HashMap<JobId, Vec<StoredLink>>> {
+    async fn links_of(
+        &self,
+        on: &mut Tx<'_>,
+        jobs: &[JobId],
+    ) -> Result<HashMap<JobId, Vec<StoredLink>>> {
         let side = self.main();
         let theirs = doc! { "child": { "$in": ids(jobs) } };
         let options = FindOptions::builder()
             .sort(doc! { "child": 1, "place": 1 })
             .build();
         let mut links: HashMap<JobId, Vec<StoredLink>> = HashMap::new();
-        for row in side.plain().find(&side.links, theirs, options).await? {
+        for row in on.find(&side.links, theirs, options).await? {
             let link = StoredLink::read(&row)?;
             links.entry(link.child).or_default().push(link);
         }
@@ -353,7 +405,7 @@ impl MongoStore {
     /// [link.parents]
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let mut links: HashMap<JobId, Vec<Link>> = self
-            .links_of(jobs)
+            .links_of(&mut self.main().plain(), jobs)
             .await?
             .into_iter()
             .map(|(job, links)| {
@@ -390,6 +442,20 @@ impl MongoStore {
         Ok(links.into_iter().filter_map(StoredLink::shown).collect())
     }
 }
+
+/// How far old jobs were looked at.
+pub(crate) struct Looked {
+    /// Those of which a child has not ended.
+    pub(crate) awaited: HashSet<JobId>,
+    /// How many of them were looked at.
+    pub(crate) at: usize,
+}
+
+/// How many parents and how many of their links are looked at in one command.
+const PARENTS_AT_ONCE: usize = 100;
+const LINKS_AT_ONCE: usize = 1_000;
+/// From how many links on the rest of the parents is left to the next transaction.
+const MOST_LINKS: usize = 20_000;
 
 fn older() -> Failure {
     Failure::contention("a parent changed after the transaction began")

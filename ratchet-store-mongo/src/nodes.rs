@@ -231,16 +231,11 @@ impl MongoStore {
         let side = self.live();
         // Before the nodes are read: nobody is silent for what was heard after it.
         let now = from_millis(self.millis(side).await?);
-        let mut tx = self.begin_guarded(side, sweep.guard.as_ref()).await?;
-        let swept = async {
-            if !self.is_tenure(&mut tx, side, sweep.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            let swept = self.sweep_inside(&mut tx, sweep, now).await?;
-            Ok(Guarded::Done(swept))
-        }
-        .await;
-        tx.finish(swept).await
+        let Some(mut guarded) = self.begin_guarded(side, sweep.guard.as_ref()).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let swept = self.sweep_inside(&mut guarded.tx, sweep, now).await;
+        guarded.finish(self, swept).await
     }
 
     async fn sweep_inside(
@@ -274,11 +269,30 @@ impl MongoStore {
             if tx.find_one(&side.jobs, claims).await?.is_none() {
                 let ends = [NodeStatus::Left, NodeStatus::Dead];
                 let ended = unchanged(ends.map(|end| i32::from(end.code())).to_vec());
-                swept.forgotten += tx.delete_many(&side.nodes, ended).await?;
+                let gone = tx.delete_many(&side.nodes, ended).await?;
+                if gone > 0 && self.has_transactions() {
+                    self.forget_label(tx, node.label.as_str()).await?;
+                }
+                swept.forgotten += gone;
             }
         }
         swept.died.sort();
         Ok(swept)
+    }
+
+    /// Deletes the document of a label that no node has any more: who starts without a name of its
+    /// own has a label that nobody has again. Whoever joins under it meanwhile changes the document,
+    /// and so meets this.
+    async fn forget_label(&self, tx: &mut Tx<'_>, label: &str) -> Inner<()> {
+        let side = self.live();
+        if tx
+            .find_one(&side.nodes, doc! { "label": label })
+            .await?
+            .is_none()
+        {
+            tx.delete_many(&side.labels, doc! { "_id": label }).await?;
+        }
+        Ok(())
     }
 }
 

@@ -18,9 +18,11 @@ const OLDEST_WIRE: i32 = 9;
 /// Looks at the server, makes what is missing and compares what is there.
 pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
-    check_version(side).await?;
     // Everything is compared before anything is made.
     let plan = plan(side);
+    let names: Vec<&str> = plan.iter().map(|(rows, _)| rows.name()).collect();
+    check_kinds(side, &names).await?;
+    check_version(side).await?;
     let mut missing: Vec<(&Rows, Option<Vec<&Index>>)> = Vec::new();
     for (rows, indexes) in &plan {
         match stored_indexes(side, rows).await? {
@@ -86,12 +88,23 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
             format!("the server is MongoDB {version}; 4.4 or later is needed"),
         ));
     }
-    let in_set =
-        hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
+    refuse_router(&hello)?;
     Ok(Server {
         version,
-        transactions: in_set,
+        transactions: hello.contains_key("setName"),
     })
+}
+
+/// Refuses a `mongos`: the time that it tells is its own, and two of them tell two.
+fn refuse_router(hello: &Document) -> Result<()> {
+    if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            "the server is a mongos, the router of a sharded cluster; Ratchet needs one clock for \
+             all its nodes, which routers do not have: connect to a replica set",
+        ));
+    }
+    Ok(())
 }
 
 /// Why no server can be used: one that answers but is in another replica set, or in none, or not
@@ -161,6 +174,50 @@ async fn check_version(side: &Side) -> Result<()> {
     }
 }
 
+/// Refuses collections that are there and of another kind than ours.
+async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
+    let list = doc! {
+        "listCollections": 1,
+        "filter": { "name": { "$in": names } },
+        "cursor": { "batchSize": 1_000 },
+    };
+    let reply = side.database.run_command(list).await;
+    let reply = reply.map_err(|error| {
+        Failure::from(error).about("the collections of the database cannot be listed")
+    })?;
+    let batch = reply
+        .get_document("cursor")
+        .and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch = batch.map_err(|_| mismatch("the database lists no collections"))?;
+    for collection in batch.iter().filter_map(Bson::as_document) {
+        if let Some(problem) = odd(collection) {
+            let name = collection.get_str("name").unwrap_or_default();
+            return Err(mismatch(format!("the collection {name} {problem}")));
+        }
+    }
+    Ok(())
+}
+
+/// What is in the way in a collection as the server lists it.
+fn odd(collection: &Document) -> Option<&'static str> {
+    let nothing = Document::new();
+    let options = collection.get_document("options").unwrap_or(&nothing);
+    match collection.get_str("type") {
+        Ok("view") => return Some("is a view"),
+        Ok("timeseries") => return Some("is a time series, whose documents cannot be changed"),
+        _ => {}
+    }
+    if options.contains_key("collation") {
+        Some("has a collation: names that it takes for equal would be one")
+    } else if options.get_bool("capped").unwrap_or(false) {
+        Some("is capped: the server would delete its oldest documents")
+    } else if options.contains_key("expireAfterSeconds") {
+        Some("has an age at which the server deletes its documents")
+    } else {
+        None
+    }
+}
+
 /// The indexes of a collection; none if there is no such collection.
 async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>>> {
     const NO_COLLECTION: i32 = 26;
@@ -206,5 +263,21 @@ async fn make(side: &Side, rows: &Rows, indexes: Vec<&Index>) -> Result<()> {
             let what = format!("the indexes of {} cannot be made", rows.name());
             Err(Failure::from(error).about(&what))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_is_refused() {
+        let router = doc! { "msg": "isdbgrid", "maxWireVersion": 17, "ok": 1.0 };
+        let failure = refuse_router(&router).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
+        assert!(failure.to_string().contains("mongos"), "{failure}");
+        let member = doc! { "setName": "rs0", "maxWireVersion": 17, "ok": 1.0 };
+        assert!(refuse_router(&member).is_ok());
+        assert!(refuse_router(&doc! { "maxWireVersion": 17 }).is_ok());
     }
 }

@@ -8,6 +8,7 @@ use ratchet_core::model::{Attempt, JobFilter, JobInput, JobPage, JobRecord, Page
 use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
 
 use crate::bulk;
+use crate::connection::Tx;
 use crate::error::Result;
 use crate::pipelines::{self, code};
 use crate::row;
@@ -37,7 +38,16 @@ impl MongoStore {
     }
 
     /// The jobs of these documents that can be shown.
-    pub(crate) async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
+    async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
+        self.shown_by(&mut self.main().plain(), rows).await
+    }
+
+    /// The same, with what belongs to them as the transaction sees it.
+    pub(crate) async fn shown_by(
+        &self,
+        on: &mut Tx<'_>,
+        rows: &[RawDocumentBuf],
+    ) -> Result<Vec<JobRecord>> {
         let mut jobs = Vec::with_capacity(rows.len());
         let mut linked = Vec::new();
         for row in rows {
@@ -62,7 +72,7 @@ impl MongoStore {
                 }
             }
         }
-        self.show_links(&linked, &mut jobs).await?;
+        self.show_links(on, &linked, &mut jobs).await?;
         Ok(jobs)
     }
 

@@ -63,7 +63,7 @@ impl MongoStore {
                 if front.len() == limit {
                     return Ok(front);
                 }
-                let ids = self.unfinished(&wanted, states, page, limit).await?;
+                let ids = self.unfinished_ids(&wanted, states, page, limit).await?;
                 wanted.insert("_id", doc! { "$in": pipelines::ids(&ids) });
                 "_id_"
             }
@@ -111,7 +111,7 @@ impl MongoStore {
 
     /// The first ids of unfinished jobs that match, each place looked at as it was at the same
     /// moment: a job that goes from one to another is seen.
-    async fn unfinished(
+    async fn unfinished_ids(
         &self,
         wanted: &Document,
         states: &[JobState],

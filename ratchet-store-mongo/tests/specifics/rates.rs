@@ -9,6 +9,7 @@ use ratchet_core::model::{RateAnswer, RateRequest};
 use ratchet_core::store::{Acquired, RateStore, Store};
 use ratchet_core::{Name, Rate};
 
+use crate::faults::Fault;
 use crate::open;
 use crate::server::Space;
 
@@ -85,4 +86,30 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
         .await
         .unwrap();
     assert_eq!(fence(&again), fence(&first) + 1);
+}
+
+pub(crate) async fn what_was_granted_before_a_loss_is_not_counted_again(space: Arc<Space>) {
+    // A server that says that it is none that may write, from the third key on.
+    let fault = Fault::new(&space, &["findAndModify"])
+        .code(10_107)
+        .behind(2);
+    let store = fault.open(&space).await;
+    let twice = || Rate::new(1, Duration::from_secs(7_200)).burst(2);
+    let requests: Vec<_> = ["a", "b", "c"]
+        .map(|key| RateRequest::new(name(key), twice()))
+        .into();
+    let fault = fault.set().await;
+    let taking = tokio::spawn({
+        let (store, requests) = (store.clone(), requests.clone());
+        async move { store.take(&requests).await }
+    });
+    // The driver tries once more by itself.
+    fault.met(2).await;
+    fault.lift().await;
+    assert_eq!(taking.await.unwrap().unwrap(), [RateAnswer::Granted; 3]);
+    // One of two is left of each.
+    assert_eq!(
+        store.take(&requests).await.unwrap(),
+        [RateAnswer::Granted; 3]
+    );
 }
