@@ -47,8 +47,10 @@
 
 mod act;
 mod archive;
+mod awaited;
 mod bulk;
 mod candidates;
+mod checks;
 mod claim;
 mod clock;
 mod config;
