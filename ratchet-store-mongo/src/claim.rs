@@ -40,10 +40,13 @@ pub(crate) enum Depth {
 }
 
 /// How often a claim that came back short looks for more.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 24;
 
 /// How often it does where others had all that there was.
 const AGAIN: usize = 3;
+
+/// How many writes in a row that took nothing a round makes for the rest of what it wants.
+const IN_VAIN: usize = 3;
 
 /// How long a claim that has something may go on looking for more, and how long the server may take
 /// to give it what it chose: if somebody holds one of these jobs, it is content with less.
@@ -141,9 +144,6 @@ impl MongoStore {
             if look_again {
                 continue;
             }
-            if had < round.candidates && is_enough(claimed.len(), request.limit) {
-                break;
-            }
             if had == round.candidates && had < look_at {
                 break;
             }
@@ -152,11 +152,12 @@ impl MongoStore {
                 if round.candidates == look_at {
                     // There may be more behind these.
                     reach = (reach * 2).min(Reach::MOST);
-                } else if again == AGAIN {
-                    break;
-                } else {
+                } else if had == 0 {
                     // There were no more, but some may have come, or been let go.
                     again += 1;
+                    if again > AGAIN {
+                        break;
+                    }
                 }
             }
         }
@@ -250,7 +251,8 @@ impl MongoStore {
 
     /// Takes up to `wanted` of the candidates: the first ones, and where others had most of those, the
     /// ones behind them. None is passed over that is to be had, so that each claimer gets its jobs in
-    /// order; for the last few no write is made, which would have to be one for each.
+    /// order. A few that are still missing are soon left to the next look: what others left of these
+    /// candidates would be tried one by one.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -264,7 +266,11 @@ impl MongoStore {
             had: 0,
             doubt: None,
         };
-        while !is_enough(took.had, wanted) && !candidates.is_empty() && took.doubt.is_none() {
+        let mut in_vain = 0;
+        while took.had < wanted && !candidates.is_empty() && took.doubt.is_none() {
+            if in_vain == IN_VAIN && took.had >= wanted / 2 {
+                break;
+            }
             let missing = (wanted - took.had).min(candidates.len());
             let (mut plain, mut permitted) = (Vec::new(), Vec::new());
             for candidate in candidates.drain(..missing) {
@@ -274,15 +280,18 @@ impl MongoStore {
                     Some(route) => permitted.push((candidate.id, candidate.priority, route)),
                 }
             }
+            let mut had = 0;
             for taken in [
                 self.take_plain(request, &plain, call, now).await,
                 self.take_permitted(request, &permitted, call, now).await,
             ] {
                 match taken {
-                    Ok(taken) => took.had += usize::try_from(taken).unwrap_or(missing),
+                    Ok(taken) => had += usize::try_from(taken).unwrap_or(missing),
                     Err(failure) => took.doubt = Some(failure),
                 }
             }
+            took.had += had;
+            in_vain = if had == 0 { in_vain + 1 } else { 0 };
         }
         took
     }
@@ -444,12 +453,6 @@ fn decode(
         checkpoint: row::json(row, "checkpoint"),
     };
     Ok(ClaimedJob { claim, input })
-}
-
-/// Whether a claim that meets others at its candidates is content with what it has: half of what it
-/// wanted.
-fn is_enough(had: usize, wanted: usize) -> bool {
-    had > 0 && had >= wanted / 2
 }
 
 /// Waits for work until this time, if there is one; none if it took longer. What was going on then is

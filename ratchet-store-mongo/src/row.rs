@@ -379,8 +379,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_in_both_sizes_and_nothing_else_is_taken_for_one() {
-        let row = raw(&doc! { "a": 1, "b": 2_i64, "c": 3.0, "d": -1, "e": Bson::Null });
+    fn whole_numbers_are_read_of_every_type_and_nothing_else_is_taken_for_one() {
+        let row = raw(&doc! { "a": 1, "b": 2_i64, "c": 3.5, "d": -1, "e": Bson::Null, "f": 4.0 });
+        assert_eq!(int(&row, "f"), Ok(4));
+        assert!(int(&raw(&doc! { "a": 1e300 }), "a").is_err());
+        assert!(int(&raw(&doc! { "a": "1" }), "a").is_err());
         assert_eq!(int(&row, "a"), Ok(1));
         assert_eq!(int(&row, "b"), Ok(2));
         assert!(int(&row, "c").is_err());
