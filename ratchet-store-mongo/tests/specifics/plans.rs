@@ -225,7 +225,7 @@ pub(crate) async fn idle_rates_come_from_an_index(space: Arc<Space>) {
     let rate = Rate::new(1, Duration::from_secs(7_200));
     let take = |number| {
         let key = Name::new("key", format!("k{number}")).unwrap();
-        RateRequest::new(key, rate.clone())
+        RateRequest::new(key, rate)
     };
     store
         .take(&(0..300).map(take).collect::<Vec<_>>())
