@@ -12,7 +12,7 @@ use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
 use crate::links::{done, running, under_way};
-use crate::plans::{own, profile};
+use crate::plans::{own, profile, profile_of};
 use crate::server::Space;
 use crate::{exists, job, open};
 
@@ -98,7 +98,7 @@ pub(crate) async fn kept_parents_in_front_are_passed_in_several_transactions(spa
     // Behind all of them.
     let (purged, archived) = (ended(&store, 1).await[0], ended(&store, 1).await[0]);
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let rows = profile(&own, "jobs", async {
+    let rows = profile(&own, async {
         assert_eq!(store.purge(&all(1)).await.unwrap(), Guarded::Done(1));
     })
     .await;
@@ -121,7 +121,7 @@ pub(crate) async fn a_job_is_archived_as_one_transaction_sees_it(space: Arc<Spac
     let child = running(&store, &[child]).await;
     store.settle(&[done(&child[0])]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let rows = profile(&own, "links", async {
+    let rows = profile_of(&own, "links", async {
         let done = ArchiveStore::archive(&store, &all(10)).await.unwrap();
         assert_eq!(done, Guarded::Done(2));
     })

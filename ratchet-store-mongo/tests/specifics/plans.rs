@@ -20,9 +20,14 @@ use crate::passes::{all, children, ended};
 use crate::server::Space;
 use crate::{claim_all, job};
 
-/// Runs work while the server writes down what it does; what it did to a collection. Nobody else may be
-/// at work in the database meanwhile, so it is one of its own.
-pub(crate) async fn profile(
+/// Runs work while the server writes down what it does; what it did to the jobs.
+pub(crate) async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {
+    profile_of(space, "jobs", work).await
+}
+
+/// The same, with what it did to this collection. Nobody else may be at work in the database
+/// meanwhile, so it is one of its own.
+pub(crate) async fn profile_of(
     space: &Space,
     collection: &str,
     work: impl Future<Output = ()>,
@@ -80,7 +85,7 @@ pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
     // More routes than one range may have.
     let jobs: Vec<NewJob> = (0..180).map(|n| job().queue(&format!("q{n}"))).collect();
     store.enqueue(&jobs).await.unwrap();
-    let rows = profile(&own, "jobs", async {
+    let rows = profile(&own, async {
         store
             .claim_next_batch(&claim_all().limit(50))
             .await
@@ -102,7 +107,7 @@ pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
 
 pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<Space>) {
     let (own, store) = filled(&space, 5_000).await;
-    let rows = profile(&own, "jobs", async {
+    let rows = profile(&own, async {
         let claimed = store
             .claim_next_batch(&claim_all().limit(50))
             .await
@@ -127,7 +132,7 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
     store.enqueue(&needy).await.unwrap();
     store.enqueue(&[job().tag("rare")]).await.unwrap();
     let store = &store;
-    let rows = profile(&own, "jobs", async move {
+    let rows = profile(&own, async move {
         let (node, label) = (NodeId::new(), Name::new("label", "n").unwrap());
         let second = Duration::from_secs(1);
         let beat = |status| Heartbeat::new(node, label.clone(), status, second);
@@ -226,7 +231,7 @@ pub(crate) async fn a_pass_reads_one_page_of_many_children(space: Arc<Space>) {
     ended(&store, 1).await;
     tokio::time::sleep(Duration::from_millis(5)).await;
     for collection in ["links", "jobs"] {
-        let rows = profile(&own, collection, async {
+        let rows = profile_of(&own, collection, async {
             store.purge(&all(1)).await.unwrap();
         })
         .await;
@@ -249,7 +254,7 @@ pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space
     children(&store, parent, 3).await;
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed[0].claim.token.job, parent);
-    let rows = profile(&own, "links", async {
+    let rows = profile_of(&own, "links", async {
         store.settle(&[done(&claimed[0])]).await.unwrap();
     })
     .await;
@@ -269,7 +274,7 @@ pub(crate) async fn idle_rates_come_from_an_index(space: Arc<Space>) {
         .take(&(0..300).map(take).collect::<Vec<_>>())
         .await
         .unwrap();
-    let rows = profile(&own, "rates", async {
+    let rows = profile_of(&own, "rates", async {
         assert_eq!(store.forget_idle(100).await.unwrap(), 0);
     })
     .await;
