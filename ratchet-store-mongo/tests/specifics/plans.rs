@@ -187,7 +187,7 @@ pub(crate) async fn counts_read_no_documents_but_those_of_running_jobs(space: Ar
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     let done: Vec<_> = claimed[..90].iter().map(done).collect();
     store.settle(&done).await.unwrap();
-    let rows = profile(&own, "jobs", async {
+    let rows = profile(&own, async {
         let counts = store.count_jobs(&JobFilter::all()).await.unwrap();
         let expected = [
             (JobState::Pending, 1_900),
@@ -207,7 +207,7 @@ pub(crate) async fn a_listing_of_few_among_many_reads_the_front_and_them(space: 
     let (own, store) = filled(&space, 4_000).await;
     let request = claim_all().limit(5);
     assert_eq!(store.claim_next_batch(&request).await.unwrap().len(), 5);
-    let rows = profile(&own, "jobs", async {
+    let rows = profile(&own, async {
         let page = PageRequest::first(10).order(JobOrder::NewestFirst);
         for (state, count) in [(JobState::Paused, 0), (JobState::Running, 5)] {
             let few = JobFilter::all().state(state);
