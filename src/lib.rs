@@ -16,3 +16,9 @@ pub mod sqlite {
 pub mod postgres {
     pub use ratchet_store_postgres::*;
 }
+
+/// Ratchet on MongoDB.
+#[cfg(feature = "mongo")]
+pub mod mongo {
+    pub use ratchet_store_mongo::*;
+}

@@ -42,7 +42,7 @@ struct Options {
     /// Whom to measure
     #[arg(long, value_enum, default_value = "ratchet")]
     peer: Peer,
-    /// The database: memory:, sqlite://FILE or postgres://…; empty, or with --fresh
+    /// The database: memory:, sqlite://FILE, postgres://… or mongodb://…; empty, or with --fresh
     #[arg(long)]
     url: String,
     /// Jobs to enqueue or to drain
@@ -75,7 +75,8 @@ struct Options {
     /// Deal the jobs out to so many lanes (claim, drain); only the head of each is pending
     #[arg(long, default_value_t = 0)]
     lanes: usize,
-    /// Make a database on the server for this run, and drop it at the end (PostgreSQL)
+    /// Make a database on the server for this run, and drop it at the end (PostgreSQL,
+    /// MongoDB)
     #[arg(long)]
     fresh: bool,
     /// Count the statements; needs --fresh, and a server with pg_stat_statements loaded

@@ -9,51 +9,90 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// A new database on a PostgreSQL server, for one run.
+/// Whether the URL names a MongoDB, which has no counters that a run could be told from others by.
+fn is_mongodb(url: &str) -> bool {
+    url.starts_with("mongodb://") || url.starts_with("mongodb+srv://")
+}
+
+/// A new database on a server, for one run.
 pub(crate) struct Fresh {
-    server: PgConnection,
+    server: Server,
     name: String,
     /// The URL of the new database.
     pub(crate) url: String,
 }
 
+enum Server {
+    Postgres(PgConnection),
+    MongoDb(mongodb::Client),
+}
+
 impl Fresh {
     pub(crate) async fn create(url: &str, count: bool) -> Result<Self> {
-        ensure!(is_postgres(url), "--fresh is for PostgreSQL only");
-        let mut server = PgConnection::connect(url).await?;
         let name = format!("ratchet_bench_{}", std::process::id());
-        let mut statements = vec![
-            format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
-            format!("CREATE DATABASE {name}"),
-        ];
-        if count {
-            statements.push(format!(
-                "ALTER DATABASE {name} SET pg_stat_statements.track = 'top'"
-            ));
-        }
-        // What earlier runs wrote is not paid for in this one.
-        statements.push("CHECKPOINT".to_owned());
-        for statement in statements {
-            sqlx::raw_sql(AssertSqlSafe(statement))
-                .execute(&mut server)
-                .await?;
-        }
-        let url = with_database(url, &name).context("no URL with a host")?;
-        if count {
-            let mut database = PgConnection::connect(&url).await?;
-            let create = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
-            sqlx::raw_sql(create).execute(&mut database).await?;
-        }
-        Ok(Self { server, name, url })
+        let fresh = with_database(url, &name).context("no URL with a host")?;
+        let server = if is_mongodb(url) {
+            ensure!(!count, "--count is for PostgreSQL only");
+            let client = mongodb::Client::with_uri_str(url).await?;
+            client.database(&name).drop().await?;
+            Server::MongoDb(client)
+        } else {
+            ensure!(
+                is_postgres(url),
+                "--fresh is for PostgreSQL and MongoDB only"
+            );
+            Server::Postgres(create_on_postgres(url, &name, &fresh, count).await?)
+        };
+        Ok(Self {
+            server,
+            name,
+            url: fresh,
+        })
     }
 
-    pub(crate) async fn remove(mut self) -> Result<()> {
-        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
-        sqlx::raw_sql(AssertSqlSafe(drop))
-            .execute(&mut self.server)
-            .await?;
+    pub(crate) async fn remove(self) -> Result<()> {
+        match self.server {
+            Server::Postgres(mut server) => {
+                let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+                sqlx::raw_sql(AssertSqlSafe(drop))
+                    .execute(&mut server)
+                    .await?;
+            }
+            Server::MongoDb(client) => client.database(&self.name).drop().await?,
+        }
         Ok(())
     }
+}
+
+async fn create_on_postgres(
+    url: &str,
+    name: &str,
+    fresh: &str,
+    count: bool,
+) -> Result<PgConnection> {
+    let mut server = PgConnection::connect(url).await?;
+    let mut statements = vec![
+        format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
+        format!("CREATE DATABASE {name}"),
+    ];
+    if count {
+        statements.push(format!(
+            "ALTER DATABASE {name} SET pg_stat_statements.track = 'top'"
+        ));
+    }
+    // What earlier runs wrote is not paid for in this one.
+    statements.push("CHECKPOINT".to_owned());
+    for statement in statements {
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(&mut server)
+            .await?;
+    }
+    if count {
+        let mut database = PgConnection::connect(fresh).await?;
+        let create = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
+        sqlx::raw_sql(create).execute(&mut database).await?;
+    }
+    Ok(server)
 }
 
 /// The URL with another database.

@@ -8,18 +8,24 @@ use crate::Power;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
 use crate::node::TestNode;
 use crate::runner::Context;
+use crate::suite::Settings;
 
 /// What a case for stores is given: a new, empty database.
 pub struct Cx {
     fixture: Arc<dyn Fixture>,
     factory: Factory,
     powers: Vec<Power>,
+    settings: Settings,
     /// Further databases that the case asked for and did not close itself.
     others: Mutex<Vec<Arc<dyn Fixture>>>,
 }
 
 impl Cx {
-    pub(crate) async fn create(factory: Factory, powers: Vec<Power>) -> Result<Self, BoxError> {
+    pub(crate) async fn create(
+        factory: Factory,
+        powers: Vec<Power>,
+        settings: Settings,
+    ) -> Result<Self, BoxError> {
         let fixture = factory.create().await?;
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
@@ -43,6 +49,7 @@ impl Cx {
             fixture,
             factory,
             powers,
+            settings,
             others: Mutex::default(),
         })
     }
@@ -76,6 +83,11 @@ impl Cx {
         self.powers.contains(&power)
     }
 
+    /// What the suite says of random histories.
+    pub(crate) const fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// `count` handles, opened one after the other.
     pub(crate) async fn nodes(&self, count: usize) -> Vec<TestNode> {
         let mut nodes = Vec::with_capacity(count);
@@ -87,7 +99,7 @@ impl Cx {
 
     /// Another empty database; it lives as long as this one unless it is closed.
     pub(crate) async fn another(&self) -> Self {
-        match Self::create(self.factory.clone(), self.powers.clone()).await {
+        match Self::create(self.factory.clone(), self.powers.clone(), self.settings).await {
             Ok(other) => {
                 let fixture = Arc::clone(&other.fixture);
                 self.lock_others().push(fixture);

@@ -165,18 +165,36 @@ pub(crate) fn runtime() -> Runtime {
 pub(crate) struct Subject {
     name: String,
     powers: Vec<Power>,
+    /// What it refuses to do.
+    without: Vec<Without>,
     /// Whether being unavailable is a failure.
     required: bool,
 }
 
+/// A group of cases, or a case, that a store cannot run.
+#[derive(Clone, Debug)]
+pub(crate) struct Without {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
 impl Subject {
-    pub(crate) fn new(name: String, powers: Vec<Power>) -> Self {
+    pub(crate) fn new(name: String, powers: Vec<Power>, without: Vec<Without>) -> Self {
         let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
         Self {
             required: requires(&required, &name),
             name,
             powers,
+            without,
         }
+    }
+
+    /// Why it cannot run this case, if it said so.
+    fn refuses<C>(&self, case: &Case<C>) -> Option<String> {
+        let names =
+            |without: &&Without| without.name == case.group || without.name == case.full_name();
+        let refused = self.without.iter().find(names)?;
+        Some(refused.reason.clone())
     }
 }
 
@@ -224,6 +242,9 @@ fn not_applicable<C, T>(
     case: &Case<C>,
     provision: &Provision<T>,
 ) -> Option<String> {
+    if let Some(reason) = subject.refuses(case) {
+        return Some(reason);
+    }
     match (case.lacks(&subject.powers), provision) {
         (Some(power), _) => Some(format!("needs {power:?}")),
         (None, Provision::Unavailable(reason)) => (!subject.required).then(|| reason.clone()),
@@ -297,8 +318,28 @@ mod tests {
         Arc::new(Subject {
             name: "mystore".to_owned(),
             powers: vec![Power::Clock],
+            without: Vec::new(),
             required,
         })
+    }
+
+    #[test]
+    fn a_case_the_store_refuses_is_listed_as_ignored_with_its_reason() {
+        let refusing = |name: &str| Subject {
+            name: "mystore".to_owned(),
+            powers: Power::STORE.to_vec(),
+            without: vec![Without {
+                name: name.to_owned(),
+                reason: "needs more".to_owned(),
+            }],
+            required: true,
+        };
+        let case = Suite::cases().next().unwrap();
+        let ready = Provision::Ready(());
+        let why = |name: &str| not_applicable(&refusing(name), case, &ready);
+        assert_eq!(why(case.group).as_deref(), Some("needs more"));
+        assert_eq!(why(&case.full_name()).as_deref(), Some("needs more"));
+        assert_eq!(why("lock"), None);
     }
 
     fn case(needs: &[Power]) -> &'static Case<Cx> {

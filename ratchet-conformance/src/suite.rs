@@ -2,9 +2,9 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::cases;
+use crate::cases::{self, HISTORIES};
 use crate::fixture::Factory;
-use crate::runner::{self, Failure, Setup, Subject};
+use crate::runner::{self, Failure, Setup, Subject, Without};
 use crate::{Case, Cx, Power, Provision};
 
 /// The suite for stores.
@@ -14,8 +14,26 @@ use crate::{Case, Cx, Power, Provision};
 pub struct Suite {
     name: String,
     powers: Vec<Power>,
+    without: Vec<Without>,
     /// None: all of them.
     groups: Option<Vec<String>>,
+    settings: Settings,
+}
+
+/// What the `differential` cases are told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How many histories they run together.
+    pub(crate) histories: u64,
+    /// Whether the store may say of a claimed job that others wait for its end when nobody does.
+    pub(crate) may_exaggerate: bool,
+}
+
+impl Settings {
+    const DEFAULT: Self = Self {
+        histories: HISTORIES,
+        may_exaggerate: false,
+    };
 }
 
 impl Suite {
@@ -25,8 +43,45 @@ impl Suite {
         Self {
             name: name.into(),
             powers: powers.to_vec(),
+            without: Vec::new(),
             groups: None,
+            settings: Settings::DEFAULT,
         }
+    }
+
+    /// Sets how many random histories the `differential` cases run together, unless
+    /// `RATCHET_HISTORIES` says it: fewer for a store on which each step takes long. Default 400.
+    #[must_use]
+    pub const fn histories(mut self, histories: u64) -> Self {
+        self.settings.histories = histories;
+        self
+    }
+
+    /// Lets the store say of a claimed job that others wait for its end when nobody does: one that
+    /// flags a parent before it is known whether its child is stored. Without this, the
+    /// `differential` cases want exactly what the model says. The opposite is never allowed.
+    #[must_use]
+    pub const fn may_say_awaited_of_others(mut self) -> Self {
+        self.settings.may_exaggerate = true;
+        self
+    }
+
+    /// Lists these cases, by group or by full name, as ignored, with this reason: for a store, or a
+    /// kind of server, that refuses what they are about. The report says N/A for them.
+    ///
+    /// # Panics
+    /// If there is no such group or case.
+    #[must_use]
+    pub fn without(mut self, reason: &str, cases: &[&str]) -> Self {
+        for name in cases {
+            let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
+            assert!(known, "there is no group or case {name}");
+            self.without.push(Without {
+                name: (*name).to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+        self
     }
 
     /// Only the cases of these groups, for a setting of a store that can change nothing else; the
@@ -43,10 +98,12 @@ impl Suite {
     /// Lists or runs the cases as the command line says, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
-            Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
+            Provision::Ready(factory) => {
+                Provision::Ready(setup(factory, self.powers.clone(), self.settings))
+            }
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
-        let subject = Subject::new(self.name, self.powers);
+        let subject = Subject::new(self.name, self.powers, self.without);
         runner::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 
@@ -66,12 +123,12 @@ impl Suite {
     /// # Errors
     /// Why the case failed.
     pub async fn check(case: &Case<Cx>, powers: &[Power], factory: Factory) -> Result<(), Failure> {
-        runner::check(case, &*setup(factory, powers.to_vec())).await
+        runner::check(case, &*setup(factory, powers.to_vec(), Settings::DEFAULT)).await
     }
 }
 
-fn setup(factory: Factory, powers: Vec<Power>) -> Arc<Setup<Cx>> {
-    Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone())))
+fn setup(factory: Factory, powers: Vec<Power>, settings: Settings) -> Arc<Setup<Cx>> {
+    Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), settings)))
 }
 
 /// The cases of these groups, or all.

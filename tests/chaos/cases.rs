@@ -9,9 +9,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::field::{Field, admin, take_connections, terminate};
 use crate::judge::judge;
+use crate::mongodb;
+use crate::worker::Backend;
 
 /// One kind of disturbance.
 pub(crate) struct Case {
+    pub(crate) backend: Backend,
     pub(crate) name: &'static str,
     /// Short, for the name of a schema.
     short: &'static str,
@@ -28,12 +31,15 @@ enum Disturbance {
     TerminateConnections,
     StopServer,
     TakeConnections,
+    KillOperations,
+    StepDown,
 }
 
 const WORKERS: usize = 3;
 
 pub(crate) const CASES: &[Case] = &[
     Case {
+        backend: Backend::Postgres,
         name: "workers_are_killed",
         short: "kill",
         needs_server: false,
@@ -41,6 +47,7 @@ pub(crate) const CASES: &[Case] = &[
         disturbance: Disturbance::KillWorkers,
     },
     Case {
+        backend: Backend::Postgres,
         name: "workers_with_a_pool_of_one_are_killed",
         short: "one",
         needs_server: false,
@@ -48,6 +55,7 @@ pub(crate) const CASES: &[Case] = &[
         disturbance: Disturbance::KillWorkers,
     },
     Case {
+        backend: Backend::Postgres,
         name: "connections_are_terminated_in_a_stream",
         short: "terminate",
         needs_server: false,
@@ -55,6 +63,7 @@ pub(crate) const CASES: &[Case] = &[
         disturbance: Disturbance::TerminateConnections,
     },
     Case {
+        backend: Backend::Postgres,
         name: "idle_connections_take_the_whole_server",
         short: "idle",
         needs_server: true,
@@ -62,6 +71,39 @@ pub(crate) const CASES: &[Case] = &[
         disturbance: Disturbance::TakeConnections,
     },
     Case {
+        backend: Backend::Postgres,
+        name: "the_server_is_stopped_and_started",
+        short: "stop",
+        needs_server: true,
+        connections: 10,
+        disturbance: Disturbance::StopServer,
+    },
+    Case {
+        backend: Backend::MongoDb,
+        name: "workers_are_killed",
+        short: "kill",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::KillWorkers,
+    },
+    Case {
+        backend: Backend::MongoDb,
+        name: "operations_are_killed_in_a_stream",
+        short: "operations",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::KillOperations,
+    },
+    Case {
+        backend: Backend::MongoDb,
+        name: "the_primary_steps_down",
+        short: "step",
+        needs_server: true,
+        connections: 10,
+        disturbance: Disturbance::StepDown,
+    },
+    Case {
+        backend: Backend::MongoDb,
         name: "the_server_is_stopped_and_started",
         short: "stop",
         needs_server: true,
@@ -74,7 +116,7 @@ pub(crate) fn run(case: &Case, url: &str) {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
-        let mut field = Field::new(url, case.short, WORKERS, case.connections).await;
+        let mut field = Field::new(case.backend, url, case.short, WORKERS, case.connections).await;
         println!("{}, {rounds} rounds", case.name);
         for _ in 0..rounds {
             match case.disturbance {
@@ -82,6 +124,8 @@ pub(crate) fn run(case: &Case, url: &str) {
                 Disturbance::TerminateConnections => terminate_connections(&field).await,
                 Disturbance::StopServer => stop_server(&mut field).await,
                 Disturbance::TakeConnections => take(&field).await,
+                Disturbance::KillOperations => mongodb::kill_operations(&field.order).await,
+                Disturbance::StepDown => step_down(&field).await,
             }
             field.check_workers();
         }
@@ -136,24 +180,50 @@ async fn take(field: &Field) {
     sleep(Duration::from_millis(500)).await;
 }
 
-/// A stop without a checkpoint, as in a crash; a second without a server; then recovery.
+/// A stop without a checkpoint, as in a crash; a second without a server, or until another has taken
+/// over; then recovery.
 async fn stop_server(field: &mut Field) {
     sleep(Duration::from_millis(700)).await;
-    shell("RATCHET_CHAOS_STOP");
+    let (port, others) = match field.order.backend {
+        Backend::MongoDb => mongodb::primary(&field.order).await,
+        Backend::Postgres => (String::new(), false),
+    };
+    shell("RATCHET_CHAOS_STOP", &port);
+    let mut since = now();
+    if others {
+        field.first_enqueue().await;
+        println!(
+            "    the first enqueue succeeded {:?} after the primary was killed",
+            since.elapsed()
+        );
+    }
     sleep(Duration::from_secs(1)).await;
-    shell("RATCHET_CHAOS_START");
-    let started = now();
+    shell("RATCHET_CHAOS_START", &port);
+    since = now();
     field.first_enqueue().await;
     println!(
         "    the first enqueue succeeded {:?} after the server was back",
-        started.elapsed()
+        since.elapsed()
     );
 }
 
-fn shell(variable: &str) {
+/// The primary of a replica set gives up; of one node, that is an election without a rival.
+async fn step_down(field: &Field) {
+    sleep(Duration::from_millis(700)).await;
+    mongodb::step_down(&field.order).await;
+    let began = now();
+    field.first_enqueue().await;
+    println!(
+        "    the first enqueue succeeded {:?} after the primary had stepped down",
+        began.elapsed()
+    );
+}
+
+fn shell(variable: &str, port: &str) {
     let line = env::var(variable).unwrap();
     let status = Command::new("sh")
         .args(["-c", &line])
+        .env("RATCHET_CHAOS_PORT", port)
         .current_dir("/")
         .status();
     assert!(status.unwrap().success(), "{variable}: {line}");

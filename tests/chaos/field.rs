@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::worker::{Nap, Order};
+use crate::mongodb;
+use crate::worker::{Backend, Nap, Order};
 
 /// How long the cluster may take to end all jobs after the last disturbance.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -41,9 +42,16 @@ struct Produced {
 
 impl Field {
     /// Workers that run, and a producer that has begun.
-    pub(crate) async fn new(url: &str, case: &str, workers: usize, connections: u32) -> Self {
+    pub(crate) async fn new(
+        backend: Backend,
+        url: &str,
+        case: &str,
+        workers: usize,
+        connections: u32,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let order = Order {
+            backend,
             url: url.to_owned(),
             schema: format!("chaos_{case}_{}", std::process::id()),
             connections,
@@ -167,7 +175,7 @@ impl Field {
             .sum())
     }
 
-    /// Lets the workers drain; each must end well. Then takes the schema away.
+    /// Lets the workers drain; each must end well. Then takes everything away.
     pub(crate) async fn clear(mut self) {
         self.check_workers();
         for worker in &mut self.workers {
@@ -176,6 +184,9 @@ impl Field {
         for worker in &mut self.workers {
             let ended = worker.wait().unwrap();
             assert!(ended.success(), "a worker did not drain: {ended}");
+        }
+        if self.order.backend == Backend::MongoDb {
+            return mongodb::drop_database(&self.order).await;
         }
         let mut admin = admin(&self.order.url).await;
         let drop = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.order.schema);

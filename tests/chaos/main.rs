@@ -1,5 +1,5 @@
-//! Chaos on a real PostgreSQL: worker processes, connections and the server itself die under load,
-//! again and again.
+//! Chaos on real servers: worker processes, connections, operations and the server itself die under
+//! load, again and again.
 //!
 //! After each case: every acknowledged enqueue is succeeded, failed or pending, none is lost;
 //! bodies ran again only after a lost claim, under a new `claim_seq`; no worker ended by itself.
@@ -7,17 +7,18 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it every case is ignored |
+//! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL` | the servers; without one its cases are ignored |
 //! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3 |
 //! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
 //!
-//! `cargo xtask chaos postgres` sets all of them.
+//! `cargo xtask chaos postgres` and `cargo xtask chaos mongodb` set all of them.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 mod cases;
 mod field;
 mod judge;
+mod mongodb;
 mod worker;
 
 use std::env;
@@ -37,30 +38,36 @@ fn main() -> ExitCode {
 }
 
 fn trial(case: &'static Case) -> Trial {
-    let url = env::var("RATCHET_TEST_POSTGRES_URL").ok();
+    let variable = case.backend.variable();
+    let url = env::var(variable).ok();
     let reason = match &url {
-        None if required() => None,
-        None => Some("RATCHET_TEST_POSTGRES_URL is not set"),
+        None if required(case.backend.name()) => None,
+        None => Some(format!("{variable} is not set")),
         Some(_) if case.needs_server && env::var_os("RATCHET_CHAOS_STOP").is_none() => {
-            Some("needs a server of its own: `cargo xtask chaos postgres`")
+            Some(format!(
+                "needs a server of its own: `cargo xtask chaos {}`",
+                case.backend.name()
+            ))
         }
         Some(_) => None,
     };
+    let name = format!("{}::{}", case.backend.name(), case.name);
     if let Some(reason) = reason {
-        return Trial::ignorable_test(case.name, move || Ok(Completion::ignored_with(reason)))
+        let why = reason.clone();
+        return Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
             .with_kind(reason)
             .with_ignored_flag(true);
     }
-    Trial::test(case.name, move || {
-        let url = url.ok_or("postgres is required, but RATCHET_TEST_POSTGRES_URL is not set")?;
+    Trial::test(name, move || {
+        let url = url.ok_or(format!("required, but {variable} is not set"))?;
         cases::run(case, &url);
         Ok(())
     })
 }
 
-/// Whether `RATCHET_REQUIRE` says that PostgreSQL must be there, as for the conformance suite.
-fn required() -> bool {
+/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
+fn required(backend: &str) -> bool {
     let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
     let mut words = required.split(',').map(str::trim);
-    words.any(|word| ["1", "true", "postgres"].contains(&word))
+    words.any(|word| ["1", "true", backend].contains(&word))
 }

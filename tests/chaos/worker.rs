@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet::mongo::MongoStore;
 use ratchet::postgres::PostgresStore;
 use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
 use serde::{Deserialize, Serialize};
@@ -17,10 +18,36 @@ const ROLE: &str = "RATCHET_CHAOS_WORKER";
 /// Silence that means death. Long enough for a node that loses its connection a few times in a row.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
+/// The servers there are.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Backend {
+    Postgres,
+    MongoDb,
+}
+
+impl Backend {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::MongoDb => "mongodb",
+        }
+    }
+
+    /// The variable that names the server.
+    pub(crate) const fn variable(self) -> &'static str {
+        match self {
+            Self::Postgres => "RATCHET_TEST_POSTGRES_URL",
+            Self::MongoDb => "RATCHET_TEST_MONGODB_URL",
+        }
+    }
+}
+
 /// What a worker is told.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
+    pub(crate) backend: Backend,
     pub(crate) url: String,
+    /// The schema, or the database, and how the connections are called.
     pub(crate) schema: String,
     /// The connections of its pool.
     pub(crate) connections: u32,
@@ -40,11 +67,24 @@ impl Order {
     }
 
     pub(crate) async fn open(&self) -> ratchet::Result<SharedStore> {
-        let store = PostgresStore::builder(&self.url)
-            .schema(&self.schema)
-            .max_connections(self.connections)
-            .application_name(&self.schema);
-        Ok(Arc::new(store.connect().await?))
+        Ok(match self.backend {
+            Backend::Postgres => Arc::new(
+                PostgresStore::builder(&self.url)
+                    .schema(&self.schema)
+                    .max_connections(self.connections)
+                    .application_name(&self.schema)
+                    .connect()
+                    .await?,
+            ),
+            Backend::MongoDb => Arc::new(
+                MongoStore::builder(&self.url)
+                    .database(&self.schema)
+                    .max_connections(self.connections)
+                    .application_name(&self.schema)
+                    .connect()
+                    .await?,
+            ),
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::db::{Server, postgres};
+use crate::db::{Server, mongodb, postgres};
 use crate::process;
 
 /// How much to measure.
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// started for this].
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
+    /// The MongoDB replica set to measure on [default: one of one node that is started for this].
+    #[arg(long, value_name = "URL")]
+    mongodb: Option<String>,
 }
 
 /// One who is measured.
@@ -45,7 +48,7 @@ struct Subject {
     engine: bool,
 }
 
-const SUBJECTS: [Subject; 5] = [
+const SUBJECTS: [Subject; 6] = [
     Subject {
         heading: "memory",
         peer: "ratchet",
@@ -75,6 +78,12 @@ const SUBJECTS: [Subject; 5] = [
         peer: "floor",
         backend: "postgres",
         engine: false,
+    },
+    Subject {
+        heading: "MongoDB",
+        peer: "ratchet",
+        backend: "mongodb",
+        engine: true,
     },
 ];
 /// The pairs whose ratio the last columns show: a backend and its floor.
@@ -126,15 +135,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let chosen = |backend: &str| {
         args.backend.is_empty() || args.backend.iter().any(|chosen| chosen == backend)
     };
-    let postgres = match &args.postgres {
-        _ if !chosen("postgres") => None,
+    let server = |backend: &str, named: &Option<String>, own: fn() -> Result<Server>| match named {
+        _ if !chosen(backend) => None,
         Some(url) => Some(Server::named(url.clone())),
-        None => postgres::own()
-            .inspect_err(|reason| eprintln!("note: PostgreSQL is left out: {reason:#}"))
+        None => own()
+            .inspect_err(|reason| eprintln!("note: {backend} is left out: {reason:#}"))
             .ok(),
     };
+    let servers = Servers {
+        postgres: server("postgres", &args.postgres, postgres::own),
+        mongodb: server("mongodb", &args.mongodb, mongodb::own),
+    };
     let available = |subject: &Subject| {
-        chosen(subject.backend) && (subject.backend != "postgres" || postgres.is_some())
+        let present = !is_server(subject.backend) || servers.of(subject.backend).is_some();
+        chosen(subject.backend) && present
     };
 
     // results[scenario][subject] = one JSON object a round
@@ -149,14 +163,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     "round {round} of {rounds}: {}, {}",
                     subject.heading, scenario.heading
                 );
-                results.push(measure(&target, postgres.as_ref(), subject, scenario)?);
+                results.push(measure(&target, &servers, subject, scenario)?);
             }
         }
     }
 
     println!("\n{}", machine());
-    if let Some(server) = &postgres {
+    if let Some(server) = &servers.postgres {
         println!("{}; default durability", server.origin);
+    }
+    if let Some(server) = &servers.mongodb {
+        println!("{}; majority, journaled", server.origin);
     }
     print!("\n{}", table(&scenarios, &results));
     let wrong = wrong_runs(&scenarios, &results);
@@ -164,6 +181,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("jobs were lost or run twice\n{}", wrong.join("\n"));
     }
     Ok(())
+}
+
+/// The servers there are.
+struct Servers {
+    postgres: Option<Server>,
+    mongodb: Option<Server>,
+}
+
+impl Servers {
+    fn of(&self, backend: &str) -> Option<&Server> {
+        match backend {
+            "postgres" => self.postgres.as_ref(),
+            "mongodb" => self.mongodb.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+fn is_server(backend: &str) -> bool {
+    matches!(backend, "postgres" | "mongodb")
 }
 
 fn scenarios(args: &Args) -> Vec<Scenario> {
@@ -266,7 +303,13 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
 
 impl Scenario {
     fn is_for(&self, subject: &Subject) -> bool {
-        let server = subject.backend == "postgres";
+        // What only PostgreSQL has.
+        let own = ["--held-snapshot", "--count"];
+        let own = self.args.iter().any(|arg| own.contains(&arg.as_str()));
+        if own && subject.backend != "postgres" {
+            return false;
+        }
+        let server = is_server(subject.backend);
         (subject.engine || !self.engine) && (server || !self.server)
     }
 }
@@ -275,7 +318,7 @@ impl Scenario {
 /// on a real disk as a rule.
 fn measure(
     target: &Path,
-    postgres: Option<&Server>,
+    servers: &Servers,
     subject: &Subject,
     scenario: &Scenario,
 ) -> Result<Value> {
@@ -284,16 +327,16 @@ fn measure(
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
-    let url = match (subject.backend, postgres) {
+    let url = match (subject.backend, servers.of(subject.backend)) {
         ("memory", _) => "memory:".to_owned(),
-        ("postgres", Some(server)) => server.url.clone(),
+        (_, Some(server)) => server.url.clone(),
         (scheme, _) => format!("{scheme}://{}", dir.join("bench.db").display()),
     };
     let mut bench = process::program(target.join("release").join("ratchet-bench"));
     bench
         .args(&scenario.args)
         .args(["--peer", subject.peer, "--url", &url]);
-    if subject.backend == "postgres" {
+    if is_server(subject.backend) {
         bench.arg("--fresh");
     }
     let output = process::read(&mut bench)?;
@@ -444,11 +487,14 @@ mod tests {
             backend: vec![],
             only: vec![],
             postgres: None,
+            mongodb: None,
         };
         let scenarios = &scenarios(&args)[..1];
         let result = |rate: f64| vec![json!({"jobs_per_s": rate, "missing": 0})];
         let (none, some) = (Vec::new, result);
-        let results = [vec![none(), some(600.0), some(1000.0), some(90.0), none()]];
+        let mut measured = vec![none(), some(600.0), some(1000.0), some(90.0)];
+        measured.resize_with(SUBJECTS.len(), none);
+        let results = [measured];
         let shown = table(scenarios, &results);
         let lines: Vec<&str> = shown.lines().collect();
         let heading = "| scenario | unit | SQLite | floor on SQLite | PostgreSQL \

@@ -21,13 +21,20 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Backend {
     Postgres,
+    /// A replica set of one node.
+    Mongodb,
+    /// A replica set of three nodes, of which the primary is stopped.
+    MongodbSet,
 }
 
 /// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
 /// own, which nobody else misses while it is stopped.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let (server, variable): (Server, _) = match args.backend {
-        Backend::Postgres => (db::postgres::own()?, db::postgres::URL),
+    let (postgres, mongodb) = (db::postgres::URL, db::mongodb::URL);
+    let (server, variable, other): (Server, _, _) = match args.backend {
+        Backend::Postgres => (db::postgres::own()?, postgres, mongodb),
+        Backend::Mongodb => (db::mongodb::own()?, mongodb, postgres),
+        Backend::MongodbSet => (db::mongodb::own_three()?, mongodb, postgres),
     };
     let control = server.control.as_ref();
     let control = control.context("a server of our own can be stopped")?;
@@ -37,6 +44,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .args(["--nocapture", "--test-threads", "1"])
         .args(&args.tests)
         .env(variable, &server.url)
+        // The cases of another server would stop and start this one.
+        .env_remove(other)
         .env("RATCHET_CHAOS_ROUNDS", args.rounds.to_string())
         .env("RATCHET_CHAOS_STOP", &control.stop)
         .env("RATCHET_CHAOS_START", &control.start);

@@ -29,7 +29,7 @@ struct Needs {
 }
 
 /// The stores there are. A new one is one entry.
-const BACKENDS: [Backend; 3] = [
+const BACKENDS: [Backend; 5] = [
     Backend {
         name: "memory",
         server: None,
@@ -43,6 +43,21 @@ const BACKENDS: [Backend; 3] = [
         server: Some(Needs {
             url: db::postgres::URL,
             provide: db::postgres::provide,
+        }),
+    },
+    Backend {
+        name: "mongodb",
+        server: Some(Needs {
+            url: db::mongodb::URL,
+            provide: db::mongodb::provide,
+        }),
+    },
+    // What there is without transactions.
+    Backend {
+        name: "mongodb-standalone",
+        server: Some(Needs {
+            url: db::mongodb::STANDALONE_URL,
+            provide: db::mongodb::provide_standalone,
         }),
     },
 ];
@@ -152,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         example("index_files", &words, &servers)
     })?);
 
-    if let Some(Ok(_)) = servers.of("postgres") {
+    if servers.of("postgres").is_some_and(Result::is_ok) {
         steps.push(step("example transactional_enqueue", || {
             example("transactional_enqueue", &[], &servers)
         })?);

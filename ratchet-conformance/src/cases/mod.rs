@@ -38,6 +38,8 @@ mod time;
 mod token;
 mod version;
 
+pub(crate) use differential::HISTORIES;
+
 use crate::{Case, Cx};
 
 /// Every group of cases.

@@ -121,7 +121,7 @@ impl CoordinatorSuite {
             Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
-        let subject = Subject::new(self.name, self.powers);
+        let subject = Subject::new(self.name, self.powers, Vec::new());
         runner::run(subject, Self::cases(), &provision)
     }
 

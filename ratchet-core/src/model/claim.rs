@@ -132,7 +132,7 @@ pub struct Claim {
     /// The lane whose head the job is.
     pub lane: Option<Name>,
     /// Whether others may wait for its end: jobs linked to it, or to the batch it is in. Those that
-    /// are linked to it while it runs do not show.
+    /// are linked to it while it runs do not show, and a store may say so though in the end nobody does.
     pub awaited: bool,
     /// The trace the job was enqueued in.
     pub trace: Option<TraceContext>,

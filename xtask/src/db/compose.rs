@@ -1,4 +1,4 @@
-//! PostgreSQL from the containers that compose.yaml describes.
+//! Servers from the containers that compose.yaml describes.
 
 use std::process::Command;
 
@@ -7,13 +7,24 @@ use anyhow::{Result, ensure};
 use super::{Control, Server, free_port, on_path, quoted};
 use crate::process;
 
-/// The newest version that compose.yaml has.
+/// The newest PostgreSQL that compose.yaml has.
 const SERVICE: &str = "postgres-18";
 /// The variable with which compose.yaml lets us choose its port.
 const PORT: &str = "RATCHET_POSTGRES_18_PORT";
 
-/// Starts the container under a name of its own, so that another one that runs is left alone.
 pub(super) fn start() -> Result<Server> {
+    start_service(SERVICE, PORT, |port| {
+        format!("postgres://postgres:ratchet@127.0.0.1:{port}/postgres")
+    })
+}
+
+/// Starts the container of a service under a name of its own, so that another one that runs is left
+/// alone; `port_variable` lets us choose its port, of which `url` makes its URL.
+pub(super) fn start_service(
+    service: &str,
+    port_variable: &str,
+    url: impl FnOnce(u16) -> String,
+) -> Result<Server> {
     ensure!(on_path("docker").is_some(), "there is no docker");
     ensure!(
         process::works(Command::new("docker").arg("info")),
@@ -24,20 +35,19 @@ pub(super) fn start() -> Result<Server> {
         "docker has no compose"
     );
     let (port, file) = (free_port()?, process::root().join("compose.yaml"));
-    let project = format!("ratchet-xtask-{}", std::process::id());
+    let project = format!("ratchet-xtask-{service}-{}", std::process::id());
     let compose = format!(
-        "{PORT}={port} docker compose -p {project} -f {}",
+        "{port_variable}={port} docker compose -p {project} -f {}",
         quoted(file)
     );
     let control = Control {
-        stop: format!("{compose} kill {SERVICE}"),
-        start: format!("{compose} up --detach --wait {SERVICE}"),
+        stop: format!("{compose} kill {service}"),
+        start: format!("{compose} up --detach --wait {service}"),
         remove: format!("{compose} down --volumes"),
     };
-    let url = format!("postgres://postgres:ratchet@127.0.0.1:{port}/postgres");
     Server::start(
-        url,
-        format!("a container of the service {SERVICE}"),
+        url(port),
+        format!("a container of the service {service}"),
         control,
     )
 }

@@ -136,7 +136,7 @@ impl User {
 }
 
 /// A place on a disk: what is in memory has no durability to test or to measure.
-fn temporary() -> String {
+pub(super) fn temporary() -> String {
     let wanted = std::env::var("TMPDIR").ok().filter(|path| !path.is_empty());
     let kept = || {
         Path::new("/var/tmp")

@@ -6,8 +6,10 @@
 mod compose;
 mod keeper;
 mod local;
+pub(crate) mod mongodb;
 pub(crate) mod postgres;
 pub(crate) mod redis;
+mod wire;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -30,12 +32,64 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Starts a PostgreSQL server that stays until `down`, and prints its URL.
-    Up,
+    /// Starts a server that stays until `down`, and prints its URL.
+    Up {
+        #[arg(value_enum, default_value_t = Kind::Postgres)]
+        server: Kind,
+    },
     /// Stops the server that `up` started, and removes its data.
-    Down,
+    Down {
+        #[arg(value_enum, default_value_t = Kind::Postgres)]
+        server: Kind,
+    },
     /// Prints the URL of the server that `up` started.
-    Url,
+    Url {
+        #[arg(value_enum, default_value_t = Kind::Postgres)]
+        server: Kind,
+    },
+}
+
+/// The servers there are.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Kind {
+    Postgres,
+    /// A replica set of one node.
+    Mongodb,
+    /// One without a replica set.
+    MongodbStandalone,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Mongodb => "mongodb",
+            Self::MongodbStandalone => "mongodb-standalone",
+        }
+    }
+
+    /// The variable that names it for the tests.
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::Postgres => postgres::URL,
+            Self::Mongodb => mongodb::URL,
+            Self::MongodbStandalone => mongodb::STANDALONE_URL,
+        }
+    }
+
+    fn start(self) -> Result<Server> {
+        match self {
+            Self::Postgres => postgres::own(),
+            Self::Mongodb => mongodb::own(),
+            Self::MongodbStandalone => mongodb::own_standalone(),
+        }
+    }
+
+    /// Where it is written down that it runs.
+    fn state(self) -> Result<PathBuf> {
+        let file = format!("{}.json", self.name());
+        Ok(process::target_dir()?.join("xtask").join(file))
+    }
 }
 
 /// A server. Unless it was only named to us, it is stopped when this is dropped, or when this
@@ -93,30 +147,33 @@ impl Server {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let state = process::target_dir()?.join("xtask").join("postgres.json");
     match args.action {
-        Action::Up => up(&state),
-        Action::Down => down(&state),
-        Action::Url => match running(&state)? {
+        Action::Up { server } => up(server),
+        Action::Down { server } => down(&server.state()?),
+        Action::Url { server } => match running(&server.state()?)? {
             Some(url) => {
                 println!("{url}");
                 Ok(())
             }
-            None => bail!("no server runs; start one with `cargo xtask db up`"),
+            None => bail!(
+                "no server runs; start one with `cargo xtask db up {}`",
+                server.name()
+            ),
         },
     }
 }
 
-fn up(state: &Path) -> Result<()> {
+fn up(kind: Kind) -> Result<()> {
+    let state = &kind.state()?;
     if let Some(url) = running(state)? {
         println!("It runs already.");
-        return told(&url);
+        return told(kind, &url);
     }
     if state.exists() {
         // Stopped by something else, such as a restart of the machine: only its data is left.
         down(state)?;
     }
-    let server = postgres::own()?;
+    let server = kind.start()?;
     println!("Started {}.", server.origin);
     let url = server.url.clone();
     if let Some(parent) = state.parent() {
@@ -126,13 +183,14 @@ fn up(state: &Path) -> Result<()> {
     let remove = server.control.as_ref().map(|control| &control.remove);
     fs::write(state, json!({"url": url, "remove": remove}).to_string())?;
     server.leave()?;
-    told(&url)
+    told(kind, &url)
 }
 
-fn told(url: &str) -> Result<()> {
+fn told(kind: Kind, url: &str) -> Result<()> {
     println!(
-        "\n  export {}={url}\n\nStop it with `cargo xtask db down`.",
-        postgres::URL
+        "\n  export {}='{url}'\n\nStop it with `cargo xtask db down {}`.",
+        kind.variable(),
+        kind.name()
     );
     Ok(())
 }

@@ -61,6 +61,10 @@ impl Pair {
         }
         let expected = step.apply(&self.model).await;
         let answer = step.apply(&*self.handles[turn].store).await;
+        let answer = match self.cx.settings().may_exaggerate {
+            true => answer.allowing_for(&expected),
+            false => answer,
+        };
         same("the answer", &expected, &answer)?;
         self.compare(1 - turn).await?;
         Ok(expected)
@@ -90,8 +94,10 @@ impl Pair {
             same("the permits", &expected, &actual)?;
         }
         same("the time", &expected.time, &actual.time)?;
-        same("the links", &expected.links, &actual.links)?;
-        same("the batches", &expected.batches, &actual.batches)?;
+        if let (Some(expected), Some(actual)) = (expected.workflows, actual.workflows) {
+            same("the links", &expected.links, &actual.links)?;
+            same("the batches", &expected.batches, &actual.batches)?;
+        }
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
         for (id, job) in &now {
@@ -120,6 +126,11 @@ struct Observed {
     /// None: the store has no such thing.
     permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
+    /// None: the store has no such thing.
+    workflows: Option<ObservedWorkflows>,
+}
+
+struct ObservedWorkflows {
     links: Vec<Vec<Link>>,
     batches: Vec<BatchRecord>,
 }
@@ -139,18 +150,21 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         None => Vec::new(),
     };
     let jobs = ok(store.jobs().list(&JobFilter::all(), &page).await).jobs;
-    let (mut links, mut batches) = (Vec::new(), Vec::new());
-    if let Some(workflows) = store.workflows() {
-        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        links = ok(workflows.parents_of(&ids).await);
-        batches = ok(workflows.recent_batches(1_000, None).await);
-    }
+    let workflows = match store.workflows() {
+        None => None,
+        Some(workflows) => {
+            let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+            Some(ObservedWorkflows {
+                links: ok(workflows.parents_of(&ids).await),
+                batches: ok(workflows.recent_batches(1_000, None).await),
+            })
+        }
+    };
     Observed {
         recurring: definitions,
         archive,
         jobs,
-        links,
-        batches,
+        workflows,
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,

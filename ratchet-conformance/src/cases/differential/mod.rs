@@ -12,7 +12,8 @@ use super::prelude::*;
 
 /// Histories are dealt out to so many cases, so that they run side by side.
 const CASES_IN_ALL: u64 = 10;
-const HISTORIES: u64 = 400;
+/// How many histories all cases together run, unless the suite says otherwise.
+pub(crate) const HISTORIES: u64 = 400;
 const STEPS: usize = 100;
 
 /// Runs the histories whose seed is `part`, `part` + 10, `part` + 20, …
@@ -23,7 +24,7 @@ async fn histories(cx: &Cx, part: u64) {
         }
         return;
     }
-    let count = number("RATCHET_HISTORIES").unwrap_or(HISTORIES);
+    let count = number("RATCHET_HISTORIES").unwrap_or(cx.settings().histories);
     for seed in (0..count).filter(|seed| seed % CASES_IN_ALL == part) {
         history::run(cx, seed, STEPS).await;
     }

@@ -92,6 +92,27 @@ pub(super) enum Answer {
     Refused(StoreErrorKind, Option<&'static str>),
 }
 
+impl Answer {
+    /// The same, but for what some stores may say otherwise than the model: that others may wait for
+    /// the end of a claimed job, when nobody does.
+    pub(super) fn allowing_for(mut self, model: &Self) -> Self {
+        match (&mut self, model) {
+            (Self::Claimed(mine), Self::Claimed(model)) => {
+                for (mine, model) in mine.iter_mut().zip(model) {
+                    mine.claim.awaited &= model.claim.awaited;
+                }
+            }
+            (Self::Lean(mine), Self::Lean(model)) => {
+                for (mine, model) in mine.iter_mut().zip(model) {
+                    mine.awaited &= model.awaited;
+                }
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
 impl Step {
     /// Does the step on a store. Time and handles are the caller's.
     pub(super) async fn apply(&self, store: &dyn Store) -> Answer {

@@ -1,0 +1,452 @@
+//! What operators ask.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use mongodb::bson::doc;
+use mongodb::bson::oid::ObjectId;
+use mongodb::options::FindOptions;
+use ratchet_core::links::waiting_state;
+use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
+use ratchet_core::state::Response;
+use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
+
+use crate::bulk::Statement;
+use crate::clock::Now;
+use crate::connection::Tx;
+use crate::ends::{End, Ties, tie_fields};
+use crate::error::{Failure, Result};
+use crate::lanes;
+use crate::pipelines::{self, code};
+use crate::purge::Gone;
+use crate::row;
+use crate::signals;
+use crate::store::{MongoStore, pause};
+
+/// A job that is acted on.
+struct Target {
+    state: JobState,
+    /// The unique key that it gave up when it ended.
+    key: Option<String>,
+    /// Its lane.
+    lane: Option<String>,
+    /// Whether it has links.
+    links: bool,
+    /// Whether it has open links, as far as that matters.
+    has_open_links: bool,
+    /// Whether its signal has not come.
+    lacks_signal: bool,
+    ties: Ties,
+}
+
+impl MongoStore {
+    /// Does the action to each selected job.
+    ///
+    /// All in one transaction: if one of the jobs is changed by others meanwhile, the whole is done
+    /// again. Without transactions each job by itself, in a write that applies only if the job is
+    /// still what it was; a failure then leaves those that were done before it.
+    pub(crate) async fn act_on_jobs(
+        &self,
+        jobs: &JobSelector,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        match jobs {
+            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
+            JobSelector::Matching {
+                filter,
+                after,
+                limit,
+            } => self.act_on_matching(filter, *after, *limit, action).await,
+            // A selector this version does not know selects nothing.
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Acts on the oldest jobs that match. If all that were selected were changed by others before
+    /// their turn came, those behind them are looked at. [act.select]
+    async fn act_on_matching(
+        &self,
+        filter: &JobFilter,
+        mut after: Option<JobId>,
+        limit: usize,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+        let states: Vec<_> = filter
+            .wanted_states()
+            .into_iter()
+            .filter(responds)
+            .collect();
+        loop {
+            let page = PageRequest::first(limit).order(JobOrder::OldestFirst);
+            let page = page.after(after);
+            let rows = self
+                .selected(filter, &states, &page, limit, doc! { "_id": 1 })
+                .await?;
+            let ids = rows.iter().map(|row| row::job_id(row, "_id"));
+            let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
+            let Some(last) = ids.last() else {
+                return Ok(Vec::new());
+            };
+            after = Some(*last);
+            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
+            acted.retain(|one| {
+                !matches!(
+                    one.outcome,
+                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
+                )
+            });
+            if !acted.is_empty() {
+                return Ok(acted);
+            }
+        }
+    }
+
+    async fn act_on_these(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !self.has_transactions() {
+            return self.act_each(ids, selected, action).await;
+        }
+        let mut first = false;
+        loop {
+            let mut tx = self.main().begin().await?;
+            let done = async {
+                if first {
+                    let all = doc! { "_id": { "$in": pipelines::ids(ids) } };
+                    let meet = doc! { "$inc": { "rev": 1_i64 } };
+                    tx.update_these(&self.main().jobs, all, meet).await?;
+                }
+                self.act_together(&mut tx, ids, selected, action).await
+            }
+            .await;
+            match tx.finish(done).await {
+                // The jobs at the head of a queue are claimed all the time: who comes first waits
+                // for nobody, and others wait for it.
+                Err(failure) if failure.kind == StoreErrorKind::Contention && !first => {
+                    first = true;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Acts on all of these jobs or on none.
+    async fn act_together(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let (acted, write) = self.plan(tx, ids, selected, action).await?;
+        let count = write.statements.len();
+        let side = self.main();
+        let matched = tx.bulk(&side.jobs, write.statements).await?;
+        if usize::try_from(matched) != Ok(count) {
+            return Err(Failure::contention("a job was changed meanwhile"));
+        }
+        if !write.removed.jobs.is_empty() {
+            let count = write.removed.jobs.len();
+            let ended = JobState::ALL.iter().filter(|state| state.is_terminal());
+            let ended: Vec<i32> = ended.map(|state| code(*state)).collect();
+            let still = doc! { "state": { "$in": ended } };
+            let gone = self.forget(tx, &write.removed, still).await?;
+            if usize::try_from(gone) != Ok(count) {
+                return Err(Failure::contention("a job was changed meanwhile"));
+            }
+        }
+        self.leave_lanes(tx, write.left.into_iter().collect())
+            .await?;
+        self.follow(tx, write.ends, Vec::new()).await?;
+        Ok(acted)
+    }
+
+    /// Acts on each of these jobs by itself, many in one command. Those that others changed meanwhile,
+    /// which the mark tells, are looked at again, one by one.
+    async fn act_each(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        const MOST: usize = 1_000;
+        let side = self.main();
+        let mut on = side.plain();
+        let mut all = Vec::with_capacity(ids.len());
+        if action == JobAction::Delete {
+            // What is deleted has no mark that tells who did it.
+            for id in ids {
+                all.push(self.act_on_one(*id, selected, action).await?);
+            }
+            return Ok(all);
+        }
+        for ids in ids.chunks(MOST) {
+            let (acted, mut write) = self.plan(&mut on, ids, selected, action).await?;
+            let mark = ObjectId::new();
+            for statement in &mut write.statements {
+                statement.pipeline.push(doc! { "$set": { "acted": mark } });
+            }
+            let count = write.statements.len();
+            let matched = on.bulk(&side.jobs, write.statements);
+            match matched.await {
+                Ok(matched) if usize::try_from(matched) == Ok(count) => {
+                    all.extend(acted);
+                    continue;
+                }
+                Err(failure) if failure.kind != StoreErrorKind::Contention => return Err(failure),
+                Ok(_) | Err(_) => {}
+            }
+            let marked = doc! { "_id": { "$in": pipelines::ids(ids) }, "acted": mark };
+            let only = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+            let rows = on.find(&side.jobs, marked, only).await?;
+            let done = rows.iter().map(|row| row::job_id(row, "_id"));
+            let done: HashSet<JobId> = done.collect::<std::result::Result<_, _>>()?;
+            for one in acted {
+                let wrote = matches!(
+                    one.outcome,
+                    ActionOutcome::Became(_)
+                        | ActionOutcome::CancelRequested
+                        | ActionOutcome::Changed
+                );
+                all.push(if wrote && !done.contains(&one.job) {
+                    self.act_on_one(one.job, selected, action).await?
+                } else {
+                    one
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    async fn act_on_one(
+        &self,
+        job: JobId,
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Acted> {
+        let mut tries = 0;
+        loop {
+            let mut on = self.main().plain();
+            match self.act_together(&mut on, &[job], selected, action).await {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                    tries += 1;
+                    tokio::time::sleep(pause(tries)).await;
+                }
+                done => {
+                    let missing = Acted {
+                        job,
+                        outcome: ActionOutcome::NotFound,
+                    };
+                    return Ok(done?.pop().unwrap_or(missing));
+                }
+            }
+        }
+    }
+
+    /// What the action does to these jobs; to those only that are still in the states they were
+    /// selected by, if they were. [act.select]
+    async fn plan(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<(Vec<Acted>, Writes)> {
+        let now = self.now(self.main()).await?;
+        let mut targets = self.targets(tx, ids).await?;
+        if let Some(states) = selected {
+            targets.retain(|_, target| states.contains(&target.state));
+        }
+        let mut refused_keys = HashMap::new();
+        let mut places = lanes::Places::default();
+        if action == JobAction::Requeue {
+            refused_keys = self.keys_taken(tx, ids, &targets).await?;
+            let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
+            for (id, target) in &targets {
+                if target.state == JobState::Failed
+                    && !refused_keys.contains_key(id)
+                    && let Some(lane) = &target.lane
+                {
+                    *wanted.entry(lane.clone()).or_default() += 1;
+                }
+            }
+            places = self.enter_lanes(tx, wanted).await?;
+            let waited = |(id, target): (&JobId, &Target)| target.links.then_some(*id);
+            let waited: Vec<JobId> = targets.iter().filter_map(waited).collect();
+            for job in self.have_open_links(tx, &waited).await? {
+                if let Some(target) = targets.get_mut(&job) {
+                    target.has_open_links = true;
+                }
+            }
+        }
+        let mut write = Writes {
+            now,
+            statements: Vec::new(),
+            removed: Gone::default(),
+            ends: Vec::new(),
+            left: BTreeSet::new(),
+        };
+        let mut acted = Vec::with_capacity(ids.len());
+        for id in ids {
+            let outcome = match targets.get_mut(id) {
+                None => ActionOutcome::NotFound,
+                Some(target) => match refused_keys.get(id) {
+                    Some(holder) if target.state == JobState::Failed => {
+                        ActionOutcome::KeyTaken(*holder)
+                    }
+                    _ => write.respond(*id, target, action, &mut places),
+                },
+            };
+            if outcome == ActionOutcome::Deleted {
+                targets.remove(id);
+            }
+            acted.push(Acted { job: *id, outcome });
+        }
+        Ok((acted, write))
+    }
+
+    async fn targets(&self, tx: &mut Tx<'_>, ids: &[JobId]) -> Result<HashMap<JobId, Target>> {
+        let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
+        let mut wanted = doc! { "state": 1, "route": 1, "unique_key": 1, "lane": 1 };
+        wanted.extend(doc! { "links": 1, "signal.state": 1 });
+        wanted.extend(tie_fields());
+        let options = FindOptions::builder().projection(wanted).build();
+        let mut targets = HashMap::with_capacity(ids.len());
+        for row in tx.find(&self.main().jobs, filter, options).await? {
+            let lane = match row::name(&row, "lane")? {
+                None => None,
+                Some(lane) => {
+                    let number = row::int(&row, "route")?;
+                    if number > i64::from(self.routes().seen()) {
+                        self.routes().refresh(self.main()).await?;
+                    }
+                    let route = self.routes().get(number);
+                    route.map(|route| lanes::key(&route.queue, &lane))
+                }
+            };
+            let target = Target {
+                state: JobState::from_code(row::int(&row, "state")?)?,
+                key: row::text(&row, "unique_key")?.map(str::to_owned),
+                lane,
+                links: row::flag(&row, "links"),
+                has_open_links: false,
+                lacks_signal: signals::is_missing(&row),
+                ties: Ties::read(&row),
+            };
+            targets.insert(row::job_id(&row, "_id")?, target);
+        }
+        Ok(targets)
+    }
+
+    /// Who has the unique keys of the dead letters that are to be requeued: another unfinished job,
+    /// or the first of them that wants it.
+    async fn keys_taken(
+        &self,
+        tx: &mut Tx<'_>,
+        ids: &[JobId],
+        targets: &HashMap<JobId, Target>,
+    ) -> Result<HashMap<JobId, JobId>> {
+        let mut wanted: Vec<(&str, JobId)> = Vec::new();
+        for id in ids {
+            if let Some(target) = targets.get(id)
+                && target.state == JobState::Failed
+                && let Some(key) = &target.key
+            {
+                wanted.push((key, *id));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let keys: Vec<&str> = wanted.iter().map(|(key, _)| *key).collect();
+        let held = doc! { "live_key": { "$in": keys } };
+        let only = FindOptions::builder()
+            .projection(doc! { "live_key": 1 })
+            .build();
+        let mut holders: HashMap<String, JobId> = HashMap::new();
+        for row in tx.find(&self.main().jobs, held, only).await? {
+            let key = row::text(&row, "live_key")?.unwrap_or_default().to_owned();
+            holders.insert(key, row::job_id(&row, "_id")?);
+        }
+        let mut refused = HashMap::new();
+        for (key, id) in wanted {
+            let holder = *holders.entry(key.to_owned()).or_insert(id);
+            if holder != id {
+                refused.insert(id, holder);
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// What a call writes.
+struct Writes {
+    now: Now,
+    statements: Vec<Statement>,
+    /// The jobs that are deleted.
+    removed: Gone,
+    /// The jobs that end.
+    ends: Vec<End>,
+    /// The lanes that jobs leave.
+    left: BTreeSet<String>,
+}
+
+impl Writes {
+    /// What becomes of one job; `target` then has its new state, since ids may be repeated.
+    fn respond(
+        &mut self,
+        id: JobId,
+        target: &mut Target,
+        action: JobAction,
+        places: &mut lanes::Places,
+    ) -> ActionOutcome {
+        let from = target.state;
+        let (pipeline, outcome) = match from.respond(action) {
+            Response::Refuse => return ActionOutcome::Refused(from),
+            Response::RequestCancel => (
+                vec![doc! { "$set": { "cancel_requested": true } }],
+                ActionOutcome::CancelRequested,
+            ),
+            Response::Change => (pipelines::given(action, self.now), ActionOutcome::Changed),
+            Response::Remove => {
+                let has_children = target.ties.has_children();
+                self.removed.add_one(id, target.links, has_children);
+                return ActionOutcome::Deleted;
+            }
+            Response::Become(_) if action == JobAction::Requeue => {
+                let lane = target.lane.as_deref();
+                let place = lane.map(|lane| (lane, places.take(lane)));
+                let waits = waiting_state(target.has_open_links, target.lacks_signal);
+                let to = place.as_ref().map_or(waits, |(_, place)| place.state);
+                target.state = to;
+                let place = place.map(|(lane, place)| (lane, place.seq));
+                let mut pipeline = pipelines::requeued(to, place, self.now);
+                pipeline.extend(target.lacks_signal.then(|| signals::renewed(self.now)));
+                (pipeline, ActionOutcome::Became(to))
+            }
+            Response::Become(to) => {
+                let mut pipeline = pipelines::moved(to, self.now);
+                if to.is_terminal() {
+                    self.left.extend(target.lane.clone());
+                    self.ends.push(target.ties.end(id, to, None));
+                    // One that waits has no signal but one that has still to come.
+                    pipeline.extend(target.lacks_signal.then(signals::closed));
+                }
+                target.state = to;
+                (pipeline, ActionOutcome::Became(to))
+            }
+        };
+        self.statements.push(Statement {
+            filter: doc! { "_id": row::id(id), "state": code(from) },
+            pipeline,
+            bytes: 0,
+        });
+        outcome
+    }
+}

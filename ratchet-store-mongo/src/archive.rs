@@ -1,0 +1,224 @@
+//! [`ArchiveStore`] on MongoDB, where there are transactions.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::{FindOptions, Hint};
+use ratchet_core::model::{
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, JobOrder, PageRequest,
+    PurgeRequest,
+};
+use ratchet_core::store::ArchiveStore;
+use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::{InvalidInput, JobId, Result, StoreError, limits};
+
+use crate::connection::Tx;
+use crate::error::{Loss, Result as Inner};
+use crate::passes::Fate;
+use crate::pipelines::{LONGEST, code, ids};
+use crate::purge::Gone;
+use crate::read::attempts;
+use crate::row;
+use crate::store::MongoStore;
+
+/// The longest text of an archived job: a document has room for 16 MiB.
+const LONGEST_TEXT: usize = 15 * 1024 * 1024;
+
+#[async_trait]
+impl ArchiveStore for MongoStore {
+    async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        const OPERATION: &str = "archive";
+        request
+            .validate()
+            .map_err(|error| error.during(OPERATION))?;
+        self.pass(OPERATION, request, Fate::Archived).await
+    }
+
+    async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
+        const OPERATION: &str = "archived";
+        limits::check_batch("ids", ids.len())
+            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
+        self.call(OPERATION, || self.read_archived(ids)).await
+    }
+
+    async fn list_archived(
+        &self,
+        filter: &ArchiveFilter,
+        page: &PageRequest,
+    ) -> Result<ArchivePage> {
+        const OPERATION: &str = "list_archived";
+        page.validate().map_err(|error| error.during(OPERATION))?;
+        self.call(OPERATION, || self.read_archive_page(filter, page))
+            .await
+    }
+
+    async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
+        request.validate()?;
+        let again = |loss| loss == Loss::Told;
+        self.call_again_after("purge_archive", again, || self.purge_archived(request))
+            .await
+    }
+}
+
+impl MongoStore {
+    /// Writes these jobs down with their histories and deletes them; how many. Those that cannot be
+    /// read stay. [archive.move] [archive.poison]
+    pub(crate) async fn put_away(
+        &self,
+        tx: &mut Tx<'_>,
+        request: &PurgeRequest,
+        old: &[RawDocumentBuf],
+        now: i64,
+    ) -> Inner<usize> {
+        let side = self.main();
+        if old.is_empty() {
+            return Ok(0);
+        }
+        let old: Vec<JobId> = old
+            .iter()
+            .map(|row| row::job_id(row, "_id"))
+            .collect::<Result<_, InvalidInput>>()?;
+        let these = doc! { "_id": { "$in": ids(&old) } };
+        let old = tx.find(&side.jobs, these, FindOptions::default()).await?;
+        let rows: HashMap<JobId, &RawDocumentBuf> = old
+            .iter()
+            .map(|row| Ok((row::job_id(row, "_id")?, row)))
+            .collect::<Result<_, InvalidInput>>()?;
+        let jobs = self.shown_by(tx, &old).await?;
+        let all: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        let moved = doc! { "job": { "$in": ids(&all) } };
+        let moved = tx
+            .find(&side.attempts, moved, FindOptions::default())
+            .await?;
+        let (mut gone, mut documents) = (Gone::default(), Vec::new());
+        for job in &jobs {
+            let Some(row) = rows.get(&job.id) else {
+                continue;
+            };
+            let of_job = |one: &&RawDocumentBuf| row::job_id(one, "job") == Ok(job.id);
+            let history = attempts(row, moved.iter().filter(of_job), job.id)?;
+            let text = ArchivedJob::encode(job, &history)?;
+            if text.len() > LONGEST_TEXT {
+                let bytes = text.len();
+                tracing::warn!(job = %job.id, bytes, "a job is too long for the archive and stays");
+                continue;
+            }
+            let archived = doc! {
+                "_id": row::id(job.id),
+                "state": code(job.state),
+                "finished_at": row::int(row, "finished_at")?,
+                "archived_at": now,
+                "queue": job.spec.route.queue.as_str(),
+                "kind": job.spec.route.kind.as_str(),
+                "document": text,
+            };
+            documents.push(RawDocumentBuf::try_from(&archived)?);
+            gone.add(job.id, row);
+        }
+        if gone.jobs.is_empty() {
+            return Ok(0);
+        }
+        let same = doc! { "_id": { "$in": ids(&gone.jobs) } };
+        tx.delete_many(&side.archive, same).await?;
+        tx.insert_many(&side.archive, &documents).await?;
+        let still = doc! { "state": code(request.state) };
+        self.forget(tx, &gone, still).await?;
+        Ok(gone.jobs.len())
+    }
+
+    async fn read_archived(&self, jobs: &[JobId]) -> Inner<Vec<Option<ArchivedJob>>> {
+        let side = self.main();
+        let wanted = doc! { "_id": { "$in": ids(jobs) } };
+        let mut on = side.plain();
+        let mut found = HashMap::new();
+        for row in on.find(&side.archive, wanted, shown_fields()).await? {
+            if let Some(job) = archived(&row) {
+                found.insert(row::job_id(&row, "_id")?, job);
+            }
+        }
+        Ok(jobs.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// [archive.list]
+    async fn read_archive_page(
+        &self,
+        filter: &ArchiveFilter,
+        page: &PageRequest,
+    ) -> Inner<ArchivePage> {
+        let side = self.main();
+        let mut wanted = Document::new();
+        if !filter.states.is_empty() {
+            let states: Vec<i32> = filter.states.iter().map(|state| code(*state)).collect();
+            wanted.insert("state", doc! { "$in": states });
+        }
+        for (field, name) in [("queue", &filter.queue), ("kind", &filter.kind)] {
+            if let Some(name) = name {
+                wanted.insert(field, name.as_str());
+            }
+        }
+        let (order, behind) = match page.order {
+            JobOrder::OldestFirst => (1, "$gt"),
+            JobOrder::NewestFirst => (-1, "$lt"),
+        };
+        if let Some(after) = page.after {
+            wanted.insert("_id", doc! { behind: row::id(after) });
+        }
+        let mut options = shown_fields();
+        options.sort = Some(doc! { "_id": order });
+        // One more than the page has, to know whether there is another page.
+        options.limit = Some(i64::try_from(page.limit + 1).unwrap_or(i64::MAX));
+        options.hint = Some(Hint::Name("_id_".to_owned()));
+        let mut rows = side.plain().find(&side.archive, wanted, options).await?;
+        let more = rows.len() > page.limit;
+        rows.truncate(page.limit);
+        let last = rows.last().filter(|_| more);
+        let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
+        let jobs = rows.iter().filter_map(|row| archived(row)).collect();
+        Ok(ArchivePage { jobs, next })
+    }
+
+    /// [archive.purge]
+    async fn purge_archived(&self, request: &ArchivePurge) -> Inner<Guarded<u64>> {
+        let side = self.main();
+        let guard = request.guard.as_ref();
+        let now = self.millis(side).await?;
+        let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
+        let options = FindOptions::builder()
+            .sort(doc! { "finished_at": 1, "_id": 1 })
+            .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
+            .projection(doc! { "_id": 1 })
+            .build();
+        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let tx = &mut guarded.tx;
+        let purged = async {
+            let old = doc! { "finished_at": { "$lt": before } };
+            let rows = tx.find(&side.archive, old, options).await?;
+            let old = rows.iter().map(|row| row::job_id(row, "_id"));
+            let old: Vec<JobId> = old.collect::<std::result::Result<_, _>>()?;
+            let gone = doc! { "_id": { "$in": ids(&old) } };
+            tx.delete_many(&side.archive, gone).await
+        }
+        .await;
+        guarded.finish(self, purged).await
+    }
+}
+
+fn shown_fields() -> FindOptions {
+    let fields = doc! { "archived_at": 1, "document": 1 };
+    FindOptions::builder().projection(fields).build()
+}
+
+/// The archived job of a document of `archive`; none if its text cannot be read.
+fn archived(row: &RawDocument) -> Option<ArchivedJob> {
+    let id = row::job_id(row, "_id").ok()?;
+    let read = || {
+        let text = row::text(row, "document")?.unwrap_or_default();
+        ArchivedJob::decode(text, from_millis(row::int(row, "archived_at")?))
+    };
+    read()
+        .map_err(|error| tracing::warn!(job = %id, %error, "an archived job cannot be read"))
+        .ok()
+}

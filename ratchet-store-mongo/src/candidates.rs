@@ -1,0 +1,139 @@
+//! What a claim may take: the routes, and the first due jobs on them.
+
+use std::collections::BTreeMap;
+
+use mongodb::bson::RawDocument;
+use mongodb::options::ReadConcern;
+use ratchet_core::model::ClaimRequest;
+use ratchet_core::permit::Budget;
+use ratchet_core::priority::ClaimRank;
+use ratchet_core::{InvalidInput, JobId, Name, Priority, Route};
+
+use crate::error::Result;
+use crate::pipelines;
+use crate::row;
+use crate::store::MongoStore;
+
+/// How many ranges one command reads: a pipeline has at most 1,000 stages.
+const RANGES: usize = 40;
+
+/// The routes of a round.
+pub(crate) struct Chosen {
+    /// Those whose jobs need no permit.
+    pub(crate) plain: Vec<i32>,
+    /// Those whose jobs need one of which some are left.
+    pub(crate) permitted: BTreeMap<i32, Route>,
+    /// What is left of these.
+    budget: Budget,
+}
+
+impl Chosen {
+    /// Whether nothing can be claimed of any route.
+    fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.permitted.is_empty()
+    }
+
+    /// Where to look for candidates: of a resource no further than there are permits.
+    fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
+        let mut resources: BTreeMap<Option<&Name>, (Vec<i32>, u64)> = BTreeMap::new();
+        for (number, route) in &self.permitted {
+            let rest = self.budget.rest(route).unwrap_or(0);
+            let resource = resources.entry(route.permit.as_ref()).or_default();
+            resource.0.push(*number);
+            resource.1 = rest;
+        }
+        for (routes, rest) in resources.into_values() {
+            let limit = usize::try_from(rest).unwrap_or(usize::MAX).min(look_at);
+            ranges.extend(pipelines::Range::of(&routes, number(limit)));
+        }
+        ranges
+    }
+}
+
+/// A job that a round may take.
+pub(crate) struct Candidate {
+    pub(crate) id: JobId,
+    pub(crate) priority: Priority,
+    /// Its route, if it needs a permit.
+    pub(crate) permitted: Option<Route>,
+}
+
+impl MongoStore {
+    /// The routes that match, without those whose permits are used up.
+    pub(crate) async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
+        let plain = |route: &Route| open(route) && route.permit.is_none();
+        let permitted = |route: &Route| open(route) && route.permit.is_some();
+        let mut chosen = Chosen {
+            plain: self.routes().matching(plain),
+            permitted: BTreeMap::new(),
+            budget: Budget::default(),
+        };
+        let permitted = self.routes().chosen(permitted);
+        if !permitted.is_empty() {
+            chosen.budget = self.rest_of_permits(&permitted).await?;
+            chosen.permitted = permitted.into_iter().collect();
+            let budget = &chosen.budget;
+            (chosen.permitted).retain(|_, route| budget.rest(route) != Some(0));
+        }
+        Ok(chosen)
+    }
+
+    /// The first due jobs in claim order, without those for which no permit is left. What others
+    /// are taking at this moment may be among them: the write decides. [permit.order]
+    pub(crate) async fn candidates(
+        &self,
+        request: &ClaimRequest,
+        chosen: &mut Chosen,
+        now: i64,
+        look_at: usize,
+    ) -> Result<Vec<Candidate>> {
+        if chosen.is_empty() {
+            return Ok(Vec::new());
+        }
+        let side = self.main();
+        let mut rows = Vec::new();
+        for ranges in chosen.ranges(look_at).chunks(RANGES) {
+            let stages = pipelines::candidates(side.jobs.name(), ranges, now);
+            let found = side
+                .plain()
+                .aggregate(&side.jobs, stages, ReadConcern::local())
+                .await?;
+            rows.extend(found);
+        }
+        let mut ranks = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match ranked(row, request, now) {
+                Ok(ranked) => ranks.push(ranked),
+                // Others go on in front of it and behind it.
+                Err(error) => tracing::warn!(%error, "passed over what is no job"),
+            }
+        }
+        ranks.sort_unstable();
+        let admitted = ranks.into_iter().filter_map(|(rank, priority, number)| {
+            let route = chosen.permitted.get(&number);
+            let admitted = route.is_none_or(|route| chosen.budget.take(route));
+            admitted.then(|| Candidate {
+                id: rank.id(),
+                priority,
+                permitted: route.cloned(),
+            })
+        });
+        Ok(admitted.take(look_at).collect())
+    }
+}
+
+/// Where a candidate stands in claim order, its own priority, and its route.
+fn ranked(
+    row: &RawDocument,
+    request: &ClaimRequest,
+    now: i64,
+) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
+    let id = row::job_id(row, "_id")?;
+    let priority = Priority::from_level(row::int(row, "priority")?)?;
+    // A time that is none comes first: the job is claimed, and found to be unreadable.
+    let run_at = row::int(row, "run_at").unwrap_or_default();
+    let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
+    Ok((rank, priority, row::count(row, "route")?))
+}

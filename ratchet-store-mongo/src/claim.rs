@@ -1,0 +1,475 @@
+//! Claiming: exact order at index speed.
+//!
+//! A round is four commands, however many jobs it takes: what must hold (`gate`), the candidates,
+//! one write that takes those that are still to be had, and a look at what it took, which also sees
+//! whether a queue was paused or the node ended meanwhile. Where others took the first candidates, it is the write
+//! that is made again, for others of the same candidates.
+//!
+//! Where there are routes whose jobs need permits, a look at what is left of these comes before the
+//! candidates, and those of the chosen jobs that need some are taken in a transaction of their own
+//! (`permits`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{RawDocument, RawDocumentBuf};
+use mongodb::options::ReadConcern;
+use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::priority::ClaimRank;
+use ratchet_core::time::{self, from_millis, to_millis};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route};
+use tokio::time::Instant;
+
+use crate::candidates::Candidate;
+use crate::ends::is_tied;
+use crate::error::{Failure, Result};
+use crate::pipelines;
+use crate::reach::Reach;
+use crate::read::MOST_EMBEDDED;
+use crate::row;
+use crate::store::{MongoStore, pause};
+
+/// How much of each claimed job is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// All of it.
+    Whole,
+    /// Not the payload and the checkpoint.
+    WithoutInput,
+}
+
+/// How often a claim that came back short looks for more.
+const ROUNDS: usize = 24;
+
+/// How often it does where others had all that there was.
+const AGAIN: usize = 3;
+
+/// How many writes in a row that took nothing a round makes for the rest of what it wants.
+const IN_VAIN: usize = 3;
+
+/// How long a claim that has something may go on looking for more, and how long the server may take
+/// to give it what it chose: if somebody holds one of these jobs, it is content with less.
+const MORE: Duration = Duration::from_secs(1);
+
+/// How often a claim looks at what it took.
+const LOOKS: u32 = 6;
+
+/// What the writes of a round did.
+struct Took {
+    /// The candidates that they were about.
+    tried: Vec<JobId>,
+    /// How many they are known to have taken.
+    had: usize,
+    /// Why one failed, of which nobody knows how many it took.
+    doubt: Option<Failure>,
+}
+
+/// What one round found.
+struct Round {
+    /// How many candidates there were.
+    candidates: usize,
+    /// How many the claim took, those included that it could not keep.
+    had: usize,
+    /// The database's time.
+    now: i64,
+    claimed: Vec<ClaimedJob>,
+    /// The jobs that cannot be read, and how they are to end.
+    unreadable: Vec<Settlement>,
+    /// The jobs whose history is long.
+    wordy: Vec<JobId>,
+    /// Whether permits bounded what was looked at.
+    bounded: bool,
+}
+
+/// What a round is allowed to do.
+enum Gate {
+    /// Nothing: the node is not active.
+    Shut,
+    /// There are routes that the store did not know of.
+    Outdated,
+    /// It is this time, and these queues are paused.
+    Open { now: i64, paused: BTreeSet<String> },
+}
+
+impl MongoStore {
+    /// Claims due jobs, in claim order; the inputs are at their place if `depth` asks for them.
+    pub(crate) async fn claim_jobs(
+        &self,
+        request: &ClaimRequest,
+        depth: Depth,
+        until: Instant,
+    ) -> Result<Vec<ClaimedJob>> {
+        let mut claimed: Vec<ClaimedJob> = Vec::new();
+        let mut first = None;
+        let began = self.reach().get();
+        let mut reach = began;
+        let mut again = 0;
+        // Until when to look for more, once there is something.
+        let mut end = None;
+        for _ in 0..ROUNDS {
+            let wanted = request.limit - claimed.len();
+            let look_at = wanted.saturating_mul(reach);
+            let round = match self.round(request, depth, wanted, look_at, end).await {
+                Ok(Some(round)) => round,
+                Err(failure) if claimed.is_empty() => return Err(failure),
+                // Nothing can be claimed; or what was claimed is the caller's, whatever became of
+                // looking for more.
+                _ => break,
+            };
+            first.get_or_insert(round.now);
+            let had = round.had;
+            // What could not be read gives its permits back.
+            let look_again = round.bounded && !round.unreadable.is_empty();
+            claimed.extend(round.claimed);
+            if end.is_none() && !claimed.is_empty() {
+                end = Some(until.min(time::monotonic() + MORE));
+            }
+            if !round.wordy.is_empty() {
+                let moved = soon(end, self.move_attempts(&round.wordy)).await;
+                if let Some(Err(error)) = moved {
+                    tracing::warn!(%error, "a long history could not be moved; it is tried again");
+                }
+            }
+            if !round.unreadable.is_empty()
+                && let Err(error) = self.settle_jobs(&round.unreadable).await
+            {
+                // They go back once they have not begun for too long, and are seen again.
+                tracing::warn!(%error, "jobs that cannot be read could not be failed");
+                break;
+            }
+            if claimed.len() == request.limit {
+                break;
+            }
+            if look_again {
+                continue;
+            }
+            if had == round.candidates && had < look_at {
+                break;
+            }
+            if had < wanted {
+                // Others had the rest of the candidates.
+                if round.candidates == look_at {
+                    // There may be more behind these.
+                    reach = (reach * 2).min(Reach::MOST);
+                } else if had == 0 {
+                    // There were no more, but some may have come, or been let go.
+                    again += 1;
+                    if again > AGAIN {
+                        break;
+                    }
+                }
+            }
+        }
+        self.reach().learn(began, reach);
+        if let Some(now) = first {
+            sort(&mut claimed, request, now);
+        }
+        Ok(claimed)
+    }
+
+    /// One round; none if the node may not claim, or there is no time left to look. What it began to
+    /// take it sees through: dropped, it would leave claims behind that nobody knows of.
+    async fn round(
+        &self,
+        request: &ClaimRequest,
+        depth: Depth,
+        wanted: usize,
+        look_at: usize,
+        end: Option<Instant>,
+    ) -> Result<Option<Round>> {
+        let found = soon(end, self.look(request, look_at)).await;
+        let Some((candidates, mut round)) = found.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let (call, now) = (ObjectId::new(), round.now);
+        let took = self.take(request, candidates, wanted, call, now).await;
+        if took.had == 0 && took.doubt.is_none() {
+            return Ok(Some(round));
+        }
+        let rows = self.rows_taken(request.node, &took, call, depth).await?;
+        self.look_at_taken(&mut round, &rows, call).await?;
+        match took.doubt {
+            Some(failure) if round.had == 0 => Err(failure),
+            _ => Ok(Some(round)),
+        }
+    }
+
+    /// Looks for candidates; none if the node may not claim.
+    async fn look(
+        &self,
+        request: &ClaimRequest,
+        look_at: usize,
+    ) -> Result<Option<(Vec<Candidate>, Round)>> {
+        let (now, paused) = loop {
+            match self.gate(request).await? {
+                Gate::Shut => return Ok(None),
+                Gate::Outdated => self.routes().refresh(self.main()).await?,
+                Gate::Open { now, paused } => break (now, paused),
+            }
+        };
+        let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
+        let mut chosen = self.choose_routes(open).await?;
+        let bounded = !chosen.permitted.is_empty();
+        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
+        let round = Round {
+            candidates: candidates.len(),
+            had: 0,
+            now,
+            claimed: Vec::new(),
+            unreadable: Vec::new(),
+            wordy: Vec::new(),
+            bounded,
+        };
+        Ok(Some((candidates, round)))
+    }
+
+    async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
+        let side = self.main();
+        let names = [side.nodes.name(), side.queues.name(), side.routes.name()];
+        let stages = pipelines::gate(request.node, names, self.now(side).await?);
+        let rows = side
+            .plain()
+            .aggregate(&side.meta, stages, ReadConcern::majority())
+            .await?;
+        let (mut time, mut paused) = (None, BTreeSet::new());
+        for row in rows {
+            if row.get("idle").is_ok_and(|status| status.is_some()) {
+                return Ok(Gate::Shut);
+            }
+            if let Some(route) = row::optional_int(&row, "route")?
+                && route > i64::from(self.routes().seen())
+            {
+                return Ok(Gate::Outdated);
+            }
+            time = row::optional_int(&row, "now")?.or(time);
+            paused.extend(row::text(&row, "paused")?.map(str::to_owned));
+        }
+        let now = time.ok_or_else(|| InvalidInput::new("meta", "is missing"))?;
+        Ok(Gate::Open { now, paused })
+    }
+
+    /// Takes up to `wanted` of the candidates: the first ones, and where others had most of those, the
+    /// ones behind them. None is passed over that is to be had, so that each claimer gets its jobs in
+    /// order. A few that are still missing are soon left to the next look: what others left of these
+    /// candidates would be tried one by one.
+    async fn take(
+        &self,
+        request: &ClaimRequest,
+        mut candidates: Vec<Candidate>,
+        wanted: usize,
+        call: ObjectId,
+        now: i64,
+    ) -> Took {
+        let mut took = Took {
+            tried: Vec::new(),
+            had: 0,
+            doubt: None,
+        };
+        let mut in_vain = 0;
+        while took.had < wanted && !candidates.is_empty() && took.doubt.is_none() {
+            if in_vain == IN_VAIN && took.had >= wanted / 2 {
+                break;
+            }
+            let missing = (wanted - took.had).min(candidates.len());
+            let (mut plain, mut permitted) = (Vec::new(), Vec::new());
+            for candidate in candidates.drain(..missing) {
+                took.tried.push(candidate.id);
+                match candidate.permitted {
+                    None => plain.push((candidate.id, candidate.priority)),
+                    Some(route) => permitted.push((candidate.id, candidate.priority, route)),
+                }
+            }
+            let mut had = 0;
+            for taken in [
+                self.take_plain(request, &plain, call, now).await,
+                self.take_permitted(request, &permitted, call, now).await,
+            ] {
+                match taken {
+                    Ok(taken) => had += usize::try_from(taken).unwrap_or(missing),
+                    Err(failure) => took.doubt = Some(failure),
+                }
+            }
+            took.had += had;
+            in_vain = if had == 0 { in_vain + 1 } else { 0 };
+        }
+        took
+    }
+
+    /// Takes jobs that need no permits; how many.
+    async fn take_plain(
+        &self,
+        request: &ClaimRequest,
+        chosen: &[(JobId, Priority)],
+        call: ObjectId,
+        now: i64,
+    ) -> Result<u64> {
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        let side = self.main();
+        let take = pipelines::take(request.node, call, now);
+        let takeable = pipelines::takeable(chosen, now);
+        let mut on = side.plain();
+        on.update_these_within(MORE, &side.jobs, takeable, take)
+            .await
+    }
+
+    /// Reads what this call took, by its mark: also what it took with an update that was ended in
+    /// the middle, or whose answer was lost. Nobody else knows of these jobs, so it is tried again.
+    async fn rows_taken(
+        &self,
+        node: NodeId,
+        took: &Took,
+        call: ObjectId,
+        depth: Depth,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let side = self.main();
+        let whole = depth == Depth::Whole;
+        let names = [side.nodes.name(), side.queues.name()];
+        let mut tries = 0;
+        loop {
+            let look = async {
+                let mut on = side.plain();
+                if took.doubt.is_some() {
+                    // A majority may have only a part of it yet. This changes nothing, and waits
+                    // until it has all.
+                    let (mine, same) = pipelines::still_taken(&took.tried, call);
+                    on.update_these(&side.jobs, mine, same).await?;
+                }
+                let stages = pipelines::look_at_taken(&took.tried, call, node, names, whole);
+                on.aggregate(&side.jobs, stages, ReadConcern::majority())
+                    .await
+            };
+            tries += 1;
+            match look.await {
+                Ok(rows) => return Ok(rows),
+                Err(failure) if tries >= LOOKS || !failure.kind.is_transient() => {
+                    return Err(failure);
+                }
+                Err(_) => tokio::time::sleep(pause(tries + 3)).await,
+            }
+        }
+    }
+
+    /// Takes the jobs out of what was read, and hands back those in queues that were paused since, or
+    /// all if the node may not claim any more.
+    async fn look_at_taken(
+        &self,
+        round: &mut Round,
+        rows: &[RawDocumentBuf],
+        call: ObjectId,
+    ) -> Result<()> {
+        let mut paused = BTreeSet::new();
+        let mut idle = false;
+        let mut jobs: Vec<&RawDocumentBuf> = Vec::with_capacity(rows.len());
+        for row in rows {
+            if let Ok(Some(queue)) = row::text(row, "paused") {
+                paused.insert(queue);
+            } else if row.get("idle").is_ok_and(|status| status.is_some()) {
+                idle = true;
+            } else {
+                jobs.push(row);
+            }
+        }
+        round.had = jobs.len();
+        let mut undone = Vec::new();
+        for row in jobs {
+            let token = match row::token(row) {
+                Ok(token) => token,
+                Err(error) => {
+                    tracing::warn!(%error, "a claim that cannot be read is left to the reclaimer");
+                    continue;
+                }
+            };
+            let route = self
+                .routes()
+                .get(row::int(row, "route").unwrap_or_default());
+            let is_paused = |route: &Route| paused.contains(route.queue.as_str());
+            if idle || route.as_ref().is_some_and(is_paused) {
+                undone.push(token);
+                continue;
+            }
+            if row::int(row, "kept").unwrap_or_default() > MOST_EMBEDDED {
+                round.wordy.push(token.job);
+            }
+            match decode(row, token, route) {
+                Ok(job) => round.claimed.push(job),
+                Err(problem) => {
+                    let error = row::unreadable(&problem);
+                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
+                    let failed = Settlement::new(token, Outcome::Failed { error });
+                    round.unreadable.push(failed.without_attempt());
+                }
+            }
+        }
+        if !undone.is_empty() {
+            self.untake(&undone, call).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes claims undone that nobody was told of.
+    async fn untake(&self, claims: &[ClaimToken], call: ObjectId) -> Result<()> {
+        let side = self.main();
+        let jobs: Vec<JobId> = claims.iter().map(|token| token.job).collect();
+        let (filter, update) = pipelines::untake(&jobs, call);
+        let undone = side.plain().update_many(&side.jobs, filter, update).await?;
+        if usize::try_from(undone) == Ok(claims.len()) {
+            return Ok(());
+        }
+        // Somebody wants the others cancelled: releasing them does that.
+        let released = |token: &ClaimToken| Settlement::new(*token, Outcome::Released);
+        let released: Vec<Settlement> = claims.iter().map(released).collect();
+        self.settle_jobs(&released).await?;
+        Ok(())
+    }
+}
+
+/// The claim of a document of `jobs`, or what of it cannot be read.
+fn decode(
+    row: &RawDocument,
+    token: ClaimToken,
+    route: Option<Route>,
+) -> std::result::Result<ClaimedJob, InvalidInput> {
+    let mut claim = Claim::new(
+        token,
+        route.ok_or_else(|| InvalidInput::new("route", "is missing"))?,
+        Priority::from_level(row::int(row, "priority")?)?,
+        from_millis(row::int(row, "run_at")?),
+        from_millis(row::int(row, "claimed_at")?),
+    );
+    claim.attempts = row::count(row, "attempts")?;
+    claim.crash_count = row::count(row, "crash_count")?;
+    claim.payload_version = row::payload_version(row)?;
+    claim.retry = RetryPolicy::from_stored(row::text(row, "retry")?)?;
+    claim.timeout = row::duration(row, "timeout")?;
+    claim.stall_timeout = row::duration(row, "stall_timeout")?;
+    claim.lane = row::name(row, "lane")?;
+    claim.awaited = is_tied(row);
+    claim.trace = row::trace(row)?;
+    let input = JobInput {
+        payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("null")),
+        checkpoint: row::json(row, "checkpoint"),
+    };
+    Ok(ClaimedJob { claim, input })
+}
+
+/// Waits for work until this time, if there is one; none if it took longer. What was going on then is
+/// dropped.
+async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match end {
+        None => Some(work.await),
+        Some(end) if time::monotonic() >= end => None,
+        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
+    }
+}
+
+/// Puts jobs into claim order.
+fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
+    claimed.sort_by_cached_key(|job| {
+        let claim = &job.claim;
+        let run_at = to_millis(claim.run_at);
+        ClaimRank::new(claim.priority, run_at, claim.token.job, request.aging, now)
+    });
+}

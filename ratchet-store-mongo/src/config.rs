@@ -1,0 +1,434 @@
+//! Where the database is and how it is used.
+
+use std::fmt;
+use std::time::Duration;
+
+use mongodb::error::ErrorKind;
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+use ratchet_core::error::storable_error;
+use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+
+use crate::checks::{check_concerns, check_database, check_prefix, check_scheme};
+use crate::connection::Terms;
+use crate::store::MongoStore;
+
+/// The URL schemes of this backend.
+pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
+
+/// The database of URLs that name none.
+const DATABASE: &str = "ratchet";
+/// How many connections heartbeats, locks and wakeups have, which keep one of them busy.
+const LIVE_CONNECTIONS: u32 = 4;
+/// The server takes a time limit in milliseconds, in 32 bits.
+const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
+/// The longest name that a collection has behind the prefix.
+const LONGEST_COLLECTION: usize = "recurring".len();
+
+/// Settings of a [`MongoStore`], made by [`MongoStore::builder`] or
+/// [`MongoStore::database_builder`].
+#[derive(Clone)]
+#[must_use = "nothing is opened before connect"]
+pub struct Builder {
+    target: Target,
+    database: Option<String>,
+    prefix: String,
+    max_connections: Option<u32>,
+    deadline: Duration,
+    application_name: Option<String>,
+    journaled: bool,
+    create: bool,
+    wakeups: bool,
+    clock_collection: Option<String>,
+}
+
+#[derive(Clone)]
+enum Target {
+    Url(String),
+    Database(Database),
+}
+
+impl Builder {
+    pub(crate) fn url(url: &str) -> Self {
+        Self::new(Target::Url(url.to_owned()))
+    }
+
+    pub(crate) fn of_database(database: Database) -> Self {
+        Self::new(Target::Database(database))
+    }
+
+    fn new(target: Target) -> Self {
+        Self {
+            target,
+            database: None,
+            prefix: "ratchet_".to_owned(),
+            max_connections: None,
+            deadline: Duration::from_secs(10),
+            application_name: None,
+            journaled: true,
+            create: true,
+            wakeups: true,
+            clock_collection: None,
+        }
+    }
+
+    /// Uses this database, whatever the URL says; without either it is `ratchet`. Refused for a
+    /// database that the application gave.
+    pub fn database(mut self, name: impl Into<String>) -> Self {
+        self.database = Some(name.into());
+        self
+    }
+
+    /// What the names of the collections begin with; `ratchet_` unless set.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How many connections to each server the pool may have, beyond those for heartbeats,
+    /// locks and wakeups, of which there are at most four, and those with which the driver watches the servers.
+    /// What the URL says unless set, and 10 without either; refused for a database that the
+    /// application gave.
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = Some(connections);
+        self
+    }
+
+    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
+    /// the engine waits for a store; about 24 days at most.
+    ///
+    /// Reads and single writes tell the server the same limit (`maxTimeMS`), and every write waits
+    /// for its majority at most so long (`wtimeout`). A server that can be used is looked for half
+    /// as long, unless the URL says otherwise; then the call fails with `Unavailable`.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How the connections are called in the server's log, `ratchet` unless set here or in the URL.
+    pub fn application_name(mut self, name: impl Into<String>) -> Self {
+        self.application_name = Some(name.into());
+        self
+    }
+
+    /// Whether a write waits until it is in the journals of a majority, which is the default. If
+    /// not, it waits until the majority has it: what was acknowledged survives the loss of any
+    /// minority of the set, but not a power cut that all of it suffers at once.
+    pub fn journaled(mut self, journaled: bool) -> Self {
+        self.journaled = journaled;
+        self
+    }
+
+    /// Whether to create the collections and indexes that are missing, which is the default. If
+    /// not, connecting fails with `SchemaMismatch` unless all are there.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator)), which is
+    /// the default. A standalone server cannot.
+    pub fn wakeups(mut self, wakeups: bool) -> Self {
+        self.wakeups = wakeups;
+        self
+    }
+
+    /// For tests: takes the time from the field `now_ms` of the only document of this collection,
+    /// which the test has made, instead of the server's clock.
+    pub fn clock_collection(mut self, collection: impl Into<String>) -> Self {
+        self.clock_collection = Some(collection.into());
+        self
+    }
+
+    /// Connects, creates what is missing, and checks that the collections and their indexes are
+    /// what this version of Ratchet needs.
+    ///
+    /// # Errors
+    /// `Misconfigured` if a setting, the URL, the credentials, the rights of the user or the name
+    /// of the replica set cannot work; `SchemaMismatch` if collections of these names are newer,
+    /// have other indexes or are not Ratchet's; `Unavailable` or `Timeout` as the database is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started; what was created so far stays and is used by the
+    /// next.
+    pub async fn connect(self) -> Result<MongoStore> {
+        let config = self
+            .into_config()
+            .await
+            .map_err(|error| error.during("connect"))?;
+        MongoStore::open(config).await
+    }
+
+    async fn into_config(self) -> Result<Config> {
+        if self.deadline.is_zero() {
+            return Err(misconfigured("deadline", "is zero"));
+        }
+        if self.deadline > LONGEST_DEADLINE {
+            return Err(misconfigured(
+                "deadline",
+                "is longer than the server takes one, which is about 24 days",
+            ));
+        }
+        let terms = Terms {
+            journaled: self.journaled,
+            deadline: self.deadline,
+        };
+        let (database, live, options) = match &self.target {
+            Target::Database(database) => {
+                for (setting, set) in [
+                    ("max_connections", self.max_connections.is_some()),
+                    ("database", self.database.is_some()),
+                    ("application_name", self.application_name.is_some()),
+                ] {
+                    if set {
+                        return Err(misconfigured(
+                            setting,
+                            "is set, but the database is the application's own",
+                        ));
+                    }
+                }
+                (database.clone(), database.clone(), None)
+            }
+            Target::Url(url) => {
+                let options = self.options(url).await?;
+                let name = self.database.clone();
+                let name = name.or_else(|| options.default_database.clone());
+                let name = name.unwrap_or_else(|| DATABASE.to_owned());
+                check_database(&name)?;
+                let database = client(options.clone())?.database(&name);
+                let mut few = options.clone();
+                few.max_pool_size = Some(LIVE_CONNECTIONS);
+                (database, client(few)?.database(&name), Some(options))
+            }
+        };
+        let longest = self.prefix.len() + LONGEST_COLLECTION + 1 + database.name().len();
+        check_prefix(&self.prefix, longest)?;
+        Ok(Config {
+            database,
+            live,
+            options,
+            prefix: self.prefix,
+            terms,
+            create: self.create,
+            wakeups: self.wakeups,
+            clock_collection: self.clock_collection,
+        })
+    }
+
+    async fn options(&self, url: &str) -> Result<ClientOptions> {
+        check_scheme(url)?;
+        if self.max_connections == Some(0) {
+            return Err(misconfigured("max_connections", "is zero"));
+        }
+        let mut options =
+            match tokio::time::timeout(self.deadline, ClientOptions::parse(url)).await {
+                Ok(options) => options.map_err(|error| unreadable(url, &error.kind))?,
+                Err(_) => {
+                    return Err(StoreError::new(StoreErrorKind::Unavailable, "connect")
+                        .with_source(format!(
+                            "the names of the servers were not resolved within {:?}",
+                            self.deadline
+                        )));
+                }
+            };
+        check_concerns(&options)?;
+        if self.max_connections.is_some() {
+            options.max_pool_size = self.max_connections;
+        }
+        if self.application_name.is_some() {
+            options.app_name.clone_from(&self.application_name);
+        }
+        options.app_name.get_or_insert_with(|| "ratchet".to_owned());
+        options
+            .server_selection_timeout
+            .get_or_insert(self.deadline / 2);
+        options.connect_timeout.get_or_insert(self.deadline / 2);
+        Ok(options)
+    }
+}
+
+fn client(options: ClientOptions) -> Result<Client> {
+    Client::with_options(options).map_err(|error| unreadable("", &error.kind))
+}
+
+/// What was wrong with a URL, without what is secret in it.
+fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
+    match kind {
+        ErrorKind::DnsResolve { message, .. } => {
+            StoreError::new(StoreErrorKind::Unavailable, "connect").with_source(format!(
+                "the servers of the URL were not found: {}",
+                storable_error(message)
+            ))
+        }
+        ErrorKind::InvalidArgument { message, .. }
+        | ErrorKind::InvalidTlsConfig { message, .. }
+            if !quotes_secret(url, message) =>
+        {
+            misconfigured(
+                "the URL",
+                format!("is refused: {}", storable_error(message)),
+            )
+        }
+        _ => misconfigured("the URL", "cannot be read"),
+    }
+}
+
+/// Whether a message has a part of the credentials of a URL in it.
+fn quotes_secret(url: &str, message: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let Some((user, _)) = rest.rsplit_once('@') else {
+        return false;
+    };
+    let mut parts = user.split([':', '/', '@']).filter(|part| !part.is_empty());
+    parts.any(|part| message.contains(part))
+}
+
+impl fmt::Debug for Builder {
+    /// Without the URL: it may have a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("database", &self.database)
+            .field("prefix", &self.prefix)
+            .field("max_connections", &self.max_connections)
+            .field("deadline", &self.deadline)
+            .field("application_name", &self.application_name)
+            .field("journaled", &self.journaled)
+            .field("create", &self.create)
+            .field("wakeups", &self.wakeups)
+            .field("clock_collection", &self.clock_collection)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checked settings.
+pub(crate) struct Config {
+    /// For jobs.
+    pub(crate) database: Database,
+    /// For heartbeats and locks.
+    pub(crate) live: Database,
+    /// Those of the URL, if there was one.
+    pub(crate) options: Option<ClientOptions>,
+    pub(crate) prefix: String,
+    pub(crate) terms: Terms,
+    pub(crate) create: bool,
+    pub(crate) wakeups: bool,
+    pub(crate) clock_collection: Option<String>,
+}
+
+pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, "connect")
+        .with_source(InvalidInput::new(what, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn problem(builder: Builder) -> String {
+        match builder.into_config().await {
+            Ok(_) => panic!("it was not refused"),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+                error.to_string()
+            }
+        }
+    }
+
+    fn builder() -> Builder {
+        Builder::url("mongodb://me:secret@host/db")
+    }
+
+    #[tokio::test]
+    async fn what_cannot_work_is_refused_by_name() {
+        let table = [
+            (builder().deadline(Duration::ZERO), "deadline is zero"),
+            (builder().deadline(Duration::MAX), "24 days"),
+            (
+                builder().deadline(LONGEST_DEADLINE + Duration::from_millis(1)),
+                "24 days",
+            ),
+            (builder().max_connections(0), "max_connections"),
+            (builder().database(""), "database is empty"),
+            (builder().database("admin"), "keeps to itself"),
+            (builder().database("\u{1f980}".repeat(40)), "63 bytes"),
+            (builder().database("a.b"), "does not allow"),
+            (builder().database("a\0b"), "does not allow"),
+            (builder().prefix("a$"), "`$`"),
+            (builder().prefix("system.x"), "system."),
+            (builder().prefix("x".repeat(250)), "255 bytes"),
+            (Builder::url("mysql://me:secret@host/db"), "`mysql`"),
+            (Builder::url("host/db"), "no scheme"),
+            (Builder::url("mongodb://host:port/db"), "the URL"),
+            (Builder::url("mongodb://host/db?w=1"), "w=majority"),
+            (Builder::url("mongodb://host/db?w=0"), "w=majority"),
+            (Builder::url("mongodb://host/db?journal=false"), "journaled"),
+            (
+                Builder::url("mongodb://host/db?readPreference=secondary"),
+                "primary",
+            ),
+            (
+                Builder::url("mongodb://host/db?retryWrites=false"),
+                "retries",
+            ),
+            (
+                Builder::url("mongodb://host/db?wtimeoutMS=5000"),
+                "Builder::deadline",
+            ),
+            (
+                Builder::url("mongodb://host/db?readConcernLevel=local"),
+                "readConcernLevel=majority",
+            ),
+            (
+                Builder::url("mongodb://host/db?readConcernLevel=snapshot"),
+                "readConcernLevel=majority",
+            ),
+        ];
+        for (builder, part) in table {
+            let problem = problem(builder).await;
+            assert!(problem.contains(part), "{problem}: {part}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_anyway_is_taken() {
+        let url = "mongodb://host/db?w=majority&journal=true&readConcernLevel=majority\
+                   &readPreference=primary&retryWrites=true";
+        let builder = Builder::url(url).deadline(LONGEST_DEADLINE);
+        assert!(builder.into_config().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn no_secret_is_shown() {
+        for url in [
+            "mysql://me:secret@host/db",
+            "secret@host",
+            "mongodb://me:secret@host:port/db",
+            "mongodb://me:se%cret@host/db",
+            "mongodb://me:sec/ret@host/db",
+            "mongodb://me:secret@host/db?w=1",
+        ] {
+            let builder = Builder::url(url);
+            assert!(!format!("{builder:?}").contains("secret"));
+            let problem = problem(builder).await;
+            assert!(
+                !problem.contains("secret") && !problem.contains("ret@"),
+                "{problem}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn names_are_the_builders_or_the_urls_or_ours() {
+        let of = |builder: Builder| async {
+            let config = builder.into_config().await.unwrap();
+            let options = config.options.unwrap();
+            (config.database.name().to_owned(), options.app_name.unwrap())
+        };
+        let ours = of(Builder::url("mongodb://h")).await;
+        assert_eq!(ours, ("ratchet".to_owned(), "ratchet".to_owned()));
+        let url = Builder::url("mongodb://h/d?appName=app");
+        assert_eq!(of(url.clone()).await, ("d".to_owned(), "app".to_owned()));
+        let theirs = of(url.database("größe").application_name("b")).await;
+        assert_eq!(theirs, ("größe".to_owned(), "b".to_owned()));
+    }
+}

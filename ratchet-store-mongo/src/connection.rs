@@ -1,0 +1,465 @@
+//! Clients, collections with their concerns, and transactions.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
+use mongodb::options::{
+    Acknowledgment, AggregateOptions, CollectionOptions, FindOptions, Hint, ReadConcern,
+    ReadPreference, ReturnDocument, SelectionCriteria, UpdateModifications, WriteConcern,
+};
+use mongodb::{Client, ClientSession, Collection, Database};
+use ratchet_core::StoreErrorKind;
+
+use crate::bulk::{MOST, Statement, fitting, matched_in};
+use crate::error::{Failure, Loss, Result};
+
+/// A collection whose documents are decoded one by one, so that one that cannot be read harms only
+/// itself.
+pub(crate) type Rows = Collection<RawDocumentBuf>;
+
+/// The concerns and limits of every call.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) journaled: bool,
+    pub(crate) deadline: Duration,
+}
+
+impl Terms {
+    /// Acknowledged by a majority. It does not wait for one that never comes.
+    pub(crate) fn write_concern(&self) -> WriteConcern {
+        WriteConcern::builder()
+            .w(Acknowledgment::Majority)
+            .journal(self.journaled)
+            .w_timeout(self.deadline)
+            .build()
+    }
+
+    /// The same as a part of a command.
+    fn write_concern_document(&self) -> Document {
+        doc! { "w": "majority", "j": self.journaled, "wtimeout": millis(self.deadline) }
+    }
+}
+
+/// A duration as commands take it.
+fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// The store's collections through one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) client: Client,
+    pub(crate) database: Database,
+    pub(crate) terms: Terms,
+    /// A job each, with its payload and its last attempts.
+    pub(crate) jobs: Rows,
+    /// The attempts that have no room in their job.
+    pub(crate) attempts: Rows,
+    /// Who first had an idempotency key.
+    pub(crate) keys: Rows,
+    pub(crate) routes: Rows,
+    /// The paused queues.
+    pub(crate) queues: Rows,
+    /// The lanes that have unfinished jobs.
+    pub(crate) lanes: Rows,
+    pub(crate) nodes: Rows,
+    /// The labels of nodes: those who join under one meet here.
+    pub(crate) labels: Rows,
+    pub(crate) locks: Rows,
+    pub(crate) versions: Rows,
+    /// The finished jobs that were moved out of the way, each as one text.
+    pub(crate) archive: Rows,
+    /// The recurring definitions.
+    pub(crate) recurring: Rows,
+    /// How many jobs may run that need a resource.
+    pub(crate) permits: Rows,
+    /// What is remembered of the keys of rates.
+    pub(crate) rates: Rows,
+    /// What jobs wait for: a document each thing that a job waits for.
+    pub(crate) links: Rows,
+    /// Where the ends of jobs and the enqueues that link to them meet.
+    pub(crate) parents: Rows,
+    /// The jobs that are counted together.
+    pub(crate) batches: Rows,
+    /// What wakes others up: a document each queue.
+    pub(crate) wakeups: Rows,
+    /// The version of all this.
+    pub(crate) meta: Rows,
+}
+
+impl Side {
+    pub(crate) fn new(database: Database, prefix: &str, terms: &Terms) -> Self {
+        let options = CollectionOptions::builder()
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .read_concern(ReadConcern::majority())
+            .write_concern(terms.write_concern())
+            .build();
+        let rows = |name: &str| {
+            database.collection_with_options(&format!("{prefix}{name}"), options.clone())
+        };
+        Self {
+            jobs: rows("jobs"),
+            attempts: rows("attempts"),
+            keys: rows("keys"),
+            routes: rows("routes"),
+            queues: rows("queues"),
+            lanes: rows("lanes"),
+            nodes: rows("nodes"),
+            labels: rows("labels"),
+            locks: rows("locks"),
+            versions: rows("versions"),
+            archive: rows("archive"),
+            recurring: rows("recurring"),
+            permits: rows("permits"),
+            rates: rows("rates"),
+            links: rows("links"),
+            parents: rows("parents"),
+            batches: rows("batches"),
+            wakeups: rows("wakeups"),
+            meta: rows("meta"),
+            client: database.client().clone(),
+            database,
+            terms: terms.clone(),
+        }
+    }
+
+    /// Calls outside of transactions.
+    pub(crate) fn plain(&self) -> Tx<'_> {
+        Tx {
+            session: Session::None,
+            terms: &self.terms,
+        }
+    }
+
+    /// A transaction. What it reads is what a majority had when it began.
+    pub(crate) async fn begin(&self) -> Result<Tx<'_>> {
+        let mut session = self.client.start_session().await?;
+        session
+            .start_transaction()
+            .read_concern(ReadConcern::snapshot())
+            .write_concern(self.terms.write_concern())
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .await?;
+        Ok(Tx {
+            session: Session::Own(Box::new(session)),
+            terms: &self.terms,
+        })
+    }
+
+    /// As [`Tx::bulk`] outside of transactions, many in two commands at once: the server works at a
+    /// command with one core.
+    pub(crate) async fn bulk_in_two(
+        &self,
+        rows: &Rows,
+        mut statements: Vec<Statement>,
+    ) -> Result<u64> {
+        const MANY: usize = 32;
+        let half = statements.len().div_ceil(2);
+        if statements.len() < MANY {
+            return self.plain().bulk(rows, statements).await;
+        }
+        let others = statements.split_off(half);
+        let (mut one, mut other) = (self.plain(), self.plain());
+        let (some, others) = tokio::join!(one.bulk(rows, statements), other.bulk(rows, others));
+        Ok(some? + others?)
+    }
+
+    /// Calls inside a transaction of the application's.
+    pub(crate) fn within<'a>(&'a self, session: &'a mut ClientSession) -> Tx<'a> {
+        Tx {
+            session: Session::Theirs(session),
+            terms: &self.terms,
+        }
+    }
+}
+
+enum Session<'a> {
+    None,
+    /// Dropped, it aborts its transaction.
+    Own(Box<ClientSession>),
+    Theirs(&'a mut ClientSession),
+}
+
+/// Calls, inside a transaction or not.
+pub(crate) struct Tx<'a> {
+    session: Session<'a>,
+    terms: &'a Terms,
+}
+
+/// Runs an action with the session, if there is one.
+macro_rules! run {
+    ($tx:expr, $action:expr) => {
+        match $tx.session() {
+            Some(session) => $action.session(session).await,
+            None => $action.await,
+        }
+    };
+}
+
+impl Tx<'_> {
+    fn session(&mut self) -> Option<&mut ClientSession> {
+        match &mut self.session {
+            Session::None => None,
+            Session::Own(session) => Some(session),
+            Session::Theirs(session) => Some(session),
+        }
+    }
+
+    /// Ends the transaction: with a commit if it went well. One whose commit nobody heard of is
+    /// committed again until somebody does; only then is it unknown.
+    pub(crate) async fn finish<T>(mut self, done: Result<T>) -> Result<T> {
+        let Session::Own(session) = &mut self.session else {
+            return done;
+        };
+        match done {
+            Ok(value) => loop {
+                match session.commit_transaction().await {
+                    Ok(()) => return Ok(value),
+                    Err(error)
+                        if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                            && Failure::from(error.clone()).kind != StoreErrorKind::Timeout => {}
+                    Err(error) => return Err(error.into()),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            },
+            Err(failure) => {
+                if failure.loss == Loss::No {
+                    // One that is not told of it ends it by itself, later.
+                    let _ = session.abort_transaction().await;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    pub(crate) async fn find(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let mut options = options;
+        options.max_time = Some(self.terms.deadline);
+        // A cursor of the size that was asked for: all of it in the first answer, as a rule.
+        let limit = options
+            .limit
+            .and_then(|limit| u32::try_from(limit).ok())
+            .unwrap_or(20_000);
+        options.batch_size = Some(limit.saturating_add(1));
+        let find = rows.find(filter).with_options(options);
+        Ok(match self.session() {
+            Some(session) => {
+                let mut cursor = find.session(&mut *session).await?;
+                cursor.stream(session).try_collect().await?
+            }
+            None => find.await?.try_collect().await?,
+        })
+    }
+
+    /// The first document that matches.
+    pub(crate) async fn find_one(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let find = rows.find_one(filter).max_time(self.terms.deadline);
+        Ok(run!(self, find)?)
+    }
+
+    pub(crate) async fn aggregate(
+        &mut self,
+        rows: &Rows,
+        pipeline: Vec<Document>,
+        concern: ReadConcern,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        self.aggregate_by(rows, pipeline, concern, None).await
+    }
+
+    /// The same with this index.
+    pub(crate) async fn aggregate_by(
+        &mut self,
+        rows: &Rows,
+        pipeline: Vec<Document>,
+        concern: ReadConcern,
+        index: Option<&str>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let options = AggregateOptions::builder()
+            .max_time(self.terms.deadline)
+            .batch_size(20_000)
+            .hint(index.map(|name| Hint::Name(name.to_owned())))
+            .build();
+        let aggregate = rows
+            .aggregate(pipeline)
+            .with_options(options)
+            .with_type::<RawDocumentBuf>();
+        Ok(match self.session() {
+            Some(session) => {
+                let mut cursor = aggregate.session(&mut *session).await?;
+                cursor.stream(session).try_collect().await?
+            }
+            None => {
+                let cursor = aggregate.read_concern(concern).await?;
+                cursor.try_collect().await?
+            }
+        })
+    }
+
+    /// How many documents matched: 0 or 1.
+    pub(crate) async fn update_one(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+    ) -> Result<u64> {
+        let update = rows.update_one(filter, update);
+        Ok(run!(self, update)?.matched_count)
+    }
+
+    /// How many documents matched.
+    pub(crate) async fn update_many(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<Bson>,
+    ) -> Result<u64> {
+        let update = doc! { "q": filter, "u": update, "multi": true };
+        self.updates(rows, vec![update]).await
+    }
+
+    /// The same of documents that the filter names by their ids.
+    pub(crate) async fn update_these(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<Bson>,
+    ) -> Result<u64> {
+        let limit = self.terms.deadline;
+        self.update_these_within(limit, rows, filter, update).await
+    }
+
+    /// The same; the server stops in the middle if it takes longer.
+    pub(crate) async fn update_these_within(
+        &mut self,
+        limit: Duration,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<Bson>,
+    ) -> Result<u64> {
+        let update = doc! { "q": filter, "u": update, "multi": true, "hint": "_id_" };
+        self.updates_within(limit, rows, vec![update]).await
+    }
+
+    /// Makes updates that do not disturb each other; how many documents matched. The server gives up
+    /// at the deadline, so that none lands later of which nobody hears.
+    pub(crate) async fn updates(&mut self, rows: &Rows, updates: Vec<Document>) -> Result<u64> {
+        if updates.is_empty() {
+            return Ok(0);
+        }
+        let limit = self.terms.deadline;
+        self.updates_within(limit, rows, updates).await
+    }
+
+    async fn updates_within(
+        &mut self,
+        limit: Duration,
+        rows: &Rows,
+        updates: Vec<Document>,
+    ) -> Result<u64> {
+        let limit = limit.min(self.terms.deadline);
+        let mut command = doc! {
+            "update": rows.name(),
+            "updates": updates,
+            "ordered": false,
+            "maxTimeMS": millis(limit),
+        };
+        if matches!(self.session, Session::None) {
+            command.insert("writeConcern", self.terms.write_concern_document());
+        }
+        let database = rows.client().database(&rows.namespace().db);
+        let run = database.run_command(command);
+        matched_in(&run!(self, run)?)
+    }
+
+    /// The document after the change; none if none matched. With `upsert` one is made then.
+    pub(crate) async fn change(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+        upsert: bool,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let change = rows
+            .find_one_and_update(filter, update)
+            .upsert(upsert)
+            .max_time(self.terms.deadline)
+            .return_document(ReturnDocument::After);
+        Ok(run!(self, change)?)
+    }
+
+    /// Puts a document in the place of the one that matches, or makes it.
+    pub(crate) async fn replace(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        document: &RawDocumentBuf,
+    ) -> Result<()> {
+        let replace = rows.replace_one(filter, document).upsert(true);
+        run!(self, replace)?;
+        Ok(())
+    }
+
+    pub(crate) async fn insert_many(
+        &mut self,
+        rows: &Rows,
+        documents: &[RawDocumentBuf],
+    ) -> Result<()> {
+        match documents {
+            [] => {}
+            [one] => {
+                let insert = rows.insert_one(one);
+                run!(self, insert)?;
+            }
+            many => {
+                let insert = rows.insert_many(many).ordered(true);
+                run!(self, insert)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn delete_many(&mut self, rows: &Rows, filter: Document) -> Result<u64> {
+        let delete = rows.delete_many(filter);
+        Ok(run!(self, delete)?.deleted_count)
+    }
+
+    /// Changes documents that have nothing but an id, or makes them: of two transactions that do, one
+    /// is undone.
+    pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
+        for ids in ids.chunks(MOST) {
+            let meet = |id: &Bson| {
+                doc! { "q": { "_id": id }, "u": { "$inc": { "rev": 1_i64 } }, "upsert": true }
+            };
+            self.updates(rows, ids.iter().map(meet).collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes many different updates, each of one document, in as few commands as they fit in; how
+    /// many documents matched. Statements do not disturb each other.
+    pub(crate) async fn bulk(
+        &mut self,
+        rows: &Rows,
+        mut statements: Vec<Statement>,
+    ) -> Result<u64> {
+        let mut matched = 0;
+        while !statements.is_empty() {
+            let rest = statements.split_off(fitting(&statements));
+            let updates: Vec<Document> = statements.into_iter().map(Statement::document).collect();
+            statements = rest;
+            matched += self.updates(rows, updates).await?;
+        }
+        Ok(matched)
+    }
+}

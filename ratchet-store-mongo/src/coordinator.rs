@@ -1,0 +1,266 @@
+//! Wakeups over a change stream.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mongodb::Cursor;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, Timestamp, doc};
+use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use ratchet_core::{InvalidInput, Name};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::connection::Side;
+use crate::error::{Failure, Result};
+use crate::row;
+
+/// Carries wakeups between the nodes and clients on the same collections, through the database.
+///
+/// A wakeup is a write to the one document that its queue has in a small collection, at most one for
+/// each queue and sender in a few milliseconds; subscribers follow a change stream on it. A stream
+/// that is lost is opened again where it ended, after 200 ms at first and 30 s at most, and then
+/// every subscription is told to look everywhere.
+///
+/// The stream is opened when somebody first subscribes.
+#[derive(Debug)]
+pub struct MongoCoordinator {
+    side: Side,
+    outgoing: mpsc::Sender<Wakeup>,
+    /// Taken by the task that sends, when it starts.
+    unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
+    incoming: broadcast::Sender<Wakeup>,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    sender: Option<JoinHandle<()>>,
+    receiver: Option<JoinHandle<()>>,
+    closed: bool,
+}
+
+/// A cursor on the changes, and not the driver's change stream, which goes on by itself after an
+/// outage and does not say that there was one.
+type Stream = Cursor<RawDocumentBuf>;
+
+/// Hints that may wait to be sent; more are dropped.
+const UNSENT: usize = 256;
+/// Wakeups a subscriber may be behind before it is told to look everywhere.
+const UNREAD: usize = 1_024;
+/// How long after sending the next hints are collected before they are sent together.
+const WINDOW: Duration = Duration::from_millis(3);
+/// How long one of them may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The document of hints about any queue: no queue is called so.
+const EVERYWHERE: &str = "";
+
+impl MongoCoordinator {
+    pub(crate) fn new(side: &Side) -> Self {
+        let (outgoing, unsent) = mpsc::channel(UNSENT);
+        Self {
+            side: side.clone(),
+            outgoing,
+            unsent: Mutex::new(Some(unsent)),
+            incoming: broadcast::Sender::new(UNREAD),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Ends the tasks; nothing is carried from then on.
+    pub(crate) fn close(&self) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.closed = true;
+        let running = [tasks.sender.take(), tasks.receiver.take()];
+        for task in running.into_iter().flatten() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for MongoCoordinator {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[async_trait]
+impl ClusterCoordinator for MongoCoordinator {
+    async fn notify(&self, wakeup: Wakeup) {
+        {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+            if !tasks.closed
+                && let Some(unsent) = unsent.take()
+            {
+                tasks.sender = Some(tokio::spawn(send_all(self.side.clone(), unsent)));
+            }
+        }
+        // A full queue or a closed store: the hint is dropped, and polling finds the work.
+        let _ = self.outgoing.try_send(wakeup);
+    }
+
+    fn subscribe(&self) -> WakeupStream {
+        let stream = self.incoming.subscribe().into();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tasks.closed && tasks.receiver.is_none() {
+            let receiver = receive_all(self.side.clone(), self.incoming.clone());
+            tasks.receiver = Some(tokio::spawn(receiver));
+        }
+        stream
+    }
+}
+
+/// Sends what comes, until nobody can send any more.
+async fn send_all(side: Side, mut unsent: mpsc::Receiver<Wakeup>) {
+    while let Some(first) = unsent.recv().await {
+        let mut waiting = HashSet::from([key(&first)]);
+        while let Ok(next) = unsent.try_recv() {
+            waiting.insert(key(&next));
+        }
+        for (queue, source) in waiting {
+            let send = send(&side, &queue, source);
+            match tokio::time::timeout(PATIENCE, send).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a wakeup could not be sent"),
+                Err(_) => tracing::debug!("a wakeup could not be sent in time"),
+            }
+        }
+        tokio::time::sleep(WINDOW).await;
+    }
+}
+
+type Source = Option<[u8; 16]>;
+
+fn key(wakeup: &Wakeup) -> (String, Source) {
+    let queue = wakeup.queue.as_ref().map_or(EVERYWHERE, Name::as_str);
+    (queue.to_owned(), wakeup.source.map(|node| *node.as_bytes()))
+}
+
+/// Writes what the stream brings to others. The mark makes each write a change. It waits for the
+/// majority like every other: the stream brings nothing that the majority does not have.
+async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
+    let mut row = doc! { "_id": queue, "mark": ObjectId::new() };
+    if let Some(source) = source {
+        row.insert("source", row::id(ratchet_core::NodeId::from_bytes(source)));
+    }
+    let row = RawDocumentBuf::try_from(&row)?;
+    side.wakeups
+        .replace_one(doc! { "_id": queue }, row)
+        .upsert(true)
+        .await?;
+    Ok(())
+}
+
+/// Follows the stream, and opens it again when it ends.
+async fn receive_all(side: Side, incoming: broadcast::Sender<Wakeup>) {
+    let mut pause = FIRST_PAUSE;
+    let mut place: Option<Document> = None;
+    let mut followed = false;
+    loop {
+        match open(&side, place.take()).await {
+            Ok(mut stream) => {
+                if followed {
+                    // Nobody listens: that is fine.
+                    let _ = incoming.send(Wakeup::any());
+                }
+                followed = true;
+                pause = FIRST_PAUSE;
+                let error = follow(&mut stream, &incoming, &mut place).await;
+                tracing::debug!(%error, "the change stream for wakeups ended");
+            }
+            Err(error) => tracing::debug!(%error, "no change stream for wakeups"),
+        }
+        let jitter = fastrand::f64() / 2.0 + 0.5;
+        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The stream from this place on, or else from this moment on: also what is sent while it is opened
+/// is on it.
+async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
+    let opening = async {
+        let from = match place {
+            Some(place) => doc! { "resumeAfter": place },
+            None => doc! { "startAtOperationTime": this_moment(side).await? },
+        };
+        let changes = doc! { "$match": { "operationType": { "$in": ["insert", "replace"] } } };
+        let stages = [doc! { "$changeStream": from }, changes];
+        let watch = side.wakeups.aggregate(stages);
+        Ok(watch.with_type::<RawDocumentBuf>().await?)
+    };
+    match tokio::time::timeout(PATIENCE, opening).await {
+        Ok(stream) => stream,
+        Err(_) => Err(Failure::new(
+            ratchet_core::StoreErrorKind::Timeout,
+            "no answer in time",
+        )),
+    }
+}
+
+async fn this_moment(side: &Side) -> Result<Timestamp> {
+    let reply: Document = side.database.run_command(doc! { "ping": 1 }).await?;
+    let time = reply.get_timestamp("operationTime");
+    Ok(time.map_err(|_| InvalidInput::new("operationTime", "is missing"))?)
+}
+
+/// Passes wakeups on until the stream ends, and notes how far it came; why it ended.
+async fn follow(
+    stream: &mut Stream,
+    incoming: &broadcast::Sender<Wakeup>,
+    place: &mut Option<Document>,
+) -> Failure {
+    loop {
+        match stream.advance().await {
+            Ok(true) => {}
+            Ok(false) => {
+                let text = "the server ended it";
+                return Failure::new(ratchet_core::StoreErrorKind::Unavailable, text);
+            }
+            Err(error) => return error.into(),
+        }
+        let event = stream.current();
+        let token = event.get_document("_id").ok();
+        *place = token.and_then(|token| Document::try_from(token).ok());
+        if let Ok(Ok(wakeup)) = event.get_document("fullDocument").map(wakeup) {
+            let _ = incoming.send(wakeup);
+        }
+    }
+}
+
+/// The wakeup of a document.
+fn wakeup(row: &RawDocument) -> Result<Wakeup, InvalidInput> {
+    let queue = row::text(row, "_id")?.unwrap_or(EVERYWHERE);
+    let mut wakeup = if queue == EVERYWHERE {
+        Wakeup::any()
+    } else {
+        Wakeup::queue(Name::new("queue", queue)?)
+    };
+    wakeup.source = row::node_id(row, "source")?;
+    Ok(wakeup)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn wakeups_are_read_as_they_were_written() {
+        let node = NodeId::new();
+        let raw = |row: Document| RawDocumentBuf::try_from(&row).unwrap();
+        let row = raw(doc! { "_id": "größe", "mark": ObjectId::new(), "source": row::id(node) });
+        let queue = Name::new("queue", "größe").unwrap();
+        assert_eq!(wakeup(&row), Ok(Wakeup::queue(queue).from_node(node)));
+        let row = raw(doc! { "_id": "", "mark": ObjectId::new() });
+        assert_eq!(wakeup(&row), Ok(Wakeup::any()));
+        assert!(wakeup(&raw(doc! { "_id": 7 })).is_err());
+        assert_eq!(key(&Wakeup::any()).0, EVERYWHERE);
+    }
+}

@@ -1,0 +1,402 @@
+//! What ends do to others: links are decided, children counted, jobs let go or cancelled.
+//!
+//! The core decides all of it; here it is read and written, in the transaction of the ends. Whoever
+//! decides a link changes the document of its child, also if that waits on, and whoever counts
+//! changes that of the batch. So of two transactions that each do not see what the other decides, one
+//! is done again. And the end of a job that others are linked to meets those that link to it now in a
+//! document of its own (`parents`).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use mongodb::bson::{Bson, Document, RawDocument, doc};
+use mongodb::options::Hint;
+use ratchet_core::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
+use ratchet_core::model::{BatchRecord, LinkState, Parent};
+use ratchet_core::{BatchId, JobId, JobState, Json};
+
+use crate::bulk::Statement;
+use crate::clock::Now;
+use crate::connection::Tx;
+use crate::error::{Failure, Result};
+use crate::links::{StoredLink, batch_record, fields};
+use crate::pipelines::{self, code, ids};
+use crate::row;
+use crate::signals;
+use crate::store::MongoStore;
+
+/// What a job's document says of those who wait for its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ties {
+    children: bool,
+    /// The batch in which it was not counted yet.
+    batch: Option<BatchId>,
+}
+
+impl Ties {
+    /// The fields that [`read`](Self::read) wants.
+    pub(crate) const FIELDS: [&'static str; 3] = ["children", "batch", "counted"];
+
+    pub(crate) fn read(row: &RawDocument) -> Self {
+        let batch = row::bytes(row, "batch").ok().flatten();
+        let counted = row::flag(row, "counted");
+        Self {
+            children: row::flag(row, "children"),
+            batch: batch.filter(|_| !counted).map(BatchId::from_bytes),
+        }
+    }
+
+    /// The batch in which its end is to be counted.
+    pub(crate) const fn batch(self) -> Option<BatchId> {
+        self.batch
+    }
+
+    pub(crate) const fn has_children(self) -> bool {
+        self.children
+    }
+
+    /// The end of the job that has them.
+    pub(crate) const fn end(self, job: JobId, state: JobState, result: Option<Json>) -> End {
+        let job = EndedJob {
+            job,
+            state,
+            result,
+            has_children: self.children,
+            in_batch: self.batch.is_some(),
+        };
+        End {
+            job,
+            batch: self.batch,
+            earlier: false,
+        }
+    }
+}
+
+/// A job that has ended.
+#[derive(Debug)]
+pub(crate) struct End {
+    job: EndedJob,
+    batch: Option<BatchId>,
+    /// Whether it had ended before.
+    earlier: bool,
+}
+
+impl End {
+    /// A job that had ended before its children came, and was counted then.
+    pub(crate) const fn earlier(job: JobId, state: JobState, result: Option<Json>) -> Self {
+        let ties = Ties {
+            children: true,
+            batch: None,
+        };
+        let mut end = ties.end(job, state, result);
+        end.earlier = true;
+        end
+    }
+
+    const fn matters(&self) -> bool {
+        self.job.has_children || self.job.in_batch
+    }
+}
+
+/// Whether the end of a job may concern others, so that it needs a transaction; but for its lane.
+pub(crate) fn is_tied(row: &RawDocument) -> bool {
+    row::flag(row, "children") || matches!(row::bytes(row, "batch"), Ok(Some(_)) | Err(_))
+}
+
+/// Lets only those jobs match whose end concerns nobody, but for their lanes.
+pub(crate) fn require_untied(filter: &mut Document) {
+    filter.insert("children", Bson::Null);
+    filter.insert("batch", Bson::Null);
+}
+
+/// A job whose claim is to end in a transaction, as it stands there.
+pub(crate) struct Held {
+    pub(crate) state: JobState,
+    pub(crate) claim_seq: u64,
+    pub(crate) cancel: bool,
+    pub(crate) lane: Option<String>,
+    pub(crate) ties: Ties,
+}
+
+/// What is known of the jobs that a cascade goes over.
+#[derive(Default)]
+struct Known {
+    /// Those that are to be counted in a batch.
+    batches: HashMap<JobId, BatchId>,
+    /// Those that wait for a signal.
+    signals: HashSet<JobId>,
+    /// Those that others are linked to.
+    parents: HashSet<JobId>,
+}
+
+impl MongoStore {
+    pub(crate) async fn held(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[JobId],
+    ) -> Result<HashMap<JobId, Held>> {
+        let these = doc! { "_id": { "$in": ids(jobs) } };
+        let mut wanted = doc! { "state": 1, "claim_seq": 1, "cancel_requested": 1, "lane_key": 1 };
+        wanted.extend(tie_fields());
+        let mut held = HashMap::with_capacity(jobs.len());
+        for row in tx.find(&self.main().jobs, these, fields(wanted)).await? {
+            let job = Held {
+                state: JobState::from_code(row::int(&row, "state")?)?,
+                claim_seq: row::count(&row, "claim_seq")?,
+                cancel: row::flag(&row, "cancel_requested"),
+                lane: row::text(&row, "lane_key")?.map(str::to_owned),
+                ties: Ties::read(&row),
+            };
+            held.insert(row::job_id(&row, "_id")?, job);
+        }
+        Ok(held)
+    }
+
+    /// Does to others what the ends of these jobs do, and how these batches stand, which the
+    /// transaction has changed. [link.decide] [batch.count] [batch.callback]
+    pub(crate) async fn follow(
+        &self,
+        tx: &mut Tx<'_>,
+        ends: Vec<End>,
+        batches: Vec<BatchRecord>,
+    ) -> Result<()> {
+        let mut known = Known::default();
+        let mut cascade = Cascade::new();
+        let mut nothing = batches.is_empty();
+        let mut parents = Vec::new();
+        for end in ends.into_iter().filter(End::matters) {
+            nothing = false;
+            if end.job.has_children && !end.earlier {
+                parents.push(row::id(end.job.job));
+            }
+            known
+                .batches
+                .extend(end.batch.map(|batch| (end.job.job, batch)));
+            cascade.ended(end.job);
+        }
+        if nothing {
+            return Ok(());
+        }
+        let side = self.main();
+        tx.meet(&side.parents, parents).await?;
+        for batch in batches {
+            cascade.batch(batch);
+        }
+        let now = self.now(self.main()).await?;
+        while let Some(ask) = cascade.next() {
+            match ask {
+                Ask::Write(changes) => self.write_links(tx, &changes, &known, now).await?,
+                Ask::Children(parents) => {
+                    cascade.children(self.waiting_for(tx, &parents, &mut known).await?);
+                }
+                Ask::Count(ended) => cascade.counted(self.count(tx, &ended, &known).await?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The jobs with open links on these parents. Indexes `open` and `child` of the links.
+    async fn waiting_for(
+        &self,
+        tx: &mut Tx<'_>,
+        parents: &[Parent],
+        known: &mut Known,
+    ) -> Result<Vec<WaitingJob>> {
+        let side = self.main();
+        let open = i32::from(LinkState::Open.code());
+        let all: Vec<Bson> = parents.iter().map(|parent| row::id(*parent)).collect();
+        let on_these = doc! { "parent": { "$in": all }, "state": open };
+        let mut children = BTreeSet::new();
+        let mut only = fields(doc! { "child": 1 });
+        only.hint = Some(Hint::Name("open".to_owned()));
+        for row in tx.find(&side.links, on_these, only).await? {
+            children.insert(row::job_id(&row, "child")?);
+        }
+        if children.is_empty() {
+            return Ok(Vec::new());
+        }
+        let children: Vec<JobId> = children.into_iter().collect();
+        let mut wanted = doc! { "state": 1, "signal.state": 1 };
+        wanted.extend(tie_fields());
+        let these = doc! { "_id": { "$in": ids(&children) } };
+        let mut waiting = BTreeMap::new();
+        for row in tx.find(&side.jobs, these, fields(wanted)).await? {
+            let (job, ties) = (row::job_id(&row, "_id")?, Ties::read(&row));
+            known.batches.extend(ties.batch.map(|batch| (job, batch)));
+            let awaits_signal = signals::is_open(&row);
+            known.signals.extend(awaits_signal.then_some(job));
+            known.parents.extend(ties.children.then_some(job));
+            let child = WaitingJob {
+                job,
+                state: JobState::from_code(row::int(&row, "state")?)?,
+                awaits_signal,
+                has_children: ties.children,
+                in_batch: ties.batch.is_some(),
+                open: Vec::new(),
+            };
+            waiting.insert(job, child);
+        }
+        let theirs = doc! { "child": { "$in": ids(&children) }, "state": open };
+        for row in tx.find(&side.links, theirs, fields(doc! {})).await? {
+            let link = StoredLink::read(&row)?;
+            if let Some(child) = waiting.get_mut(&link.child) {
+                child.open.push(OpenLink {
+                    place: link.place,
+                    parent: link.parent,
+                    after: link.after.ok(),
+                });
+            }
+        }
+        Ok(waiting.into_values().collect())
+    }
+
+    /// Changes batches in which this transaction will count.
+    pub(crate) async fn meet_batches(
+        &self,
+        tx: &mut Tx<'_>,
+        batches: &BTreeSet<BatchId>,
+    ) -> Result<()> {
+        let these: Vec<Bson> = batches.iter().map(|batch| row::id(*batch)).collect();
+        let these = doc! { "_id": { "$in": these } };
+        let meet = doc! { "$inc": { "rev": 1_i64 } };
+        tx.update_many(&self.main().batches, these, meet).await?;
+        Ok(())
+    }
+
+    /// [batch.count]
+    async fn count(
+        &self,
+        tx: &mut Tx<'_>,
+        ended: &[(JobId, JobState)],
+        known: &Known,
+    ) -> Result<Vec<BatchRecord>> {
+        let side = self.main();
+        let mut jobs = Vec::with_capacity(ended.len());
+        let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
+        for (job, state) in ended {
+            let Some(batch) = known.batches.get(job) else {
+                continue;
+            };
+            jobs.push(*job);
+            let [succeeded, failed, cancelled] = tallies.entry(*batch).or_default();
+            *match state {
+                JobState::Succeeded => succeeded,
+                JobState::Failed => failed,
+                _ => cancelled,
+            } += 1;
+        }
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let these = doc! { "_id": { "$in": ids(&jobs) }, "counted": Bson::Null };
+        let note = doc! { "$set": { "counted": true } };
+        let noted = tx.update_many(&side.jobs, these, note).await?;
+        all_of(noted, jobs.len())?;
+        let tally = |(batch, [succeeded, failed, cancelled]): (&BatchId, &[i64; 3])| Statement {
+            filter: doc! { "_id": row::id(*batch) },
+            pipeline: vec![doc! { "$set": {
+                "succeeded": { "$add": ["$succeeded", *succeeded] },
+                "failed": { "$add": ["$failed", *failed] },
+                "cancelled": { "$add": ["$cancelled", *cancelled] },
+            } }],
+            bytes: 0,
+        };
+        let statements = tallies.iter().map(tally).collect();
+        tx.bulk(&side.batches, statements).await?;
+        let all: Vec<Bson> = tallies.keys().map(|batch| row::id(*batch)).collect();
+        let these = doc! { "_id": { "$in": all } };
+        let rows = tx.find(&side.batches, these, fields(doc! {})).await?;
+        let batches = rows.iter().map(|row| batch_record(row));
+        Ok(batches.collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// [link.decide] [link.release] [link.cancel] [link.once] [batch.end]
+    async fn write_links(
+        &self,
+        tx: &mut Tx<'_>,
+        changes: &Changes,
+        known: &Known,
+        now: Now,
+    ) -> Result<()> {
+        let side = self.main();
+        let statement = |filter, pipeline| Statement {
+            filter,
+            pipeline,
+            bytes: 0,
+        };
+        let (mut links, mut children) = (Vec::new(), BTreeSet::new());
+        for (child, place, state) in &changes.links {
+            let open = doc! {
+                "child": row::id(*child),
+                "place": i64::from(*place),
+                "state": i32::from(LinkState::Open.code()),
+            };
+            let decide = doc! { "$set": { "state": i32::from(state.code()) } };
+            links.push(statement(open, vec![decide]));
+            children.insert(*child);
+        }
+        let blocked = |job: JobId| {
+            doc! { "_id": row::id(job), "state": code(JobState::Blocked) }
+        };
+        let mut jobs = Vec::new();
+        for job in &changes.cancelled {
+            let mut cancel = pipelines::moved(JobState::Cancelled, now);
+            if known.signals.contains(job) {
+                cancel.push(signals::closed());
+            }
+            jobs.push(statement(blocked(*job), cancel));
+            children.remove(job);
+        }
+        for job in &changes.released {
+            jobs.push(statement(blocked(*job), released(now)));
+            children.remove(job);
+        }
+        for job in &children {
+            // It stays as it is, but whoever decides something else of it meets this.
+            let meet =
+                doc! { "$set": { "rev": { "$add": [{ "$ifNull": ["$rev", 0_i64] }, 1_i64] } } };
+            jobs.push(statement(doc! { "_id": row::id(*job) }, vec![meet]));
+        }
+        for (rows, statements) in [(&side.links, links), (&side.jobs, jobs)] {
+            let count = statements.len();
+            if count > 0 {
+                let matched = tx.bulk(rows, statements).await?;
+                all_of(matched, count)?;
+            }
+        }
+        let parents = changes.cancelled.iter();
+        let parents = parents.filter(|job| known.parents.contains(job));
+        let parents = parents.map(|job| row::id(*job)).collect();
+        tx.meet(&side.parents, parents).await?;
+        if !changes.ended.is_empty() {
+            let ended: Vec<Bson> = changes.ended.iter().map(|batch| row::id(*batch)).collect();
+            let these = doc! { "_id": { "$in": ended }, "ended_at": Bson::Null };
+            let end = vec![doc! { "$set": { "ended_at": now.expression() } }];
+            tx.update_many(&side.batches, these, end).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets a blocked job be claimed that waits for nothing any more. [link.release] [signal.deliver]
+pub(crate) fn released(now: Now) -> Vec<Document> {
+    vec![doc! { "$set": {
+        "state": code(JobState::Pending),
+        "run_at": { "$max": ["$run_at", now.expression()] },
+    } }]
+}
+
+/// The whole is done again unless all that was to be written is still as it was read.
+pub(crate) fn all_of(matched: u64, count: usize) -> Result<()> {
+    if usize::try_from(matched) == Ok(count) {
+        return Ok(());
+    }
+    Err(Failure::contention("a job was changed meanwhile"))
+}
+
+/// A projection of what [`Ties`] are read from.
+pub(crate) fn tie_fields() -> Document {
+    Ties::FIELDS
+        .iter()
+        .map(|field| ((*field).to_owned(), Bson::Int32(1)))
+        .collect()
+}

@@ -1,0 +1,355 @@
+//! Storing new jobs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mongodb::ClientSession;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::links::waiting_state;
+use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
+use ratchet_core::time::{duration_millis, to_millis};
+use ratchet_core::{JobId, Name, Route};
+
+use crate::connection::Tx;
+use crate::error::{Failure, Result};
+use crate::lanes::{self, Places};
+use crate::links::{Linked, is_linked};
+use crate::pipelines::{code, ids};
+use crate::row;
+use crate::signals;
+use crate::store::MongoStore;
+
+impl MongoStore {
+    /// Stores the jobs of one call. One job without an idempotency key or a lane, that waits for
+    /// nothing and is in no batch, is one document, and so one insert; everything else is one
+    /// transaction.
+    pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        if let [job] = jobs
+            && job.spec().idempotency_key.is_none()
+            && job.spec().lane.is_none()
+            && !is_linked(job)
+        {
+            return Ok(vec![self.enqueue_one(job).await?]);
+        }
+        if jobs.iter().any(|job| job.spec().lane.is_some()) {
+            self.need_transactions("a lane")?;
+        }
+        if jobs.iter().any(|job| job.spec().idempotency_key.is_some()) {
+            self.need_transactions("an idempotency key")?;
+        }
+        let routes = self.route_ids(jobs).await?;
+        let now = self.millis(self.main()).await?;
+        if !self.has_transactions() {
+            return self.enqueue_each(jobs, &routes, now).await;
+        }
+        let mut tx = self.main().begin().await?;
+        let stored = self.store_jobs(&mut tx, jobs, &routes, now).await;
+        tx.finish(stored).await
+    }
+
+    /// Stores the jobs of one call inside a transaction of the caller's; `writes` is set before the
+    /// first write to it.
+    pub(crate) async fn enqueue_within(
+        &self,
+        session: &mut ClientSession,
+        jobs: &[NewJob],
+        writes: &AtomicBool,
+    ) -> Result<Vec<Enqueued>> {
+        let routes = self.route_ids(jobs).await?;
+        let now = self.millis(self.main()).await?;
+        let mut tx = self.main().within(session);
+        let checked = self.check_jobs(&mut tx, jobs).await?;
+        writes.store(true, Ordering::Relaxed);
+        self.write_jobs(&mut tx, jobs, checked, &routes, now).await
+    }
+
+    async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
+        let routes = self.route_ids(std::slice::from_ref(job)).await?;
+        let now = self.millis(self.main()).await?;
+        let row = document(job, routes[0], now, None, None)?;
+        let mut on = self.main().plain();
+        match on.insert_many(&self.main().jobs, &[row]).await {
+            Ok(()) => return Ok(Enqueued::Created(job.id())),
+            Err(failure) if failure.is_duplicate() => {}
+            Err(failure) => return Err(failure),
+        }
+        let jobs = std::slice::from_ref(job);
+        match resolve(jobs, &self.find_taken(&mut on, jobs).await?) {
+            (answers, new) if new.is_empty() => Ok(answers[0]),
+            // Whoever had the key has ended meanwhile, or is not known to a majority yet.
+            _ => Err(Failure::contention("a unique key changed hands meanwhile")),
+        }
+    }
+
+    /// Without transactions: one after the other, and what was stored is taken away again if one
+    /// cannot be. A server that crashes in the middle keeps those that it had.
+    async fn enqueue_each(
+        &self,
+        jobs: &[NewJob],
+        routes: &[i32],
+        now: i64,
+    ) -> Result<Vec<Enqueued>> {
+        let mut on = self.main().plain();
+        let (answers, new) = resolve(jobs, &self.find_taken(&mut on, jobs).await?);
+        let call = ObjectId::new();
+        let mut rows = Vec::with_capacity(new.len());
+        for place in &new {
+            let mut row = document(&jobs[*place], routes[*place], now, None, None)?;
+            row.append(cstr!("claim"), call);
+            rows.push(row);
+        }
+        let stored = on.insert_many(&self.main().jobs, &rows).await;
+        if let Err(failure) = stored {
+            let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+            // Those that this call stored, and not who else stored one of the same id; and none that
+            // somebody has claimed, since a claim leaves a mark of its own.
+            let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
+            on.delete_many(&self.main().jobs, mine).await?;
+            return Err(failure);
+        }
+        Ok(answers)
+    }
+
+    /// Stores those of the jobs that are new.
+    pub(crate) async fn store_jobs(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[NewJob],
+        routes: &[i32],
+        now: i64,
+    ) -> Result<Vec<Enqueued>> {
+        let checked = self.check_jobs(tx, jobs).await?;
+        self.write_jobs(tx, jobs, checked, routes, now).await
+    }
+
+    /// Finds out which of the jobs are new, and refuses what the database shows to be wrong.
+    async fn check_jobs(&self, tx: &mut Tx<'_>, jobs: &[NewJob]) -> Result<Checked> {
+        let (answers, new) = resolve(jobs, &self.find_taken(tx, jobs).await?);
+        let linked = self.find_parents(tx, jobs, &answers, &new).await?;
+        Ok(Checked {
+            answers,
+            new,
+            linked,
+        })
+    }
+
+    async fn write_jobs(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[NewJob],
+        checked: Checked,
+        routes: &[i32],
+        now: i64,
+    ) -> Result<Vec<Enqueued>> {
+        let Checked {
+            answers,
+            new,
+            mut linked,
+        } = checked;
+        self.meet_parents(tx, &mut linked).await?;
+        let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
+        for place in &new {
+            if let Some(lane) = lanes::of(jobs[*place].spec()) {
+                *wanted.entry(lane).or_default() += 1;
+            }
+        }
+        let mut places = self.enter_lanes(tx, wanted).await?;
+        let mut rows = Vec::with_capacity(new.len());
+        let mut keys = Vec::new();
+        for place in &new {
+            let (job, route) = (&jobs[*place], routes[*place]);
+            let row = document(job, route, now, Some(&mut places), Some(&linked))?;
+            rows.push(row);
+            if let Some(key) = &job.spec().idempotency_key {
+                let key = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
+                keys.push(RawDocumentBuf::try_from(&key)?);
+            }
+        }
+        tx.insert_many(&self.main().keys, &keys).await?;
+        tx.insert_many(&self.main().jobs, &rows).await?;
+        self.link(tx, linked).await?;
+        Ok(answers)
+    }
+
+    /// Which of the jobs are stored, and who has the keys of the others. What a majority does not
+    /// have is not taken for stored.
+    async fn find_taken(&self, on: &mut Tx<'_>, jobs: &[NewJob]) -> Result<Taken> {
+        let all: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
+        let only = |field: &str| FindOptions::builder().projection(doc! { field: 1 }).build();
+        let mut taken = Taken::default();
+        let side = self.main();
+        let stored = doc! { "_id": { "$in": ids(&all) } };
+        for row in on.find(&side.jobs, stored, only("_id")).await? {
+            taken.stored.insert(row::job_id(&row, "_id")?);
+        }
+        let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
+            jobs.iter().filter_map(key).map(Name::as_str).collect()
+        };
+        let first = keys(|job| job.spec().idempotency_key.as_ref());
+        if !first.is_empty() {
+            let used = doc! { "_id": { "$in": first } };
+            for row in on.find(&side.keys, used, only("job")).await? {
+                let key = row::text(&row, "_id")?.unwrap_or_default().to_owned();
+                taken.idempotency.insert(key, row::job_id(&row, "job")?);
+            }
+        }
+        let unique = keys(|job| job.spec().unique_key.as_ref());
+        if !unique.is_empty() {
+            let held = doc! { "live_key": { "$in": unique } };
+            for row in on.find(&side.jobs, held, only("live_key")).await? {
+                let key = row::text(&row, "live_key")?.unwrap_or_default().to_owned();
+                taken.uniqueness.insert(key, row::job_id(&row, "_id")?);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The number of each job's route; stores the routes that are new, whatever becomes of the jobs.
+    /// Refuses jobs that need a permit of a resource that was never set. [permit.unknown]
+    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+        let routes: Vec<&Route> = jobs.iter().map(|job| &job.spec().route).collect();
+        self.require_permits(&routes).await?;
+        let mut numbers = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let route = &job.spec().route;
+            numbers.push(self.routes().id_of(self.live(), route).await?);
+        }
+        Ok(numbers)
+    }
+}
+
+/// An enqueue of which nothing is written yet.
+struct Checked {
+    answers: Vec<Enqueued>,
+    /// The places of the jobs that are to be stored.
+    new: Vec<usize>,
+    linked: Linked,
+}
+
+/// What is in the way of an enqueue.
+#[derive(Default)]
+struct Taken {
+    stored: HashSet<JobId>,
+    idempotency: HashMap<String, JobId>,
+    uniqueness: HashMap<String, JobId>,
+}
+
+/// What the caller of an enqueue is told of each job, and the places of those that are to be
+/// stored. [keys.idempotency] [keys.unique] [enqueue.repeat]
+fn resolve(jobs: &[NewJob], taken: &Taken) -> (Vec<Enqueued>, Vec<usize>) {
+    let mut stored = taken.stored.clone();
+    let mut idempotency = taken.idempotency.clone();
+    let mut uniqueness = taken.uniqueness.clone();
+    let mut new = Vec::new();
+    let mut answers = Vec::with_capacity(jobs.len());
+    for (place, job) in jobs.iter().enumerate() {
+        let (id, spec) = (job.id(), job.spec());
+        let first = spec.idempotency_key.as_ref().map(Name::as_str);
+        let unique = spec.unique_key.as_ref().map(Name::as_str);
+        let earlier = first
+            .and_then(|key| idempotency.get(key))
+            .or_else(|| uniqueness.get(unique?));
+        answers.push(match earlier {
+            _ if stored.contains(&id) => Enqueued::Created(id),
+            Some(earlier) => Enqueued::Duplicate(*earlier),
+            None => {
+                stored.insert(id);
+                idempotency.extend(first.map(|key| (key.to_owned(), id)));
+                uniqueness.extend(unique.map(|key| (key.to_owned(), id)));
+                new.push(place);
+                Enqueued::Created(id)
+            }
+        });
+    }
+    (answers, new)
+}
+
+/// A job as it is stored. What it does not have is not in the document. `places` are those in the
+/// lanes, `linked` says who waits for whom.
+fn document(
+    job: &NewJob,
+    route: i32,
+    now: i64,
+    places: Option<&mut Places>,
+    linked: Option<&Linked>,
+) -> Result<RawDocumentBuf> {
+    let spec = job.spec();
+    let mut row = RawDocumentBuf::new();
+    let place = places.zip(lanes::of(spec));
+    let place = place.map(|(places, lane)| (places.take(&lane), lane));
+    let waits = waiting_state(!spec.after.is_empty(), spec.signal.is_some());
+    let state = place.as_ref().map_or(waits, |(place, _)| place.state);
+    row.append(cstr!("_id"), row::uuid(job.id()));
+    row.append(cstr!("route"), route);
+    row.append(cstr!("priority"), i32::from(spec.priority.level()));
+    row.append(cstr!("state"), code(state));
+    row.append(cstr!("run_at"), job.due().resolve(now));
+    row.append(cstr!("created_at"), now);
+    row.append(cstr!("claim_seq"), 0_i64);
+    row.append(cstr!("attempts"), 0_i64);
+    row.append(cstr!("crash_count"), 0_i64);
+    if let Some(resource) = &spec.route.permit {
+        row.append(cstr!("permit"), resource.as_str());
+    }
+    if let Some(version) = payload_version_to_stored(spec.payload_version) {
+        row.append(cstr!("payload_version"), version);
+    }
+    if let Some(retry) = spec.retry.to_stored()? {
+        row.append(cstr!("retry"), retry);
+    }
+    if let Some(timeout) = spec.timeout {
+        row.append(cstr!("timeout"), duration_millis(timeout));
+    }
+    if let Some(timeout) = spec.stall_timeout {
+        row.append(cstr!("stall_timeout"), duration_millis(timeout));
+    }
+    if let Some(key) = &spec.unique_key {
+        row.append(cstr!("unique_key"), key.as_str());
+        row.append(cstr!("live_key"), key.as_str());
+    }
+    if let Some(key) = &spec.idempotency_key {
+        row.append(cstr!("idempotency_key"), key.as_str());
+    }
+    if let Some(lane) = &spec.lane {
+        row.append(cstr!("lane"), lane.as_str());
+    }
+    if let Some((place, lane)) = place {
+        row.append(cstr!("lane_key"), lane);
+        row.append(cstr!("lane_seq"), place.seq);
+    }
+    if let Some(trace) = &spec.trace {
+        row.append(cstr!("traceparent"), trace.traceparent());
+        if let Some(state) = trace.tracestate() {
+            row.append(cstr!("tracestate"), state);
+        }
+    }
+    if let Some(origin) = &spec.recurring {
+        row.append(cstr!("recurring"), origin.name.as_str());
+        if let Some(slot) = origin.slot {
+            row.append(cstr!("slot"), to_millis(slot));
+        }
+    }
+    if linked.is_some_and(|linked| linked.is_parent(job.id())) {
+        row.append(cstr!("children"), true);
+    }
+    if !spec.after.is_empty() {
+        row.append(cstr!("links"), true);
+    }
+    if let Some(batch) = spec.batch {
+        row.append(cstr!("batch"), row::uuid(batch));
+    }
+    if let Some(wait) = &spec.signal {
+        row.append(cstr!("signal"), signals::stored(wait, now));
+    }
+    if !spec.tags.is_empty() {
+        let mut tags = RawArrayBuf::new();
+        for tag in &spec.tags {
+            tags.push(tag.as_str());
+        }
+        row.append(cstr!("tags"), tags);
+    }
+    row.append(cstr!("payload"), spec.payload.as_str());
+    Ok(row)
+}

@@ -1,0 +1,340 @@
+//! What can go wrong inside the store, and how it is told to callers.
+
+use mongodb::error::{
+    Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
+};
+use ratchet_core::error::storable_error;
+use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+
+/// A result inside the store, before it is known what the caller had asked for.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failure without the operation that failed. The text never has values that were stored or
+/// sent, nor credentials.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Failure {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) loss: Loss,
+    /// The server's code; 0: none.
+    pub(crate) code: i32,
+    text: String,
+    /// What of the input was refused.
+    refused: Option<InvalidInput>,
+}
+
+/// What is known of a call that failed because a server or a connection was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Nothing was lost.
+    #[default]
+    No,
+    /// The server said that it did not do it, or the transaction around it was undone.
+    Told,
+    /// Nobody knows what became of the call.
+    Silent,
+}
+
+/// A key that is taken.
+pub(crate) const DUPLICATE_KEY: i32 = 11_000;
+
+/// How the driver begins to say that a session and a call are of different clients.
+const OTHER_CLIENT: &str = "the session provided to an operation must be created from the same";
+
+impl Failure {
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            loss: Loss::No,
+            code: 0,
+            text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// For input that only the database could show to be wrong.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
+        }
+    }
+
+    /// The database gave up because of others; the whole is done again.
+    pub(crate) fn contention(text: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::Contention, text)
+    }
+
+    /// The same with a sentence in front that says what it was about.
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+
+    /// Whether a key or an id is taken.
+    pub(crate) const fn is_duplicate(&self) -> bool {
+        self.code == DUPLICATE_KEY
+    }
+
+    /// The error the caller of `operation` gets.
+    pub(crate) fn during(self, operation: &'static str) -> StoreError {
+        let error = StoreError::new(self.kind, operation);
+        match self.refused {
+            Some(problem) => error.with_source(problem),
+            None => error.with_source(self),
+        }
+    }
+
+    pub(crate) fn from_server(code: i32, name: &str, message: &str) -> Self {
+        let kind = kind_of(code);
+        // These messages quote what was stored or sent.
+        let text = match code {
+            DUPLICATE_KEY => format!("a key is taken{}", index_of(message)),
+            2 | 9 | 14 | 121 | 10_334 => "the server refused a value".to_owned(),
+            _ => storable_error(message),
+        };
+        let name = if name.is_empty() { "error" } else { name };
+        Self {
+            kind,
+            loss: match (kind, code) {
+                (StoreErrorKind::Unavailable, 10_107 | 13_435) => Loss::Told,
+                (StoreErrorKind::Unavailable, _) => Loss::Silent,
+                _ => Loss::No,
+            },
+            code,
+            text: format!("{text} ({name} {code})"),
+            refused: None,
+        }
+    }
+
+    fn lost(text: impl Into<String>) -> Self {
+        Self {
+            loss: Loss::Silent,
+            ..Self::new(StoreErrorKind::Unavailable, text)
+        }
+    }
+}
+
+/// The index that the message of a duplicate key names: no other part of the error does.
+fn index_of(message: &str) -> String {
+    let name = message.split_once(" index: ").map(|(_, rest)| rest);
+    let name = name.and_then(|rest| rest.split_once(" dup key"));
+    name.map(|(name, _)| format!(" in the index {name}"))
+        .unwrap_or_default()
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let transient = error.contains_label(TRANSIENT_TRANSACTION_ERROR);
+        let unknown = error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
+        let mut failure = Self::of_kind(&error.kind);
+        if transient && !unknown {
+            // The transaction is undone, whatever it met.
+            if failure.loss == Loss::Silent {
+                failure.loss = Loss::Told;
+            } else if failure.loss == Loss::No {
+                failure.kind = StoreErrorKind::Contention;
+            }
+        }
+        failure
+    }
+}
+
+impl Failure {
+    fn of_kind(kind: &ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Command(error) => {
+                Self::from_server(error.code, &error.code_name, &error.message)
+            }
+            ErrorKind::Write(WriteFailure::WriteError(error)) => Self::from_server(
+                error.code,
+                error.code_name.as_deref().unwrap_or_default(),
+                &error.message,
+            ),
+            ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
+                Self::from_concern(error.code, &error.code_name, &error.message)
+            }
+            ErrorKind::InsertMany(errors) => {
+                let refused = errors.write_errors.as_ref().and_then(|all| all.first());
+                match (refused, &errors.write_concern_error) {
+                    (Some(error), _) => Self::from_server(
+                        error.code,
+                        error.code_name.as_deref().unwrap_or_default(),
+                        &error.message,
+                    ),
+                    (None, Some(error)) => {
+                        Self::from_concern(error.code, &error.code_name, &error.message)
+                    }
+                    (None, None) => {
+                        Self::new(StoreErrorKind::Other, "an insert failed without a reason")
+                    }
+                }
+            }
+            ErrorKind::Io(error) => Self::lost(format!("the connection failed: {error}")),
+            ErrorKind::ConnectionPoolCleared { .. } => {
+                Self::lost("the connections to a server were given up")
+            }
+            ErrorKind::ServerSelection { message, .. } => Self::new(
+                StoreErrorKind::Unavailable,
+                format!("no server can be used: {}", storable_error(message)),
+            ),
+            ErrorKind::DnsResolve { message, .. } => Self::new(
+                StoreErrorKind::Unavailable,
+                format!("a host name is not known: {}", storable_error(message)),
+            ),
+            ErrorKind::Shutdown => Self::new(StoreErrorKind::Unavailable, "the store is closed"),
+            ErrorKind::Authentication { .. } => Self::new(
+                StoreErrorKind::Misconfigured,
+                "the server refused the credentials",
+            ),
+            ErrorKind::InvalidTlsConfig { message, .. }
+            | ErrorKind::IncompatibleServer { message, .. } => {
+                Self::new(StoreErrorKind::Misconfigured, storable_error(message))
+            }
+            ErrorKind::SessionsNotSupported => Self::new(
+                StoreErrorKind::Misconfigured,
+                "the server knows no sessions",
+            ),
+            ErrorKind::Transaction { message, .. } => {
+                Self::new(StoreErrorKind::Other, storable_error(message))
+            }
+            ErrorKind::InvalidResponse { .. } | ErrorKind::BsonDeserialization(_) => Self::new(
+                StoreErrorKind::Corrupt,
+                "an answer of the server cannot be read",
+            ),
+            ErrorKind::InvalidArgument { message, .. } if message.starts_with(OTHER_CLIENT) => {
+                Self::new(
+                    StoreErrorKind::Misconfigured,
+                    "the session is of another client than the store: MongoStore::from_database \
+                     takes the client of the application",
+                )
+            }
+            // Their texts may quote what was to be sent.
+            ErrorKind::InvalidArgument { .. }
+            | ErrorKind::BsonSerialization(_)
+            | ErrorKind::Bson(_) => Self::new(StoreErrorKind::Other, "the driver refused the call"),
+            _ => Self::new(StoreErrorKind::Other, "the driver failed"),
+        }
+    }
+
+    /// The write was done on one server, and is not known to be safe.
+    fn from_concern(code: i32, name: &str, message: &str) -> Self {
+        let mut failure = Self::from_server(code, name, message);
+        if failure.kind == StoreErrorKind::Unavailable {
+            failure.loss = Loss::Silent;
+        }
+        failure.about("the write is not confirmed by a majority")
+    }
+}
+
+impl From<mongodb::bson::error::Error> for Failure {
+    fn from(_: mongodb::bson::error::Error) -> Self {
+        Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    /// For stored values that the model refuses.
+    fn from(problem: InvalidInput) -> Self {
+        Self::new(StoreErrorKind::Corrupt, problem.to_string())
+    }
+}
+
+/// What a code of the server means to the caller.
+fn kind_of(code: i32) -> StoreErrorKind {
+    match code {
+        // A write conflict, a lock that was not to be had, a snapshot or transaction that is gone,
+        // and a key or an id that is taken, which a look at it before the next try shows.
+        24 | 46 | 112 | 225 | 239 | 244 | 246 | 251 | DUPLICATE_KEY => StoreErrorKind::Contention,
+        // A time limit, an operator who ended the operation, a majority that did not answer.
+        50 | 64 | 202 | 262 | 290 | 11_601 => StoreErrorKind::Timeout,
+        14_031 => StoreErrorKind::Full,
+        // No such user, no right, wrong password, no transactions, a name that cannot be, a set
+        // that is not initiated, a concern that cannot be met.
+        11 | 13 | 18 | 20 | 72 | 73 | 79 | 93 | 94 | 100 | 263 | 8_000 => {
+            StoreErrorKind::Misconfigured
+        }
+        // Indexes and collections that are not ours: other keys, other options, a view.
+        26 | 27 | 48 | 67 | 85 | 86 | 166 | 197 => StoreErrorKind::SchemaMismatch,
+        // Servers, connections, elections, shutdowns, cursors that somebody ended.
+        6 | 7 | 43 | 89 | 91 | 134 | 136 | 189 | 237 | 317 | 461 | 462 | 9_001 | 10_058
+        | 10_107 | 11_600 | 11_602 | 13_388 | 13_435 | 13_436 => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_tells_the_caller_what_to_do() {
+        use StoreErrorKind::{
+            Contention, Full, Misconfigured, Other, SchemaMismatch, Timeout, Unavailable,
+        };
+        let table: [(&[i32], StoreErrorKind); 7] = [
+            (&[24, 46, 112, 225, 239, 244, 246, 251, 11_000], Contention),
+            (&[50, 64, 202, 262, 290, 11_601], Timeout),
+            (&[14_031], Full),
+            (
+                &[11, 13, 18, 20, 72, 73, 79, 93, 94, 100, 263, 8_000],
+                Misconfigured,
+            ),
+            (&[26, 27, 48, 67, 85, 86, 166, 197], SchemaMismatch),
+            (
+                &[
+                    6, 7, 43, 89, 91, 134, 136, 189, 237, 317, 461, 462, 9_001, 10_058, 10_107,
+                    11_600, 11_602, 13_388, 13_435, 13_436,
+                ],
+                Unavailable,
+            ),
+            (&[0, 1, 2, 9, 14, 121, 10_334, -1], Other),
+        ];
+        for (codes, kind) in table {
+            for code in codes {
+                assert_eq!(kind_of(*code), kind, "code {code}");
+                let failure = Failure::from_server(*code, "Name", "text");
+                let lost = kind == Unavailable;
+                assert_eq!(failure.loss != Loss::No, lost, "code {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_no_primary_has_done_nothing() {
+        for code in [10_107, 13_435] {
+            assert_eq!(Failure::from_server(code, "", "").loss, Loss::Told);
+        }
+        assert_eq!(Failure::from_server(189, "", "").loss, Loss::Silent);
+        let unsafe_write = Failure::from_concern(10_107, "", "");
+        assert_eq!(unsafe_write.loss, Loss::Silent);
+    }
+
+    #[test]
+    fn values_and_credentials_stay_out_of_the_text() {
+        let duplicate = "E11000 duplicate key error collection: db.ratchet_jobs index: \
+                         unique_key dup key: { live_key: \"secret\" }";
+        let failure = Failure::from_server(DUPLICATE_KEY, "DuplicateKey", duplicate);
+        assert!(failure.is_duplicate());
+        assert!(failure.to_string().contains("in the index unique_key"));
+        assert!(!failure.to_string().contains("secret"), "{failure}");
+        let refused = Failure::from_server(2, "BadValue", "cannot take secret");
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+    }
+
+    #[test]
+    fn failures_of_the_driver_are_told_apart() {
+        let io = ErrorKind::Io(std::sync::Arc::new(
+            std::io::ErrorKind::ConnectionReset.into(),
+        ));
+        let failure = Failure::of_kind(&io);
+        assert_eq!(failure.kind, StoreErrorKind::Unavailable);
+        assert_eq!(failure.loss, Loss::Silent);
+        let shut = Failure::of_kind(&ErrorKind::Shutdown);
+        assert_eq!(shut.kind, StoreErrorKind::Unavailable);
+        assert_eq!(shut.loss, Loss::No);
+        let refused = Failure::of_kind(&ErrorKind::SessionsNotSupported);
+        assert_eq!(refused.kind, StoreErrorKind::Misconfigured);
+    }
+}

@@ -1,0 +1,361 @@
+//! The collections and their indexes, and what of those that are stored is in their way.
+
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::StoreErrorKind;
+use ratchet_core::model::LinkState;
+
+use crate::connection::{Rows, Side};
+use crate::error::{Failure, Result};
+
+/// An index.
+pub(crate) struct Index {
+    pub(crate) name: &'static str,
+    keys: Document,
+    unique: bool,
+    /// Of which documents.
+    partial: Option<Document>,
+    /// How many seconds after the date that is its key the server deletes a document.
+    expires_after: Option<i32>,
+}
+
+impl Index {
+    /// As `createIndexes` takes it.
+    pub(crate) fn document(&self) -> Document {
+        let mut index = doc! { "name": self.name, "key": self.keys.clone() };
+        if self.unique {
+            index.insert("unique", true);
+        }
+        if let Some(partial) = &self.partial {
+            index.insert("partialFilterExpression", partial.clone());
+        }
+        if let Some(seconds) = self.expires_after {
+            index.insert("expireAfterSeconds", seconds);
+        }
+        index
+    }
+
+    /// What a stored index has other than this one; nothing: it is the same.
+    fn differs(&self, stored: &Document) -> Option<&'static str> {
+        let same = |field: &str, wanted: Option<&Document>| {
+            let stored = stored.get_document(field).ok();
+            stored.map(in_order) == wanted.map(in_order)
+        };
+        let hides = ["sparse", "hidden"]
+            .iter()
+            .any(|option| stored.get_bool(option).unwrap_or(false));
+        if !same("key", Some(&self.keys)) {
+            Some("has other keys")
+        } else if stored.get_bool("unique").unwrap_or(false) != self.unique {
+            Some(if self.unique {
+                "is not unique"
+            } else {
+                "is unique"
+            })
+        } else if !same("partialFilterExpression", self.partial.as_ref()) {
+            Some("is of other documents")
+        } else if hides {
+            Some("is sparse or hidden")
+        } else if number(stored, "expireAfterSeconds") != self.expires_after.map(f64::from) {
+            Some("deletes documents at another time")
+        } else if stored.contains_key("collation") {
+            Some("has a collation")
+        } else {
+            None
+        }
+    }
+}
+
+/// A number, whatever type it is stored as.
+fn number(document: &Document, field: &str) -> Option<f64> {
+    plain(document).get_f64(field).ok()
+}
+
+/// A document in which equal numbers of different types are equal, as they are to the server.
+fn plain(document: &Document) -> Document {
+    let value = |value: &Bson| match value {
+        Bson::Document(inner) => Bson::Document(plain(inner)),
+        Bson::Int32(number) => Bson::Double((*number).into()),
+        #[expect(clippy::cast_precision_loss, reason = "these are small")]
+        Bson::Int64(number) => Bson::Double(*number as f64),
+        other => other.clone(),
+    };
+    document
+        .iter()
+        .map(|(key, inner)| (key.clone(), value(inner)))
+        .collect()
+}
+
+/// The same, of which the order counts.
+fn in_order(document: &Document) -> Vec<(String, Bson)> {
+    plain(document).into_iter().collect()
+}
+
+fn index(name: &'static str, keys: Document) -> Index {
+    Index {
+        name,
+        keys,
+        unique: false,
+        partial: None,
+        expires_after: None,
+    }
+}
+
+impl Index {
+    fn unique(mut self) -> Self {
+        self.unique = true;
+        self
+    }
+
+    fn of(mut self, partial: Document) -> Self {
+        self.partial = Some(partial);
+        self
+    }
+
+    fn expires_after(mut self, seconds: i32) -> Self {
+        self.expires_after = Some(seconds);
+        self
+    }
+}
+
+/// The collections, and their indexes beside that on `_id`.
+pub(crate) fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
+    vec![
+        (&side.jobs, job_indexes()),
+        (
+            &side.attempts,
+            vec![index("attempt", doc! { "job": 1, "seq": 1 }).unique()],
+        ),
+        (&side.keys, vec![]),
+        (
+            &side.routes,
+            vec![
+                index(
+                    "route",
+                    doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 },
+                )
+                .unique(),
+            ],
+        ),
+        (&side.queues, vec![]),
+        (&side.lanes, vec![]),
+        (&side.nodes, vec![]),
+        (&side.labels, vec![]),
+        (&side.locks, vec![]),
+        (&side.versions, vec![]),
+        (&side.archive, archive_indexes()),
+        (&side.recurring, recurring_indexes()),
+        (&side.permits, vec![]),
+        (&side.rates, rate_indexes()),
+        (&side.links, link_indexes()),
+        (&side.parents, vec![]),
+        (&side.batches, batch_indexes()),
+        (&side.wakeups, vec![]),
+        (&side.meta, vec![]),
+    ]
+}
+
+/// Each serves few documents, so that a job costs no more of them than it must: its entry moves from
+/// `claim` to `running` to `finished`.
+fn job_indexes() -> Vec<Index> {
+    vec![
+        // Candidates of a claim. The state is a key although it is always the same: else a claim
+        // would read every document to look at it.
+        index(
+            "claim",
+            doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
+        )
+        .of(doc! { "state": 0 }),
+        // Reclaiming, and whether a node has claims.
+        index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
+        // Who holds permits, of whatever route. Of those who need one: most pay nothing for it.
+        index("held", doc! { "state": 1, "permit": 1 })
+            .of(doc! { "state": 3, "permit": { "$exists": true } }),
+        // What a heartbeat must tell.
+        index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
+        // Who waits for something else than its time.
+        index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
+            .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
+        // Purges; with the route, so that all can be counted without a look at them.
+        index(
+            "finished",
+            doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
+        )
+        .of(doc! { "state": { "$gte": 4 } }),
+        // Listings of dead letters and of cancelled jobs, which are few among many.
+        index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
+        // The jobs that have tags, by each of them in order of id.
+        index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),
+        // At most one unfinished job has a key.
+        index("unique_key", doc! { "live_key": 1 })
+            .unique()
+            .of(doc! { "live_key": { "$exists": true } }),
+        // The unfinished jobs of a lane in order.
+        index("lane", doc! { "lane_key": 1, "lane_seq": 1 })
+            .unique()
+            .of(doc! { "lane_key": { "$exists": true } }),
+        // The children of a batch.
+        index("batch", doc! { "batch": 1, "_id": 1 }).of(doc! { "batch": { "$exists": true } }),
+        // Who waits, or waited, for a signal.
+        index("signal", doc! { "signal.key": 1, "signal.state": 1 })
+            .of(doc! { "signal.key": { "$exists": true } }),
+        // Whose signal is late.
+        index("deadline", doc! { "signal.deadline": 1, "_id": 1 }).of(doc! { "signal.state": 0 }),
+    ]
+}
+
+fn link_indexes() -> Vec<Index> {
+    vec![
+        index("child", doc! { "child": 1, "place": 1 }).unique(),
+        index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
+        // Who waits for an end now: of the links of a parent only those that are not decided.
+        index("open", doc! { "parent": 1, "child": 1 })
+            .of(doc! { "state": i32::from(LinkState::Open.code()) }),
+    ]
+}
+
+fn batch_indexes() -> Vec<Index> {
+    // The longest ended first.
+    vec![
+        index("ended", doc! { "ended_at": 1, "_id": 1 })
+            .of(doc! { "ended_at": { "$exists": true } }),
+    ]
+}
+
+fn archive_indexes() -> Vec<Index> {
+    // The longest finished first.
+    vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
+}
+
+fn rate_indexes() -> Vec<Index> {
+    // The server forgets the keys of which nothing is left to remember. No other collection has
+    // such an index: a lock that is deleted would begin its fences anew.
+    vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
+}
+
+fn recurring_indexes() -> Vec<Index> {
+    vec![
+        // Those whose slots come, in that order.
+        index("due", doc! { "next_fire": 1, "_id": 1 })
+            .of(doc! { "paused": false, "next_fire": { "$exists": true } }),
+        // Those that somebody has claimed, which are few.
+        index("claimed", doc! { "claimed_until": 1 })
+            .of(doc! { "claimed_until": { "$exists": true } }),
+    ]
+}
+
+pub(crate) fn mismatch(text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch, text)
+}
+
+/// The indexes that are missing. [`StoreErrorKind::SchemaMismatch`] if there are others that would
+/// be in the way.
+pub(crate) fn compare<'a>(
+    collection: &str,
+    wanted: &'a [Index],
+    stored: &[Document],
+) -> Result<Vec<&'a Index>> {
+    for other in stored {
+        let name = other.get_str("name").unwrap_or_default();
+        let keys = other.get_document("key").map(in_order).unwrap_or_default();
+        let ours = wanted.iter().find(|index| index.name == name);
+        if let Some(problem) = ours.and_then(|index| index.differs(other)) {
+            return Err(mismatch(format!(
+                "the index {name} of {collection} {problem}: it is not Ratchet's"
+            )));
+        }
+        if ours.is_some() || name == "_id_" {
+            continue;
+        }
+        if let Some(same) = wanted.iter().find(|index| in_order(&index.keys) == keys) {
+            return Err(mismatch(format!(
+                "the index {name} of {collection} has the keys of {}, which cannot be made \
+                 beside it",
+                same.name
+            )));
+        }
+        if other.get_bool("unique").unwrap_or(false) {
+            return Err(mismatch(format!(
+                "the unique index {name} of {collection} is not Ratchet's, and would refuse jobs"
+            )));
+        }
+    }
+    let stands = |index: &&Index| {
+        !stored
+            .iter()
+            .any(|other| other.get_str("name").is_ok_and(|name| name == index.name))
+    };
+    Ok(wanted.iter().filter(stands).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the server lists them.
+    fn stored() -> Vec<Document> {
+        let mut all = vec![doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }];
+        all.extend(job_indexes().iter().map(Index::document));
+        all
+    }
+
+    fn problem(stored: &[Document]) -> String {
+        match compare("jobs", &job_indexes(), stored) {
+            Ok(_) => panic!("it was not refused"),
+            Err(failure) => {
+                assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
+                failure.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_made_again() {
+        let wanted = job_indexes();
+        assert!(compare("jobs", &wanted, &stored()).unwrap().is_empty());
+        let lacking = compare("jobs", &wanted, &stored()[..3]).unwrap();
+        assert_eq!(lacking.len(), wanted.len() - 2);
+        // A shell makes doubles of all numbers.
+        let mut by_hand = stored();
+        by_hand[1].insert("partialFilterExpression", doc! { "state": 0.0 });
+        assert!(compare("jobs", &wanted, &by_hand).unwrap().is_empty());
+        // An index for the application's own queries is in nobody's way.
+        by_hand.push(doc! { "v": 2, "key": { "payload": 1 }, "name": "mine" });
+        assert!(compare("jobs", &wanted, &by_hand).unwrap().is_empty());
+    }
+
+    #[test]
+    fn indexes_of_others_are_named() {
+        let with = |index: &str, field: &str, value: Bson| {
+            let mut all = stored();
+            let place = all
+                .iter()
+                .position(|one| one.get_str("name").is_ok_and(|name| name == index));
+            all[place.unwrap()].insert(field, value);
+            problem(&all)
+        };
+        assert!(
+            with("claim", "key", doc! { "state": 1 }.into())
+                .contains("claim of jobs has other keys")
+        );
+        assert!(with("claim", "unique", true.into()).contains("is unique"));
+        assert!(
+            with("unique_key", "unique", false.into()).contains("unique_key of jobs is not unique")
+        );
+        let other = doc! { "state": 1 }.into();
+        assert!(with("claim", "partialFilterExpression", other).contains("other documents"));
+        assert!(with("running", "hidden", true.into()).contains("hidden"));
+        assert!(with("finished", "expireAfterSeconds", 1.into()).contains("deletes"));
+        assert!(
+            with("running", "name", "theirs".into())
+                .contains("theirs of jobs has the keys of running")
+        );
+        let mut rates: Vec<_> = rate_indexes().iter().map(Index::document).collect();
+        let compared = |stored: &[Document]| compare("rates", &rate_indexes(), stored).is_ok();
+        assert!(compared(&rates));
+        rates[0].insert("expireAfterSeconds", 60.0);
+        assert!(!compared(&rates));
+        let mut all = stored();
+        all.push(doc! { "key": { "payload": 1 }, "name": "mine", "unique": true });
+        assert!(problem(&all).contains("unique index mine"));
+    }
+}

@@ -1,0 +1,420 @@
+//! Links: what jobs wait for.
+//!
+//! A link is a document of its own, found by its child and by its parent; a job that has some says so
+//! (`links`), and one that others wait for too (`children`). Transactions here do not wait for each
+//! other, and see what was there when they began. So an enqueue that links to a stored job, and the end
+//! of that job, change one document, and so do an enqueue that joins a batch or waits for it and who
+//! counts in it: of two that meet one is done again, and sees the other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::links;
+use ratchet_core::model::{
+    After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent,
+};
+use ratchet_core::time::from_millis;
+use ratchet_core::{BatchId, InvalidInput, JobId, JobState, Json};
+
+use crate::connection::Tx;
+use crate::ends::End;
+use crate::error::{Failure, Result};
+use crate::pipelines::{code, ids};
+use crate::row;
+use crate::store::MongoStore;
+
+/// What the new jobs of an enqueue wait for, and which batches they are in.
+#[derive(Debug, Default)]
+pub(crate) struct Linked {
+    after: Vec<(JobId, Vec<After>)>,
+    members: BTreeMap<BatchId, i64>,
+    parents: HashSet<JobId>,
+    /// Those of the parents that are stored, as the transaction sees them.
+    stored: HashMap<JobId, (JobState, Option<Json>)>,
+    /// Stored parents that have ended.
+    ended: Vec<End>,
+}
+
+impl Linked {
+    /// Whether a new job waits for this one.
+    pub(crate) fn is_parent(&self, job: JobId) -> bool {
+        self.parents.contains(&job)
+    }
+
+    /// The batches that some wait for.
+    fn awaited(&self) -> BTreeSet<BatchId> {
+        let all = self.after.iter().flat_map(|(_, after)| after);
+        let batch = |after: &After| match after.parent() {
+            Parent::Batch(batch) => Some(batch),
+            Parent::Job(_) => None,
+        };
+        all.filter_map(batch).collect()
+    }
+}
+
+/// Whether a job waits for others or for a signal, or is in a batch.
+pub(crate) fn is_linked(job: &NewJob) -> bool {
+    job.spec().waits() || job.spec().batch.is_some()
+}
+
+impl MongoStore {
+    /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
+    /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
+    pub(crate) async fn find_parents(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[NewJob],
+        answers: &[Enqueued],
+        new: &[usize],
+    ) -> Result<Linked> {
+        let mut linked = Linked::default();
+        if new.iter().all(|place| !is_linked(&jobs[*place])) {
+            return Ok(linked);
+        }
+        let after = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
+        let own: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+        for (place, after) in new.iter().zip(after) {
+            for one in &after {
+                if let Parent::Job(parent) = one.parent() {
+                    linked.parents.insert(parent);
+                }
+            }
+            if !after.is_empty() {
+                linked.after.push((jobs[*place].id(), after));
+            }
+            if let Some(batch) = jobs[*place].spec().batch {
+                *linked.members.entry(batch).or_default() += 1;
+            }
+        }
+        let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
+        let stored: Vec<JobId> = stored.into_iter().collect();
+        if !stored.is_empty() {
+            linked.stored = self.parents_inside(tx, &stored, answers).await?;
+        }
+        self.check_batches(tx, &linked).await?;
+        Ok(linked)
+    }
+
+    /// How these jobs stand for a transaction. [link.missing]
+    async fn parents_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        parents: &[JobId],
+        answers: &[Enqueued],
+    ) -> Result<HashMap<JobId, (JobState, Option<Json>)>> {
+        let side = self.main();
+        let these = doc! { "_id": { "$in": ids(parents) } };
+        let only = fields(doc! { "state": 1, "result": 1 });
+        let mut inside = HashMap::with_capacity(parents.len());
+        for row in tx.find(&side.jobs, these, only).await? {
+            let state = JobState::from_code(row::int(&row, "state")?)?;
+            let known = (state, row::json(&row, "result"));
+            inside.insert(row::job_id(&row, "_id")?, known);
+        }
+        let Some(missing) = parents.iter().find(|parent| !inside.contains_key(*parent)) else {
+            return Ok(inside);
+        };
+        let this = doc! { "_id": row::id(*missing) };
+        Err(match side.plain().find_one(&side.jobs, this).await? {
+            None => Failure::refused(links::missing_parent(*missing, answers)),
+            Some(_) => older(),
+        })
+    }
+
+    /// Refuses batches that are not there, or closed, as the transaction sees them.
+    async fn check_batches(&self, tx: &mut Tx<'_>, linked: &Linked) -> Result<()> {
+        let awaited = linked.awaited();
+        let meant: BTreeSet<BatchId> = linked.members.keys().chain(&awaited).copied().collect();
+        if meant.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<Bson> = meant.iter().map(|batch| row::id(*batch)).collect();
+        let these = doc! { "_id": { "$in": all } };
+        let mut found = HashMap::with_capacity(meant.len());
+        let rows = tx.find(&self.main().batches, these, FindOptions::default());
+        for row in rows.await? {
+            let batch = batch_record(&row)?;
+            found.insert(batch.id, batch.closed);
+        }
+        for batch in meant {
+            match found.get(&batch) {
+                None => return Err(Failure::refused(links::missing(Parent::Batch(batch)))),
+                Some(true) if linked.members.contains_key(&batch) => {
+                    return Err(Failure::refused(links::closed(batch)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the stored parents, which the transaction sees so, from ending unseen before it does.
+    ///
+    /// First they are flagged, not in the transaction: from then on each end is a transaction too,
+    /// which meets this one in a document of its own. Their documents stay free, so that an
+    /// application's transaction holds up their ends, and nothing else.
+    pub(crate) async fn meet_parents(&self, tx: &mut Tx<'_>, linked: &mut Linked) -> Result<()> {
+        if linked.stored.is_empty() {
+            return Ok(());
+        }
+        let side = self.main();
+        let mut inside = std::mem::take(&mut linked.stored);
+        let mut parents: Vec<JobId> = inside.keys().copied().collect();
+        parents.sort_unstable();
+        let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };
+        let these = unfinished.clone();
+        unfinished.insert("state", doc! { "$in": unfinished_states() });
+        let flag = doc! { "$set": { "children": true } };
+        let mut on = side.plain();
+        let flagged = on.update_many(&side.jobs, unfinished, flag).await?;
+        let all = usize::try_from(flagged) == Ok(parents.len());
+        let mut outside = HashMap::with_capacity(parents.len());
+        if !all {
+            let only = fields(doc! { "state": 1, "children": 1 });
+            for row in on.find(&side.jobs, these, only).await? {
+                let state = JobState::from_code(row::int(&row, "state")?)?;
+                let ends_unseen = !state.is_terminal() && !row::flag(&row, "children");
+                if ends_unseen {
+                    return Err(Failure::contention("a parent was requeued meanwhile"));
+                }
+                outside.insert(row::job_id(&row, "_id")?, state);
+            }
+        }
+        let (mut free, mut own) = (Vec::new(), Vec::new());
+        for parent in parents {
+            match (inside.remove(&parent), outside.get(&parent)) {
+                (None, _) => return Err(older()),
+                (Some((state, result)), _) if state.is_terminal() => {
+                    linked.ended.push(End::earlier(parent, state, result));
+                    own.push(parent);
+                }
+                (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
+                // This transaction made it, or it is gone, which the change shows.
+                (Some(_), None) if !all => own.push(parent),
+                (Some(_), _) => free.push(row::id(parent)),
+            }
+        }
+        tx.meet(&side.parents, free).await?;
+        if !own.is_empty() {
+            let these = doc! { "_id": { "$in": ids(&own) } };
+            let change = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };
+            tx.update_many(&side.jobs, these, change).await?;
+        }
+        Ok(())
+    }
+
+    /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
+    /// [link.wait] [link.enqueue] [batch.join]
+    pub(crate) async fn link(&self, tx: &mut Tx<'_>, linked: Linked) -> Result<()> {
+        let mut rows = Vec::new();
+        let awaited = linked.awaited();
+        for (child, after) in &linked.after {
+            for (place, one) in (0_i32..).zip(after) {
+                let parent = one.parent();
+                rows.push(RawDocumentBuf::try_from(&doc! {
+                    "child": row::id(*child),
+                    "place": place,
+                    "kind": i32::from(parent.code()),
+                    "parent": row::id(parent),
+                    "state": i32::from(LinkState::Open.code()),
+                    "condition": one.to_stored(),
+                })?);
+            }
+        }
+        tx.insert_many(&self.main().links, &rows).await?;
+        let mut batches = Vec::with_capacity(awaited.len());
+        let meant: BTreeSet<BatchId> = linked.members.keys().chain(&awaited).copied().collect();
+        for batch in meant {
+            let joined = linked.members.get(&batch).copied();
+            let record = self.meet_batch(tx, batch, joined).await?;
+            batches.extend(awaited.contains(&batch).then_some(record));
+        }
+        self.follow(tx, linked.ended, batches).await
+    }
+
+    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then. One that was
+    /// closed after the transaction began is a conflict.
+    async fn meet_batch(
+        &self,
+        tx: &mut Tx<'_>,
+        batch: BatchId,
+        joined: Option<i64>,
+    ) -> Result<BatchRecord> {
+        let side = self.main();
+        let mut this = doc! { "_id": row::id(batch) };
+        if joined.is_some() {
+            this.insert("closed", false);
+        }
+        let grow = doc! { "$inc": { "total": joined.unwrap_or_default(), "rev": 1_i64 } };
+        if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
+            return Ok(batch_record(&row)?);
+        }
+        // The transaction saw it otherwise before it wrote anything.
+        Err(Failure::contention("a batch was changed meanwhile"))
+    }
+
+    /// Those of these jobs that have open links. Index `child`. [link.requeue]
+    pub(crate) async fn have_open_links(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[JobId],
+    ) -> Result<HashSet<JobId>> {
+        if jobs.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let open = doc! {
+            "child": { "$in": ids(jobs) },
+            "state": i32::from(LinkState::Open.code()),
+        };
+        let only = fields(doc! { "child": 1 });
+        let rows = tx.find(&self.main().links, open, only).await?;
+        let children = rows.iter().map(|row| row::job_id(row, "child"));
+        Ok(children.collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// Completes jobs that are shown with what they wait, or waited, for.
+    pub(crate) async fn show_links(
+        &self,
+        on: &mut Tx<'_>,
+        linked: &[JobId],
+        jobs: &mut [JobRecord],
+    ) -> Result<()> {
+        if linked.is_empty() {
+            return Ok(());
+        }
+        let mut links = self.links_of(on, linked).await?;
+        for job in jobs {
+            for link in links.remove(&job.id).unwrap_or_default() {
+                match link.after {
+                    Ok(after) => job.spec.after.push(after),
+                    Err(problem) => {
+                        job.last_error
+                            .get_or_insert_with(|| row::unreadable(&problem));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The links of jobs, those of each in order. Index `child`.
+    async fn links_of(
+        &self,
+        on: &mut Tx<'_>,
+        jobs: &[JobId],
+    ) -> Result<HashMap<JobId, Vec<StoredLink>>> {
+        let side = self.main();
+        let theirs = doc! { "child": { "$in": ids(jobs) } };
+        let options = FindOptions::builder()
+            .sort(doc! { "child": 1, "place": 1 })
+            .build();
+        let mut links: HashMap<JobId, Vec<StoredLink>> = HashMap::new();
+        for row in on.find(&side.links, theirs, options).await? {
+            let link = StoredLink::read(&row)?;
+            links.entry(link.child).or_default().push(link);
+        }
+        Ok(links)
+    }
+
+    /// [link.parents]
+    pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
+        let mut links: HashMap<JobId, Vec<Link>> = self
+            .links_of(&mut self.main().plain(), jobs)
+            .await?
+            .into_iter()
+            .map(|(job, links)| {
+                (
+                    job,
+                    links.into_iter().filter_map(StoredLink::shown).collect(),
+                )
+            })
+            .collect();
+        // Ids may be repeated.
+        let mut of = |job: &JobId| links.get_mut(job).cloned().unwrap_or_default();
+        Ok(jobs.iter().map(&mut of).collect())
+    }
+
+    /// The links on a parent, of children behind one. Index `parent`. [link.children]
+    pub(crate) async fn read_children(
+        &self,
+        parent: Parent,
+        limit: usize,
+        after: Option<JobId>,
+    ) -> Result<Vec<Link>> {
+        let side = self.main();
+        let mut on_it = doc! { "parent": row::id(parent), "kind": i32::from(parent.code()) };
+        if let Some(after) = after {
+            on_it.insert("child", doc! { "$gt": row::id(after) });
+        }
+        let options = FindOptions::builder()
+            .sort(doc! { "child": 1, "place": 1 })
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let rows = side.plain().find(&side.links, on_it, options).await?;
+        let links = rows.iter().map(|row| StoredLink::read(row));
+        let links: Vec<StoredLink> = links.collect::<std::result::Result<_, _>>()?;
+        Ok(links.into_iter().filter_map(StoredLink::shown).collect())
+    }
+}
+
+fn older() -> Failure {
+    Failure::contention("a parent changed after the transaction began")
+}
+
+pub(crate) fn unfinished_states() -> Vec<i32> {
+    let unfinished = JobState::ALL.iter().filter(|state| !state.is_terminal());
+    unfinished.map(|state| code(*state)).collect()
+}
+
+pub(crate) fn fields(projection: Document) -> FindOptions {
+    FindOptions::builder().projection(projection).build()
+}
+
+/// A document of `links`; what cannot be read of it does not hide the rest.
+pub(crate) struct StoredLink {
+    pub(crate) child: JobId,
+    pub(crate) place: u32,
+    pub(crate) parent: Parent,
+    state: LinkState,
+    pub(crate) after: Result<After, InvalidInput>,
+}
+
+impl StoredLink {
+    pub(crate) fn read(row: &RawDocument) -> Result<Self, InvalidInput> {
+        let missing = || InvalidInput::new("parent", "is missing");
+        let parent = row::bytes(row, "parent")?.ok_or_else(missing)?;
+        let parent = Parent::from_stored(row::int(row, "kind")?, parent)?;
+        let after = row::text(row, "condition");
+        Ok(Self {
+            child: row::job_id(row, "child")?,
+            place: row::count(row, "place")?,
+            parent,
+            state: LinkState::from_code(row::int(row, "state")?)?,
+            after: after.and_then(|text| After::from_stored(parent, text.unwrap_or_default())),
+        })
+    }
+
+    /// The link, unless it cannot be read, which is logged.
+    fn shown(self) -> Option<Link> {
+        let child = self.child;
+        self.after
+            .map(|after| Link::new(child, after, self.state))
+            .map_err(|error| tracing::warn!(job = %child, %error, "a link cannot be read"))
+            .ok()
+    }
+}
+
+/// The batch of a document of `batches`.
+pub(crate) fn batch_record(row: &RawDocument) -> Result<BatchRecord, InvalidInput> {
+    let missing = || InvalidInput::new("_id", "is missing");
+    let id = BatchId::from_bytes(row::bytes(row, "_id")?.ok_or_else(missing)?);
+    let mut batch = BatchRecord::new(id, from_millis(row::int(row, "created_at")?));
+    batch.total = row::count(row, "total")?;
+    batch.succeeded = row::count(row, "succeeded")?;
+    batch.failed = row::count(row, "failed")?;
+    batch.cancelled = row::count(row, "cancelled")?;
+    batch.closed = row::flag(row, "closed");
+    batch.ended_at = row::optional_int(row, "ended_at")?.map(from_millis);
+    Ok(batch)
+}

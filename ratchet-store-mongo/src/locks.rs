@@ -1,0 +1,175 @@
+//! [`LockStore`] on MongoDB, through the client of heartbeats and locks.
+//!
+//! A lock is a document that is never deleted, since its fence must survive.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
+use mongodb::options::ReadConcern;
+use ratchet_core::model::Fenced;
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::time::millis_between;
+use ratchet_core::{Fence, InvalidInput, Name, Result};
+
+use crate::error::{Failure, Result as Inner};
+use crate::pipelines::{self, LONGEST};
+use crate::row;
+use crate::store::MongoStore;
+
+/// What the expiry of a lock is set to that is released.
+const RELEASED: i64 = 0;
+
+#[async_trait]
+impl LockStore for MongoStore {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("acquire", || self.acquire_lock(name, owner, ttl))
+            .await
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("renew", || self.move_expiry(name, owner, fence, Some(ttl)))
+            .await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        let repeated = AtomicBool::new(false);
+        self.call("release", || async {
+            let repeated = repeated.swap(true, Ordering::Relaxed);
+            match self.move_expiry(name, owner, fence, None).await? {
+                // The answer of the first time may have been lost.
+                Fenced::Stale if repeated => self.was_released(name, owner, fence).await,
+                done => Ok(done),
+            }
+        })
+        .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        self.call("inspect", || async {
+            let found = self.find_lock(name).await?;
+            let info = found.as_deref().map(lock_info).transpose()?;
+            // One that somebody is about to acquire for the first time.
+            Ok(info.filter(|info| info.fence.0 > 0))
+        })
+        .await
+    }
+}
+
+impl MongoStore {
+    /// Takes the lock if it is to be had. One that was never acquired has no document: that is made
+    /// first, as of a lock that was released, since an upsert cannot compare times.
+    async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
+        let side = self.live();
+        let now = self.now(side).await?;
+        let takeable = pipelines::takeable_lock(name.as_str(), owner.as_str(), now);
+        let take = pipelines::take_lock(owner.as_str(), ttl, now);
+        let mut on = side.plain();
+        if let Some(lock) = on.change(&side.locks, takeable, take, false).await? {
+            return Ok(Acquired::Acquired {
+                fence: Fence(row::count(&lock, "fence")?),
+            });
+        }
+        match self.find_lock(name).await? {
+            Some(lock) => {
+                if let Some(holder) = lock_info(&lock)?.holder {
+                    return Ok(Acquired::Held(holder));
+                }
+            }
+            None => {
+                let new = doc! {
+                    "_id": name.as_str(),
+                    "owner": owner.as_str(),
+                    "fence": 0_i64,
+                    "expires_at": RELEASED,
+                };
+                let new = RawDocumentBuf::try_from(&new)?;
+                match on.insert_many(&side.locks, &[new]).await {
+                    Err(failure) if !failure.is_duplicate() => return Err(failure),
+                    // Ours, or of somebody who wants it at the same time.
+                    Ok(()) | Err(_) => {}
+                }
+            }
+        }
+        // It is there now, or came free between the two looks.
+        Err(Failure::contention("a lock changed hands meanwhile"))
+    }
+
+    /// A lock, with the time in `now`.
+    async fn find_lock(&self, name: &Name) -> Inner<Option<RawDocumentBuf>> {
+        let side = self.live();
+        let now = self.now(side).await?;
+        let stages = vec![
+            doc! { "$match": { "_id": name.as_str() } },
+            doc! { "$set": { "now": now.expression() } },
+        ];
+        let rows = side
+            .plain()
+            .aggregate(&side.locks, stages, ReadConcern::majority())
+            .await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
+    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<Fenced> {
+        let Some(lock) = self.find_lock(name).await? else {
+            return Ok(Fenced::Stale);
+        };
+        let released = row::int(&lock, "expires_at")? == RELEASED;
+        let same = row::name(&lock, "owner")?.as_ref() == Some(owner)
+            && Fence(row::count(&lock, "fence")?) == fence;
+        Ok(if released && same {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+
+    async fn move_expiry(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Option<i64>,
+    ) -> Inner<Fenced> {
+        let side = self.live();
+        let now = self.now(side).await?;
+        let held = pipelines::held_lock(name.as_str(), owner.as_str(), fence.0, now);
+        let expiry = match ttl {
+            Some(ttl) => doc! { "$add": [now.expression(), ttl] }.into(),
+            None => mongodb::bson::Bson::Int64(RELEASED),
+        };
+        let renew = vec![doc! { "$set": { "expires_at": expiry } }];
+        let matched = side.plain().update_one(&side.locks, held, renew).await?;
+        Ok(if matched > 0 {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+}
+
+/// The lock of a document with the time in it.
+fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
+    let owner = row::name(row, "owner")?;
+    let (expires_at, now) = (row::int(row, "expires_at")?, row::int(row, "now")?);
+    let holder = HeldLock {
+        owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        remaining: millis_between(now, expires_at),
+    };
+    Ok(LockInfo {
+        fence: Fence(row::count(row, "fence")?),
+        holder: (expires_at > now).then_some(holder),
+        expired_for: (RELEASED < expires_at && expires_at <= now)
+            .then(|| millis_between(expires_at, now)),
+    })
+}

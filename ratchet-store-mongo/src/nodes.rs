@@ -1,0 +1,305 @@
+//! [`NodeStore`] on MongoDB, through the client of heartbeats and locks.
+
+use async_trait::async_trait;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+};
+use ratchet_core::store::{Changed, NodeStore};
+use ratchet_core::time::{self, Timestamp, from_millis, to_millis};
+use ratchet_core::{JobState, NodeId, Result};
+
+use crate::clock::Now;
+use crate::connection::{Side, Tx};
+use crate::error::{Failure, Loss, Result as Inner};
+use crate::pipelines::{code, literal};
+use crate::queues::changed;
+use crate::row;
+use crate::store::MongoStore;
+
+#[async_trait]
+impl NodeStore for MongoStore {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        self.call("heartbeat", || self.record(heartbeat)).await
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.call("set_node_status", || async {
+            let side = self.live();
+            let mut others = live_statuses();
+            others.retain(|other| *other != i32::from(status.code()));
+            let live = doc! { "_id": row::id(node), "status": { "$in": others } };
+            let set = doc! { "$set": { "status": i32::from(status.code()) } };
+            Ok(changed(
+                side.plain().update_one(&side.nodes, live, set).await?,
+            ))
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.call("nodes", || async {
+            let side = self.live();
+            let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
+            Ok(nodes)
+        })
+        .await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
+        // One whose answer was lost may have been made, and again would not say who had died.
+        self.call_again_after(
+            "sweep_nodes",
+            |loss| loss == Loss::Told,
+            || self.sweep(sweep),
+        )
+        .await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.call("database_time", || async {
+            Ok(from_millis(self.millis(self.live()).await?))
+        })
+        .await
+    }
+}
+
+fn live_statuses() -> Vec<i32> {
+    let live = NodeStatus::ALL
+        .into_iter()
+        .filter(|status| status.is_live());
+    live.map(|status| i32::from(status.code())).collect()
+}
+
+/// What a heartbeat makes of the stored status: the core's table, as an expression.
+fn after_heartbeat(said: NodeStatus) -> Document {
+    let after = NodeStatus::ALL.map(|stored| i32::from(stored.after_heartbeat(said).code()));
+    doc! { "$arrayElemAt": [after.to_vec(), "$status"] }
+}
+
+impl MongoStore {
+    async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
+        let side = self.live();
+        let now = self.now(side).await?;
+        let mut node = self.beat(&mut side.plain(), heartbeat, now).await?;
+        if node.is_none() {
+            let mut tx = self.begin(side).await?;
+            let joined = self.join(&mut tx, heartbeat, now).await;
+            node = Some(tx.finish(joined).await?);
+        }
+        let node = node.ok_or_else(|| Failure::contention("a node came and went"))?;
+        self.reply(heartbeat.node, &node).await
+    }
+
+    /// The node after its heartbeat; none if it is unknown. [node.heartbeat]
+    async fn beat(
+        &self,
+        on: &mut Tx<'_>,
+        heartbeat: &Heartbeat,
+        now: Now,
+    ) -> Inner<Option<RawDocumentBuf>> {
+        let mut set: Document = row::node_words(heartbeat)
+            .into_iter()
+            .map(|(field, value)| (field, plain(value)))
+            .collect();
+        set.insert("status", after_heartbeat(heartbeat.status));
+        set.insert("last_seen", now.expression());
+        let this = doc! { "_id": row::id(heartbeat.node) };
+        on.change(&self.live().nodes, this, vec![doc! { "$set": set }], false)
+            .await
+    }
+
+    /// Registers a node. Those that join under one label at the same time meet at the document of
+    /// the label, which numbers them: the last lives. In a transaction they cannot pass each other
+    /// there. Without one, each looks after its own entry who has come since. [node.label]
+    async fn join(
+        &self,
+        tx: &mut Tx<'_>,
+        heartbeat: &Heartbeat,
+        now: Now,
+    ) -> Inner<RawDocumentBuf> {
+        let side = self.live();
+        let label = heartbeat.label.as_str();
+        let joins = heartbeat.status == NodeStatus::Joining;
+        let mut set: Document = row::node_words(heartbeat)
+            .into_iter()
+            .map(|(field, value)| (field, plain(value)))
+            .collect();
+        set.insert("status", i32::from(heartbeat.status.code()));
+        set.insert("started_at", now.expression());
+        set.insert("last_seen", now.expression());
+        let mut number = 0;
+        if joins {
+            let meet = doc! { "$inc": { "joined": 1_i64 } };
+            let met = tx
+                .change(&side.labels, doc! { "_id": label }, meet, true)
+                .await?;
+            let met = met.ok_or_else(|| Failure::contention("a label came and went"))?;
+            number = row::int(&met, "joined")?;
+            set.insert("joined", number);
+        }
+        let this = doc! { "_id": row::id(heartbeat.node) };
+        // An upsert, since an insert cannot take the time. If it is there by now, it was this node.
+        let new = tx
+            .change(&side.nodes, this.clone(), vec![doc! { "$set": set }], true)
+            .await?;
+        let new = new.ok_or_else(|| Failure::contention("a node came and went"))?;
+        if !joins {
+            return Ok(new);
+        }
+        let dead = || doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
+        let earlier = doc! {
+            "label": label,
+            "status": { "$in": live_statuses() },
+            "_id": { "$ne": row::id(heartbeat.node) },
+            // Also those that have no number, since they never said that they join.
+            "joined": { "$not": { "$gt": number } },
+        };
+        tx.update_many(&side.nodes, earlier, dead()).await?;
+        let last = tx.find_one(&side.labels, doc! { "_id": label }).await?;
+        let last = last.map(|last| row::int(&last, "joined")).transpose()?;
+        if last > Some(number)
+            && let Some(displaced) = tx.change(&side.nodes, this, dead(), false).await?
+        {
+            return Ok(displaced);
+        }
+        Ok(new)
+    }
+
+    /// [node.reply] [node.cancel] [node.others]
+    async fn reply(&self, node: NodeId, stored: &RawDocumentBuf) -> Inner<HeartbeatReply> {
+        let side = self.live();
+        let mut on = side.plain();
+        let status = NodeStatus::from_code(row::int(stored, "status")?)?;
+        let now = from_millis(row::int(stored, "last_seen")?);
+        let cancelling = doc! {
+            "cancel_requested": true,
+            "node": row::id(node),
+            "state": code(JobState::Running),
+        };
+        let options = FindOptions::builder()
+            .projection(doc! { "claim_seq": 1 })
+            .sort(doc! { "_id": 1 })
+            .build();
+        let mut cancel_requested = Vec::new();
+        for row in on.find(&side.jobs, cancelling, options).await? {
+            match row::token(&row) {
+                Ok(token) => cancel_requested.push(token),
+                Err(error) => tracing::warn!(%error, "a claim to be cancelled cannot be read"),
+            }
+        }
+        let live = doc! {
+            "_id": { "$ne": row::id(node) },
+            "status": { "$in": live_statuses() },
+        };
+        let options = FindOptions::builder()
+            .projection(doc! { "started_at": 1 })
+            .build();
+        let mut others = Others::default();
+        for row in on.find(&side.nodes, live, options).await? {
+            others.live = others.live.saturating_add(1);
+            // One that cannot be read is not newer than the others.
+            let began = row::optional_int(&row, "started_at").ok().flatten();
+            let began = began.map(from_millis);
+            others.newest = others.newest.max(began);
+        }
+        Ok(HeartbeatReply::new(now, status, cancel_requested, others))
+    }
+
+    /// Every node that can be read, the newest first, with what was read of each.
+    pub(crate) async fn all_nodes(
+        &self,
+        on: &mut Tx<'_>,
+        side: &Side,
+    ) -> Inner<(Vec<NodeRecord>, usize)> {
+        let rows = on
+            .find(&side.nodes, doc! {}, FindOptions::default())
+            .await?;
+        let mut nodes = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::node_record(row) {
+                Ok(node) => nodes.push(node),
+                Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+            }
+        }
+        nodes.sort_by_key(|node| (std::cmp::Reverse(node.started_at), node.node));
+        Ok((nodes, rows.len()))
+    }
+
+    async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
+        let side = self.live();
+        // Before the nodes are read: nobody is silent for what was heard after it.
+        let now = from_millis(self.millis(side).await?);
+        let Some(mut guarded) = self.begin_guarded(side, sweep.guard.as_ref()).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let swept = self.sweep_inside(&mut guarded.tx, sweep, now).await;
+        guarded.finish(self, swept).await
+    }
+
+    async fn sweep_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        sweep: &NodeSweep,
+        now: Timestamp,
+    ) -> Inner<SweptNodes> {
+        let side = self.live();
+        let (nodes, _) = self.all_nodes(tx, side).await?;
+        let mut swept = SweptNodes::default();
+        for node in &nodes {
+            let unchanged = |statuses: Vec<i32>| {
+                doc! {
+                    "_id": row::id(node.node),
+                    "status": { "$in": statuses },
+                    "last_seen": to_millis(node.last_seen),
+                }
+            };
+            let mut ended = !node.status.is_live();
+            if node.status.is_live() && node.is_silent(sweep.dead_after, now) {
+                let dead = doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
+                let silent = unchanged(live_statuses());
+                ended = tx.update_one(&side.nodes, silent, dead).await? > 0;
+                swept.died.extend(ended.then_some(node.node));
+            }
+            if !ended || time::add(node.last_seen, sweep.forget_after) >= now {
+                continue;
+            }
+            let claims = doc! { "node": row::id(node.node), "state": code(JobState::Running) };
+            if tx.find_one(&side.jobs, claims).await?.is_none() {
+                let ends = [NodeStatus::Left, NodeStatus::Dead];
+                let ended = unchanged(ends.map(|end| i32::from(end.code())).to_vec());
+                let gone = tx.delete_many(&side.nodes, ended).await?;
+                if gone > 0 && self.has_transactions() {
+                    self.forget_label(tx, node.label.as_str()).await?;
+                }
+                swept.forgotten += gone;
+            }
+        }
+        swept.died.sort();
+        Ok(swept)
+    }
+
+    /// Deletes the document of a label that no node has any more: who starts without a name of its
+    /// own has a label that nobody has again. Whoever joins under it meanwhile changes the document,
+    /// and so meets this.
+    async fn forget_label(&self, tx: &mut Tx<'_>, label: &str) -> Inner<()> {
+        let side = self.live();
+        if tx
+            .find_one(&side.nodes, doc! { "label": label })
+            .await?
+            .is_none()
+        {
+            tx.delete_many(&side.labels, doc! { "_id": label }).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A value that is no expression.
+fn plain(value: Bson) -> Bson {
+    match value {
+        Bson::String(text) => literal(&text).into(),
+        other => other,
+    }
+}

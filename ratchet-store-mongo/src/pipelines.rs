@@ -1,0 +1,478 @@
+//! The documents that are sent: filters, updates and pipelines, each with the clauses it serves and
+//! the index it uses.
+//!
+//! Texts that come from outside stand behind `$literal` wherever the server would otherwise take
+//! one that begins with `$` for an expression.
+
+use std::collections::BTreeMap;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::model::{AttemptOutcome, Effect, NextRun, NodeStatus, RunAt};
+use ratchet_core::time::{duration_micros, duration_millis, to_millis};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
+
+use crate::bulk::Statement;
+use crate::clock::Now;
+use crate::row::{id, number};
+
+/// The longest time that is added to another: far beyond every calendar, and the sum is still a
+/// whole number of 64 bits.
+pub(crate) const LONGEST: i64 = i64::MAX / 2;
+
+/// The most routes of one range: the server makes an ordered stream of each value of `$in` up to
+/// this many, and sorts everything beyond.
+const ROUTES: usize = 150;
+
+/// What holds from the claim of a job to its end, and no longer.
+const CLAIM: [&str; 5] = [
+    "node",
+    "claimed_at",
+    "claim",
+    "last_report",
+    "cancel_requested",
+];
+
+/// What a claim must know before it looks for jobs: the time, the paused queues, the last route, and
+/// whether the node may claim; all but the time is looked at again before it returns some. On `meta`, of which every store
+/// has one document. [claim.paused] [claim.live] [queue.pause]
+pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
+    let [nodes, queues, routes] = names;
+    vec![
+        doc! { "$limit": 1 },
+        doc! { "$replaceWith": { "now": now.expression() } },
+        idle(node, nodes),
+        doc! { "$unionWith": { "coll": routes, "pipeline": [
+            { "$sort": { "_id": -1 } },
+            { "$limit": 1 },
+            { "$project": { "_id": 0, "route": "$_id" } },
+        ] } },
+        paused(queues),
+    ]
+}
+
+/// Adds a document if this node may not claim.
+fn idle(node: NodeId, nodes: &str) -> Document {
+    doc! { "$unionWith": { "coll": nodes, "pipeline": [
+        { "$match": {
+            "_id": id(node),
+            "status": { "$ne": i32::from(NodeStatus::Active.code()) },
+        } },
+        { "$project": { "_id": 0, "idle": "$status" } },
+    ] } }
+}
+
+/// Adds the paused queues.
+fn paused(queues: &str) -> Document {
+    doc! { "$unionWith": { "coll": queues, "pipeline": [
+        { "$project": { "_id": 0, "paused": "$_id" } },
+    ] } }
+}
+
+/// Routes of which a claim looks at so many jobs of each priority.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub(crate) routes: Vec<i32>,
+    pub(crate) limit: i64,
+}
+
+impl Range {
+    /// These routes, in as many ranges as it takes.
+    pub(crate) fn of(routes: &[i32], limit: i64) -> impl Iterator<Item = Self> {
+        let range = move |routes: &[i32]| Self {
+            routes: routes.to_vec(),
+            limit,
+        };
+        routes.chunks(ROUTES).map(range)
+    }
+}
+
+/// The first due jobs of each priority in these ranges, in claim order within the range and the
+/// priority. Index `claim`, which has all that is asked for: no document is read.
+///
+/// The time is a constant. With `$expr` and `$$NOW` the bound is found as well, but each candidate's
+/// document is read to compare it again. [claim.due] [claim.order] [claim.match]
+pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
+    let stages = |range: &Range, priority: i32| {
+        vec![
+            doc! { "$match": {
+                "state": code(JobState::Pending),
+                "route": { "$in": range.routes.clone() },
+                "priority": priority,
+                "run_at": { "$lte": now },
+            } },
+            doc! { "$sort": { "run_at": 1, "_id": 1 } },
+            doc! { "$limit": range.limit },
+            doc! { "$project": { "run_at": 1, "priority": 1, "route": 1 } },
+        ]
+    };
+    let mut pipeline = Vec::new();
+    for range in ranges {
+        for priority in (0..5).rev() {
+            let stages = stages(range, priority);
+            if pipeline.is_empty() {
+                pipeline = stages;
+            } else {
+                pipeline.push(doc! { "$unionWith": { "coll": jobs, "pipeline": stages } });
+            }
+        }
+    }
+    pipeline
+}
+
+/// Those of the chosen jobs that are still to be had: all that made a job a candidate is compared
+/// again, but for its route, which never changes. Where the number of claims is none, nothing can be
+/// added to it, and the whole claim would fail. Index on `_id`. [claim.exclusive] [priority.job]
+pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
+    let mut by_priority: BTreeMap<Priority, Vec<JobId>> = BTreeMap::new();
+    for (id, priority) in chosen {
+        by_priority.entry(*priority).or_default().push(*id);
+    }
+    let all: Vec<JobId> = chosen.iter().map(|(id, _)| *id).collect();
+    let mut takeable = doc! {
+        "_id": { "$in": ids(&all) },
+        "state": code(JobState::Pending),
+        "run_at": { "$lte": now },
+        "claim_seq": { "$type": "number" },
+    };
+    let level = |priority: &Priority| i32::from(priority.level());
+    if let [(priority, _)] = &*by_priority.iter().collect::<Vec<_>>() {
+        takeable.insert("priority", level(priority));
+    } else {
+        let of = |(priority, some): (&Priority, &Vec<JobId>)| {
+            doc! { "priority": level(priority), "_id": { "$in": ids(some) } }
+        };
+        takeable.insert("$or", by_priority.iter().map(of).collect::<Vec<_>>());
+    }
+    takeable
+}
+
+/// Gives a job to a node. `call` tells afterwards which jobs this call took. [claim.running]
+pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
+    doc! {
+        "$set": {
+            "state": code(JobState::Running),
+            "node": id(node),
+            "claimed_at": now,
+            "claim": call,
+        },
+        "$inc": { "claim_seq": 1_i64 },
+        "$unset": { "last_report": "", "cancel_requested": "" },
+    }
+}
+
+/// What a call took, as long as it has it.
+fn taken(chosen: &[JobId], call: ObjectId) -> Document {
+    doc! {
+        "_id": { "$in": ids(chosen) },
+        "claim": call,
+        "state": code(JobState::Running),
+    }
+}
+
+/// Changes nothing in what a call took.
+pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Document) {
+    (taken(chosen, call), doc! { "$set": { "claim": call } })
+}
+
+/// What a call took, and after it whether its node may not claim any more, and the queues that are
+/// paused by then: what had returned before the jobs were read is seen. With their payloads if
+/// `whole`. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
+pub(crate) fn look_at_taken(
+    chosen: &[JobId],
+    call: ObjectId,
+    node: NodeId,
+    names: [&str; 2],
+    whole: bool,
+) -> Vec<Document> {
+    let [nodes, queues] = names;
+    let mut hidden = vec!["history", "result", "last_error", "signal"];
+    if !whole {
+        hidden.extend(["payload", "checkpoint"]);
+    }
+    vec![
+        doc! { "$match": taken(chosen, call) },
+        doc! { "$set": { "kept": { "$size": history() } } },
+        doc! { "$unset": hidden },
+        idle(node, nodes),
+        paused(queues),
+    ]
+}
+
+/// Makes claims undone of which nobody was told; not those that somebody wants cancelled. Their
+/// numbers are not given out again: others may have seen them. [queue.pause] [claim.live]
+pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
+    let mut filter = taken(jobs, call);
+    filter.insert("cancel_requested", Bson::Null);
+    let unset: Document = CLAIM
+        .iter()
+        .map(|field| ((*field).to_owned(), Bson::from("")))
+        .collect();
+    let update = doc! {
+        "$set": { "state": code(JobState::Pending) },
+        "$unset": unset,
+    };
+    (filter, update)
+}
+
+/// A running claim with this token. Index on `_id`.
+pub(crate) fn held(token: ClaimToken) -> Document {
+    doc! {
+        "_id": id(token.job),
+        "state": code(JobState::Running),
+        "claim_seq": number(token.seq),
+    }
+}
+
+/// How a claim ends.
+pub(crate) struct Ending<'a> {
+    /// 0: of no claim that can be.
+    pub(crate) seq: u64,
+    pub(crate) effect: Effect<'a>,
+    pub(crate) ran_for: Option<std::time::Duration>,
+    /// The call that ends it.
+    pub(crate) call: ObjectId,
+}
+
+impl Ending<'_> {
+    /// Writes what the core says of it. [settle.effect] [settle.keys] [settle.history]
+    pub(crate) fn statement(&self, filter: Document, now: Now) -> Statement {
+        let effect = &self.effect;
+        let mut set = doc! {
+            "state": code(effect.state),
+            "settled_seq": number(self.seq),
+        };
+        if effect.attempts_added > 0 {
+            let added = i64::from(effect.attempts_added);
+            set.insert("attempts", doc! { "$add": ["$attempts", added] });
+        }
+        if let NextRun::In(delay) = effect.next_run {
+            let delay = duration_millis(delay).min(LONGEST);
+            set.insert("run_at", doc! { "$add": [now.expression(), delay] });
+        }
+        let mut bytes = 0;
+        if let Some(error) = effect.error {
+            bytes += 2 * error.len();
+            set.insert("last_error", literal(error));
+        }
+        if let Some(result) = effect.result {
+            bytes += result.as_str().len();
+            set.insert("result", literal(result.as_str()));
+        }
+        let attempt = attempt(
+            self.seq,
+            effect.record,
+            self.call,
+            now,
+            effect.error,
+            self.ran_for,
+        );
+        set.insert("history", with_attempt(attempt));
+        Statement {
+            filter,
+            pipeline: ended(set, effect.state, now),
+            bytes,
+        }
+    }
+}
+
+/// Takes a claim back. [reclaim.requeue]
+pub(crate) fn take_back(
+    seq: u64,
+    state: JobState,
+    crash_count: u32,
+    call: ObjectId,
+    now: Now,
+) -> Vec<Document> {
+    let attempt = attempt(seq, AttemptOutcome::Lost, call, now, None, None);
+    let set = doc! {
+        "state": code(state),
+        "crash_count": i64::from(crash_count),
+        "history": with_attempt(attempt),
+    };
+    ended(set, state, now)
+}
+
+/// Leaves a claim to whoever settles it as failed. [reclaim.exhausted]
+pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
+    vec![
+        doc! { "$set": { "crash_count": i64::from(crash_count), "claim": call } },
+        doc! { "$unset": "node" },
+    ]
+}
+
+/// The stages that end a claim and put the job into this state.
+fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
+    let mut unset: Vec<&str> = CLAIM.to_vec();
+    if state.is_terminal() {
+        set.insert("finished_at", now.expression());
+        unset.extend(UNFINISHED);
+    }
+    vec![doc! { "$set": set }, doc! { "$unset": unset }]
+}
+
+/// What only unfinished jobs have: their unique key and their place in a lane.
+const UNFINISHED: [&str; 3] = ["live_key", "lane_key", "lane_seq"];
+
+fn attempt(
+    seq: u64,
+    outcome: AttemptOutcome,
+    call: ObjectId,
+    now: Now,
+    error: Option<&str>,
+    ran_for: Option<std::time::Duration>,
+) -> Document {
+    let mut attempt = doc! {
+        "seq": number(seq),
+        "node": "$node",
+        "claimed_at": "$claimed_at",
+        "ended_at": now.expression(),
+        "outcome": i32::from(outcome.code()),
+        "by": call,
+    };
+    if let Some(error) = error {
+        attempt.insert("error", literal(error));
+    }
+    if let Some(ran_for) = ran_for {
+        attempt.insert("ran_for", duration_micros(ran_for));
+    }
+    attempt
+}
+
+fn with_attempt(attempt: Document) -> Document {
+    doc! { "$concatArrays": [history(), [attempt]] }
+}
+
+/// The attempts that a job has with it; none if what is there is no list.
+fn history() -> Document {
+    doc! { "$cond": [{ "$isArray": "$history" }, "$history", []] }
+}
+
+/// What tells which of many settlements were applied: by this call, or earlier with the same token.
+pub(crate) fn settled_projection(call: ObjectId) -> Document {
+    let mine = doc! { "$filter": {
+        "input": history(),
+        "cond": { "$eq": ["$$this.by", call] },
+    } };
+    doc! {
+        "state": 1, "claim_seq": 1, "settled_seq": 1, "lane": 1, "cancel_requested": 1,
+        "claim": 1, "children": 1, "batch": 1, "counted": 1,
+        "mine": { "$map": { "input": mine, "in": "$$this.seq" } },
+    }
+}
+
+/// Puts a waiting job into another state, or ends it. [act.respond]
+pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
+    let set = doc! { "state": code(to) };
+    if to.is_terminal() {
+        ended(set, to, now)
+    } else {
+        vec![doc! { "$set": set }]
+    }
+}
+
+/// Gives a job what an action says. [reschedule.job] [priority.job]
+pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
+    let set = match action {
+        JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
+        JobAction::SetPriority(priority) => doc! { "priority": i32::from(priority.level()) },
+        // One that this version does not know gives nothing.
+        _ => doc! { "state": "$state" },
+    };
+    vec![doc! { "$set": set }]
+}
+
+/// The time at which a job is due.
+fn resolved(due: RunAt, now: Now) -> Bson {
+    match due {
+        RunAt::Now => now.expression(),
+        RunAt::In(delay) => {
+            let delay = duration_millis(delay).min(LONGEST);
+            doc! { "$add": [now.expression(), delay] }.into()
+        }
+        RunAt::At(at) => to_millis(at).into(),
+    }
+}
+
+/// A dead letter as it is when it waits again. [requeue.fresh] [requeue.key]
+pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec<Document> {
+    let mut set = doc! {
+        "state": code(to),
+        "run_at": now.expression(),
+        "attempts": 0_i64,
+        "crash_count": 0_i64,
+        // A job without a key has none to take: the field stays missing.
+        "live_key": "$unique_key",
+    };
+    if let Some((key, seq)) = lane {
+        set.insert("lane_key", literal(key));
+        set.insert("lane_seq", seq);
+    }
+    vec![
+        doc! { "$set": set },
+        doc! { "$unset": ["finished_at", "last_error"] },
+    ]
+}
+
+/// The first job of each of these lanes, if there is one. Index `lane`. [lane.promote]
+pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
+    vec![
+        doc! { "$match": { "_id": { "$in": lanes } } },
+        doc! { "$lookup": {
+            "from": jobs,
+            "let": { "lane": "$_id" },
+            "pipeline": [
+                { "$match": {
+                    "lane_key": { "$exists": true },
+                    "$expr": { "$eq": ["$lane_key", "$$lane"] },
+                } },
+                { "$sort": { "lane_key": 1, "lane_seq": 1 } },
+                { "$limit": 1 },
+                { "$project": { "state": 1 } },
+            ],
+            "as": "head",
+        } },
+        doc! { "$project": { "head": { "$arrayElemAt": ["$head", 0] } } },
+    ]
+}
+
+/// A lock that this owner may take: its own, or one that nobody holds. [lock.exclusive] [lock.expire]
+pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
+    let mine = doc! { "$eq": ["$owner", literal(owner)] };
+    let free = doc! { "$lte": ["$expires_at", now.expression()] };
+    doc! { "_id": name, "$expr": { "$or": [mine, free] } }
+}
+
+/// Takes a lock: with the same fence if it was held, which can only have been by the same owner.
+/// [lock.again] [lock.fence]
+pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
+    let held = doc! { "$gt": ["$expires_at", now.expression()] };
+    vec![doc! { "$set": {
+        "fence": { "$cond": [held, "$fence", { "$add": ["$fence", 1_i64] }] },
+        "owner": literal(owner),
+        "expires_at": { "$add": [now.expression(), ttl] },
+    } }]
+}
+
+/// A lock that this owner holds with this fence. [lock.renew] [lock.release] [guard.write]
+pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Document {
+    doc! {
+        "_id": name,
+        "owner": owner,
+        "fence": number(fence),
+        "$expr": { "$gt": ["$expires_at", now.expression()] },
+    }
+}
+
+pub(crate) fn ids(jobs: &[JobId]) -> Vec<Bson> {
+    jobs.iter().map(|job| id(*job)).collect()
+}
+
+pub(crate) fn code(state: JobState) -> i32 {
+    state.code().into()
+}
+
+/// A text that is no expression.
+pub(crate) fn literal(text: &str) -> Document {
+    doc! { "$literal": text }
+}

@@ -1,0 +1,96 @@
+//! Deleting old finished jobs.
+
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
+use ratchet_core::JobId;
+use ratchet_core::model::PurgeRequest;
+
+use crate::connection::Tx;
+use crate::error::{Failure, Result};
+use crate::pipelines::{self, code};
+use crate::row;
+use crate::store::MongoStore;
+
+impl MongoStore {
+    /// Deletes jobs of a pass; how many. One that was requeued meanwhile stays.
+    pub(crate) async fn purge_these(
+        &self,
+        tx: &mut Tx<'_>,
+        request: &PurgeRequest,
+        old: &[RawDocumentBuf],
+        before: i64,
+    ) -> Result<usize> {
+        if old.is_empty() {
+            return Ok(0);
+        }
+        let still = doc! { "state": code(request.state), "finished_at": { "$lt": before } };
+        let mut these = Gone::default();
+        for row in old {
+            these.add(row::job_id(row, "_id")?, row);
+        }
+        let done = self.forget(tx, &these, still).await?;
+        Ok(usize::try_from(done).unwrap_or(old.len()))
+    }
+
+    /// Deletes those of these jobs that are still as the filter says, and all that they left but
+    /// their idempotency keys; how many there were. [purge.keys] [delete.job] [link.kept]
+    pub(crate) async fn forget(
+        &self,
+        tx: &mut Tx<'_>,
+        these: &Gone,
+        mut still: Document,
+    ) -> Result<u64> {
+        let side = self.main();
+        let ids = &these.jobs;
+        still.insert("_id", doc! { "$in": pipelines::ids(ids) });
+        let gone = tx.delete_many(&side.jobs, still).await?;
+        let all = usize::try_from(gone) == Ok(ids.len());
+        if !all && self.has_transactions() {
+            return Err(Failure::contention("a job was changed meanwhile"));
+        }
+        if !these.linked.is_empty() {
+            let links = doc! { "child": { "$in": pipelines::ids(&these.linked) } };
+            tx.delete_many(&side.links, links).await?;
+        }
+        if !these.parents.is_empty() {
+            let met = doc! { "_id": { "$in": pipelines::ids(&these.parents) } };
+            tx.delete_many(&side.parents, met).await?;
+        }
+        if all {
+            let attempts = doc! { "job": { "$in": pipelines::ids(ids) } };
+            tx.delete_many(&side.attempts, attempts).await?;
+            return Ok(gone);
+        }
+        // A job that stayed keeps its own.
+        for id in ids {
+            let this = doc! { "_id": row::id(*id) };
+            if tx.find_one(&side.jobs, this).await?.is_none() {
+                let its = doc! { "job": row::id(*id) };
+                tx.delete_many(&side.attempts, its).await?;
+            }
+        }
+        Ok(gone)
+    }
+}
+
+/// Jobs that are to be deleted.
+#[derive(Default)]
+pub(crate) struct Gone {
+    pub(crate) jobs: Vec<JobId>,
+    /// Those of them that have links.
+    linked: Vec<JobId>,
+    /// Those of them that others are linked to.
+    parents: Vec<JobId>,
+}
+
+impl Gone {
+    /// Adds the job of a document.
+    pub(crate) fn add(&mut self, job: JobId, row: &RawDocument) {
+        self.add_one(job, row::flag(row, "links"), row::flag(row, "children"));
+    }
+
+    pub(crate) fn add_one(&mut self, job: JobId, has_links: bool, has_children: bool) {
+        self.jobs.push(job);
+        self.linked.extend(has_links.then_some(job));
+        self.parents.extend(has_children.then_some(job));
+    }
+}

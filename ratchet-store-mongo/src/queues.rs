@@ -1,0 +1,96 @@
+//! [`QueueStore`] on MongoDB.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use mongodb::bson::doc;
+use mongodb::options::FindOptions;
+use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
+use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::{JobState, Name, Result};
+
+use crate::error::Result as Inner;
+use crate::row;
+use crate::store::MongoStore;
+
+/// What the number of changed documents tells.
+pub(crate) fn changed(documents: u64) -> Changed {
+    if documents > 0 {
+        Changed::Changed
+    } else {
+        Changed::Unchanged
+    }
+}
+
+/// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
+/// changed itself the first time. The queue is as the caller wants it either way.
+#[async_trait]
+impl QueueStore for MongoStore {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("pause_queue", || async {
+            let side = self.main();
+            let row = mongodb::bson::RawDocumentBuf::try_from(&doc! { "_id": queue.as_str() })?;
+            match side.plain().insert_many(&side.queues, &[row]).await {
+                Ok(()) => Ok(Changed::Changed),
+                Err(failure) if failure.is_duplicate() => Ok(Changed::Unchanged),
+                Err(failure) => Err(failure),
+            }
+        })
+        .await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("resume_queue", || async {
+            let side = self.main();
+            let this = doc! { "_id": queue.as_str() };
+            let gone = side.plain().delete_many(&side.queues, this).await?;
+            Ok(changed(gone))
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.call("queues", || self.list_queues()).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", || self.count_matching(filter))
+            .await
+    }
+}
+
+impl MongoStore {
+    async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
+        let side = self.main();
+        let mut on = side.plain();
+        let mut paused = BTreeSet::new();
+        for row in on
+            .find(&side.queues, doc! {}, FindOptions::default())
+            .await?
+        {
+            paused.extend(row::name(&row, "_id").ok().flatten());
+        }
+        let mut queues: BTreeMap<Name, StateCounts> = paused
+            .iter()
+            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
+            .collect();
+        let counted = self.count_routes().await?;
+        self.routes().refresh(side).await?;
+        for (state, route, count) in counted {
+            let Some(route) = self.routes().get(route.into()) else {
+                continue;
+            };
+            let Ok(state) = JobState::from_code(state.into()) else {
+                continue;
+            };
+            let counts = queues.entry(route.queue).or_default();
+            *counts.entry(state).or_default() += count;
+        }
+        let info = |(name, counts)| QueueInfo {
+            paused: paused.contains(&name),
+            name,
+            counts,
+        };
+        Ok(queues.into_iter().map(info).collect())
+    }
+}

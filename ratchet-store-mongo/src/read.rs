@@ -1,0 +1,224 @@
+//! Looking at jobs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Attempt, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
+
+use crate::bulk;
+use crate::connection::Tx;
+use crate::error::Result;
+use crate::pipelines::{self, code};
+use crate::row;
+use crate::store::MongoStore;
+
+/// How many attempts a job keeps with it. Beyond that, all but a few are moved.
+pub(crate) const MOST_EMBEDDED: i64 = 48;
+/// How many stay.
+const STAY: usize = 8;
+
+impl MongoStore {
+    /// The jobs with these ids, each if it exists and can be shown.
+    pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let side = self.main();
+        let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
+        let options = FindOptions::builder()
+            .projection(doc! { "history": 0 })
+            .build();
+        let rows = side.plain().find(&side.jobs, filter, options).await?;
+        let jobs: HashMap<JobId, JobRecord> = self
+            .shown(&rows)
+            .await?
+            .into_iter()
+            .map(|job| (job.id, job))
+            .collect();
+        Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
+    }
+
+    /// The jobs of these documents that can be shown.
+    async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
+        self.shown_by(&mut self.main().plain(), rows).await
+    }
+
+    /// The same, with what belongs to them as the transaction sees it.
+    pub(crate) async fn shown_by(
+        &self,
+        on: &mut Tx<'_>,
+        rows: &[RawDocumentBuf],
+    ) -> Result<Vec<JobRecord>> {
+        let mut jobs = Vec::with_capacity(rows.len());
+        let mut linked = Vec::new();
+        for row in rows {
+            let route = row::int(row, "route");
+            if let Ok(route) = route
+                && route > i64::from(self.routes().seen())
+            {
+                self.routes().refresh(self.main()).await?;
+            }
+            let route = route.map(|route| self.routes().get(route));
+            let route = route
+                .and_then(|route| route.ok_or_else(|| InvalidInput::new("route", "is missing")));
+            match route.and_then(|route| row::job_record(row, route)) {
+                Ok(job) => {
+                    linked.extend(row::flag(row, "links").then_some(job.id));
+                    jobs.push(job);
+                }
+                Err(error) => {
+                    let job = row::job_id(row, "_id").map(|id| id.to_string());
+                    let job = job.unwrap_or_default();
+                    tracing::warn!(job, %error, "a stored job cannot be read");
+                }
+            }
+        }
+        self.show_links(on, &linked, &mut jobs).await?;
+        Ok(jobs)
+    }
+
+    /// One page of the jobs that match.
+    pub(crate) async fn read_page(
+        &self,
+        filter: &JobFilter,
+        page: &PageRequest,
+    ) -> Result<JobPage> {
+        let states = filter.wanted_states();
+        // One more than the page has, to know whether there is another page.
+        let mut rows = self
+            .selected(filter, &states, page, page.limit + 1, doc! { "history": 0 })
+            .await?;
+        let more = rows.len() > page.limit;
+        rows.truncate(page.limit);
+        let last = rows.last().filter(|_| more);
+        let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
+        Ok(JobPage {
+            jobs: self.shown(&rows).await?,
+            next,
+        })
+    }
+
+    /// The inputs of the claims that still hold.
+    pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        let side = self.main();
+        let jobs: Vec<JobId> = tokens.iter().map(|token| token.job).collect();
+        let filter = doc! {
+            "_id": { "$in": pipelines::ids(&jobs) },
+            "state": code(JobState::Running),
+        };
+        let options = FindOptions::builder()
+            .projection(doc! { "claim_seq": 1, "payload": 1, "checkpoint": 1 })
+            .build();
+        let rows = side.plain().find(&side.jobs, filter, options).await?;
+        let mut inputs = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let Ok(token) = row::token(row) else {
+                continue;
+            };
+            let input = JobInput {
+                payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("missing")),
+                checkpoint: row::json(row, "checkpoint"),
+            };
+            inputs.insert(token, input);
+        }
+        Ok(tokens
+            .iter()
+            .map(|token| inputs.get(token).cloned())
+            .collect())
+    }
+
+    /// The ended claims of a job: those that it keeps with it, and those that were moved. One may be
+    /// in both places for a moment.
+    pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        let side = self.main();
+        let mut on = side.plain();
+        // In this order: one that is moved meanwhile is found at least once.
+        let options = FindOptions::builder()
+            .projection(doc! { "history": 1 })
+            .build();
+        let found = on
+            .find(&side.jobs, doc! { "_id": row::id(job) }, options)
+            .await?;
+        let moved = on
+            .find(
+                &side.attempts,
+                doc! { "job": row::id(job) },
+                FindOptions::default(),
+            )
+            .await?;
+        let Some(found) = found.first() else {
+            return Ok(Vec::new());
+        };
+        attempts(found, moved.iter(), job)
+    }
+
+    /// Moves the older attempts of jobs with a long history into documents of their own, so that
+    /// jobs stay small. First they are written there, then they are taken out of the job: whatever
+    /// happens in between, none is lost, and it is done again at the next claim.
+    pub(crate) async fn move_attempts(&self, jobs: &[JobId]) -> Result<()> {
+        let side = self.main();
+        let mut on = side.plain();
+        let these = doc! { "_id": { "$in": pipelines::ids(jobs) } };
+        let options = FindOptions::builder()
+            .projection(doc! { "history": 1 })
+            .build();
+        let (mut put, mut take_out) = (Vec::new(), Vec::new());
+        for row in on.find(&side.jobs, these, options).await? {
+            let job = row::id(row::job_id(&row, "_id")?);
+            let Ok(history) = row.get_array("history") else {
+                continue;
+            };
+            let mut moved = Vec::new();
+            for attempt in history {
+                if let Some(attempt) = attempt?.as_document() {
+                    let mut attempt = Document::try_from(attempt)?;
+                    attempt.insert("job", job.clone());
+                    moved.push(attempt);
+                }
+            }
+            moved.truncate(moved.len().saturating_sub(STAY));
+            let mut seqs = Vec::with_capacity(moved.len());
+            for attempt in moved {
+                let seq = attempt.get("seq").cloned();
+                let same = doc! { "job": job.clone(), "seq": seq.clone() };
+                let new = doc! { "$setOnInsert": attempt };
+                put.push(doc! { "q": same, "u": new, "upsert": true });
+                seqs.extend(seq);
+            }
+            let these = doc! { "$pull": { "history": { "seq": { "$in": seqs } } } };
+            take_out.push(doc! { "q": { "_id": job }, "u": these });
+        }
+        for put in put.chunks(bulk::MOST) {
+            match on.updates(&side.attempts, put.to_vec()).await {
+                // Somebody else moves them too, and may not be done.
+                Err(failure) if failure.is_duplicate() => return Ok(()),
+                put => drop(put?),
+            }
+        }
+        on.updates(&side.jobs, take_out).await?;
+        Ok(())
+    }
+}
+
+/// The ended claims of a job: those in its document, and those that were moved.
+pub(crate) fn attempts<'a>(
+    found: &RawDocument,
+    moved: impl Iterator<Item = &'a RawDocumentBuf>,
+    job: JobId,
+) -> Result<Vec<Attempt>> {
+    let mut attempts = BTreeMap::new();
+    let mut read = |row: &RawDocument| match row::attempt(row) {
+        Ok(attempt) => {
+            attempts.insert(attempt.seq, attempt);
+        }
+        Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+    };
+    moved.for_each(|row| read(row));
+    if let Ok(history) = found.get_array("history") {
+        for attempt in history {
+            if let Some(attempt) = attempt?.as_document() {
+                read(attempt);
+            }
+        }
+    }
+    Ok(attempts.into_values().collect())
+}

@@ -1,0 +1,232 @@
+//! Taking back claims that nobody works on any more.
+
+use std::collections::{HashMap, HashSet};
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, RawDocument, doc};
+use mongodb::options::{FindOptions, Hint};
+use ratchet_core::model::{HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimRequest, Reclaimed};
+use ratchet_core::time::to_millis;
+use ratchet_core::{JobId, JobState, NodeId, StoreErrorKind};
+
+use crate::bulk::Statement;
+use crate::clock::Now;
+use crate::connection::Tx;
+use crate::ends::{is_tied, require_untied};
+use crate::error::Result;
+use crate::pipelines;
+use crate::row;
+use crate::store::{MongoStore, pause};
+
+/// How often one claim is tried to be taken back in a pass.
+const TRIES: u32 = 12;
+
+/// A claim that is to be taken back.
+struct Lost {
+    /// The claim as it was judged.
+    filter: Document,
+    effect: ReclaimEffect,
+    /// Whether the job ends with its claim, and somebody waits for that.
+    followed: bool,
+    reclaimed: Reclaimed,
+}
+
+impl Lost {
+    fn statement(&self, call: ObjectId, now: Now) -> Statement {
+        let (state, crashes) = (self.effect.state, self.effect.crash_count);
+        let pipeline = if self.effect.is_exhausted() {
+            pipelines::give_up(crashes, call)
+        } else {
+            pipelines::take_back(self.reclaimed.token.seq, state, crashes, call, now)
+        };
+        Statement {
+            filter: self.filter.clone(),
+            pipeline,
+            bytes: 0,
+        }
+    }
+}
+
+/// The nodes that have a document.
+struct Registry {
+    nodes: HashMap<NodeId, NodeRecord>,
+    /// When the first of them began.
+    since: Option<i64>,
+}
+
+impl Registry {
+    fn new(nodes: Vec<NodeRecord>) -> Self {
+        let since = nodes.iter().map(|node| node.started_at).min();
+        Self {
+            nodes: nodes.into_iter().map(|node| (node.node, node)).collect(),
+            since: since.map(to_millis),
+        }
+    }
+
+    /// A node that cannot be read is as good as none.
+    fn owner(&self, node: Option<NodeId>) -> Owner<'_> {
+        let Some(node) = node else {
+            return Owner::Nobody;
+        };
+        let unknown = Owner::Unknown {
+            registry_since: self.since,
+        };
+        self.nodes.get(&node).map_or(unknown, Owner::Known)
+    }
+}
+
+impl MongoStore {
+    /// Takes back the claims of one pass, in order of id.
+    ///
+    /// They are judged here and written only if they are still as they were judged, so that the
+    /// rules are the core's alone.
+    pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        let side = self.main();
+        // Before the nodes are read: nobody is silent for what was heard after it.
+        let now = self.millis(side).await?;
+        let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
+        let nodes = Registry::new(nodes);
+        let mut lost = Vec::new();
+        for row in self.running_jobs().await? {
+            match judge(&row, &nodes, request, now) {
+                Ok(judged) => lost.extend(judged),
+                // It does not hold up the others.
+                Err(error) => tracing::warn!(%error, "a running claim cannot be read"),
+            }
+        }
+        lost.sort_by_key(|lost: &Lost| lost.reclaimed.token);
+        lost.truncate(request.limit);
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (followed, others): (Vec<&Lost>, Vec<&Lost>) =
+            lost.iter().partition(|one| one.followed);
+        let mut taken = HashSet::new();
+        if !others.is_empty() {
+            taken.extend(self.take_back(&mut side.plain(), &others).await?);
+        }
+        for one in followed {
+            taken.extend(self.take_back_followed(one).await?);
+        }
+        let reclaimed = lost.into_iter().map(|lost| lost.reclaimed);
+        Ok(reclaimed
+            .filter(|reclaimed| taken.contains(&reclaimed.token.job))
+            .collect())
+    }
+
+    /// Takes back a claim with which a job ends that others wait for. If these change again and
+    /// again meanwhile, it is left to the next pass.
+    async fn take_back_followed(&self, one: &Lost) -> Result<Option<JobId>> {
+        for tries in 1..=TRIES {
+            let mut tx = self.begin(self.main()).await?;
+            let done = self.take_back_inside(&mut tx, one).await;
+            match tx.finish(done).await {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                    tokio::time::sleep(pause(tries)).await;
+                }
+                done => return done,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn take_back_inside(&self, tx: &mut Tx<'_>, one: &Lost) -> Result<Option<JobId>> {
+        let job = one.reclaimed.token.job;
+        let held = self.held(tx, &[job]).await?.remove(&job);
+        let (Some(held), false) = (held, self.take_back(tx, &[one]).await?.is_empty()) else {
+            return Ok(None);
+        };
+        self.leave_lanes(tx, held.lane.into_iter().collect())
+            .await?;
+        let end = held.ties.end(job, one.effect.state, None);
+        self.follow(tx, vec![end], Vec::new()).await?;
+        Ok(Some(job))
+    }
+
+    /// Which of these claims were taken back by this call.
+    async fn take_back(&self, on: &mut Tx<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
+        let side = self.main();
+        let call = ObjectId::new();
+        let now = self.now(side).await?;
+        let statements = lost.iter().map(|lost| lost.statement(call, now)).collect();
+        let matched = on.bulk(&side.jobs, statements).await?;
+        let jobs: Vec<JobId> = lost.iter().map(|lost| lost.reclaimed.token.job).collect();
+        if usize::try_from(matched) == Ok(lost.len()) {
+            return Ok(jobs.into_iter().collect());
+        }
+        let done = doc! {
+            "_id": { "$in": pipelines::ids(&jobs) },
+            "$or": [{ "history.by": call }, { "claim": call }],
+        };
+        let only = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+        let rows = on.find(&side.jobs, done, only).await?;
+        let ids = rows.iter().map(|row| row::job_id(row, "_id"));
+        Ok(ids.collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// What is to be known of each running job. Index `running`.
+    async fn running_jobs(&self) -> Result<Vec<mongodb::bson::RawDocumentBuf>> {
+        let side = self.main();
+        let fields = doc! {
+            "claim_seq": 1, "crash_count": 1, "cancel_requested": 1, "claimed_at": 1,
+            "last_report": 1, "node": 1, "timeout": 1, "stall_timeout": 1, "lane": 1,
+            "children": 1, "batch": 1,
+        };
+        // Without the hint all jobs would be read: no key of the index is asked for.
+        let options = FindOptions::builder()
+            .projection(fields)
+            .hint(Hint::Name("running".to_owned()))
+            .build();
+        let running = doc! { "state": pipelines::code(JobState::Running) };
+        side.plain().find(&side.jobs, running, options).await
+    }
+}
+
+/// What becomes of the claim of a running job, if it is lost.
+fn judge(
+    row: &RawDocument,
+    nodes: &Registry,
+    request: &ReclaimRequest,
+    now: i64,
+) -> Result<Option<Lost>> {
+    let node = row::node_id(row, "node").ok().flatten();
+    let last_report = row::optional_int(row, "last_report")?;
+    let claim = HeldClaim {
+        owner: nodes.owner(node),
+        claimed_at: row::optional_int(row, "claimed_at")?.unwrap_or(now),
+        last_report,
+        // One that cannot be read does not hold the pass up: the job has none then.
+        timeout: row::duration(row, "timeout").ok().flatten(),
+        stall_timeout: row::duration(row, "stall_timeout").ok().flatten(),
+    };
+    let Some(reason) = request.lost(&claim, now) else {
+        return Ok(None);
+    };
+    let token = row::token(row)?;
+    let cancel = row::flag(row, "cancel_requested");
+    // A count that makes no sense is above every budget: the job ends as a dead letter.
+    let before = row::count(row, "crash_count").unwrap_or(u32::MAX - 1);
+    let effect = request.effect(reason, before, last_report.is_some(), cancel);
+    let mut filter = pipelines::held(token);
+    let some_or_null = |value: Option<Bson>| value.unwrap_or(Bson::Null);
+    filter.insert("node", some_or_null(node.map(row::id)));
+    filter.insert("last_report", some_or_null(last_report.map(Bson::from)));
+    filter.insert(
+        "cancel_requested",
+        some_or_null(cancel.then_some(Bson::Boolean(true))),
+    );
+    if let Ok(count) = row::int(row, "crash_count") {
+        filter.insert("crash_count", count);
+    }
+    let waited_for = is_tied(row) || row::text(row, "lane").ok().flatten().is_some();
+    let ends = effect.state.is_terminal();
+    if ends && !waited_for {
+        require_untied(&mut filter);
+    }
+    Ok(Some(Lost {
+        filter,
+        effect,
+        followed: ends && waited_for,
+        reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
+    }))
+}

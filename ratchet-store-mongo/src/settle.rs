@@ -1,0 +1,394 @@
+//! Ending claims.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, RawArray, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Fenced, Settlement};
+use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
+
+use crate::bulk::Statement;
+use crate::clock::Now;
+use crate::connection::Tx;
+use crate::ends::{Held, Ties, all_of, is_tied, require_untied};
+use crate::error::{Failure, Result};
+use crate::pipelines::{self, Ending};
+use crate::row;
+use crate::store::{MongoStore, pause};
+
+/// How often a settlement is looked at that others changed the conditions of meanwhile.
+const ROUNDS: u32 = 20;
+/// How often jobs that others wait for are tried to be ended together.
+const TOGETHER: u32 = 8;
+
+/// A settlement whose claim has not ended yet, as far as is known.
+#[derive(Clone, Copy)]
+struct Open<'a> {
+    settlement: &'a Settlement,
+    /// Whether somebody wants the job cancelled.
+    cancel: bool,
+    /// Whether others may wait for its end: in its lane, or linked to it, or to its batch.
+    followed: bool,
+    /// The batch in which it is to be counted, as far as is known.
+    batch: Option<BatchId>,
+}
+
+impl Open<'_> {
+    fn state(&self) -> JobState {
+        self.settlement.effect(self.cancel).state
+    }
+
+    /// The write, which applies only if what is assumed of the job is so.
+    fn statement(&self, call: ObjectId, now: Now, in_transaction: bool) -> Statement {
+        let token = self.settlement.token;
+        let mut filter = pipelines::held(token);
+        let cancel = if self.cancel {
+            Bson::Boolean(true)
+        } else {
+            Bson::Null
+        };
+        filter.insert("cancel_requested", cancel);
+        if self.state().is_terminal() && !in_transaction {
+            filter.insert("lane", Bson::Null);
+            require_untied(&mut filter);
+        }
+        let ending = Ending {
+            seq: token.seq,
+            effect: self.settlement.effect(self.cancel),
+            ran_for: self.settlement.ran_for,
+            call,
+        };
+        ending.statement(filter, now)
+    }
+
+    /// Whether the end of the job is to be followed.
+    fn is_followed(&self) -> bool {
+        self.followed && self.state().is_terminal()
+    }
+}
+
+/// What is known of a job after a write.
+struct Seen {
+    /// The claims that this call ended.
+    mine: HashSet<u64>,
+    settled_seq: u64,
+    /// The claim that runs; 0: none.
+    running: u64,
+    cancel: bool,
+    followed: bool,
+    batch: Option<BatchId>,
+}
+
+impl MongoStore {
+    /// Settles each claim that still holds. A job that is named more than once is settled as often,
+    /// in this order.
+    pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        let mut answers = vec![Fenced::Stale; settlements.len()];
+        for places in turns(settlements) {
+            let turn: Vec<&Settlement> = places.iter().map(|place| &settlements[*place]).collect();
+            let settled = self.settle_turn(&turn).await?;
+            for (place, answer) in places.into_iter().zip(settled) {
+                answers[place] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Settles claims of different jobs.
+    ///
+    /// At first every job is taken for one whose end nobody waits for, and that nobody wants
+    /// cancelled. If all matched, that was it. What did not match is looked at, and written again as
+    /// what it is, until each is applied or stale.
+    async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
+        let side = self.main();
+        let call = ObjectId::new();
+        let mut applied: HashSet<ClaimToken> = HashSet::new();
+        let mut open: Vec<Open<'_>> = settlements
+            .iter()
+            // No claim has a number that the database cannot hold.
+            .filter(|settlement| i64::try_from(settlement.token.seq).is_ok())
+            .map(|settlement| Open {
+                settlement,
+                cancel: false,
+                followed: false,
+                batch: None,
+            })
+            .collect();
+        for round in 0..ROUNDS {
+            if open.is_empty() {
+                let answer = |settlement: &&Settlement| match applied.contains(&settlement.token) {
+                    true => Fenced::Applied,
+                    false => Fenced::Stale,
+                };
+                return Ok(settlements.iter().map(answer).collect());
+            }
+            let now = self.now(side).await?;
+            let (followed, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
+                open.iter().partition(|one| one.is_followed());
+            if !others.is_empty() {
+                let statement = |one: &Open<'_>| one.statement(call, now, false);
+                let statements = others.iter().map(statement).collect();
+                let matched = side.bulk_in_two(&side.jobs, statements).await?;
+                if followed.is_empty() && usize::try_from(matched) == Ok(others.len()) {
+                    applied.extend(others.iter().map(|one| one.settlement.token));
+                    open.clear();
+                    continue;
+                }
+            }
+            if !followed.is_empty() {
+                self.settle_followed(&followed, call, now).await?;
+            }
+            let seen = self.look_at_settled(&open, call).await?;
+            open.retain_mut(|one| still_open(one, &seen, &mut applied));
+            if round > 1 {
+                tokio::time::sleep(pause(round)).await;
+            }
+        }
+        Err(Failure::contention("a job changed again and again"))
+    }
+
+    /// Ends jobs that others wait for: all in one transaction, or, if something stands in the way of
+    /// that again and again, each in its own, so that one does not hold up the others.
+    async fn settle_followed(&self, followed: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+        let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
+        let mut turn = None;
+        for tries in 1..=TOGETHER {
+            let met = if turn.is_some() { Some(&batches) } else { None };
+            match self.settle_together(followed, met, call, now).await {
+                Err(failure)
+                    if failure.kind == StoreErrorKind::Contention
+                        && (followed.len() > 1 || tries < TOGETHER) => {}
+                done => return done,
+            }
+            if turn.is_none() && !batches.is_empty() {
+                // Many may end in one batch at once: those of this store come one after the other.
+                turn = Some(self.turn_in_batches().await);
+            } else {
+                tokio::time::sleep(pause(tries)).await;
+            }
+        }
+        let mut held_up = Ok(());
+        for one in followed {
+            match self
+                .settle_together(std::slice::from_ref(one), None, call, now)
+                .await
+            {
+                Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                    held_up = Err(failure);
+                }
+                done => done?,
+            }
+        }
+        // The call is repeated; those that are done are seen to be.
+        held_up
+    }
+
+    /// `met` are batches that are changed first, so that those who are too late learn it at once.
+    async fn settle_together(
+        &self,
+        followed: &[Open<'_>],
+        met: Option<&BTreeSet<BatchId>>,
+        call: ObjectId,
+        now: Now,
+    ) -> Result<()> {
+        let mut tx = self.begin(self.main()).await?;
+        let settled = async {
+            if let Some(batches) = met {
+                self.meet_batches(&mut tx, batches).await?;
+            }
+            self.settle_inside(&mut tx, followed, call, now).await
+        }
+        .await;
+        tx.finish(settled).await
+    }
+
+    async fn settle_inside(
+        &self,
+        tx: &mut Tx<'_>,
+        followed: &[Open<'_>],
+        call: ObjectId,
+        now: Now,
+    ) -> Result<()> {
+        let side = self.main();
+        let jobs: Vec<JobId> = followed
+            .iter()
+            .map(|one| one.settlement.token.job)
+            .collect();
+        let mut held = self.held(tx, &jobs).await?;
+        let mut lanes = BTreeSet::new();
+        let (mut statements, mut ends) = (Vec::new(), Vec::new());
+        for one in followed {
+            let token = one.settlement.token;
+            let as_it_is = |held: &Held| {
+                held.state == JobState::Running
+                    && held.claim_seq == token.seq
+                    && held.cancel == one.cancel
+            };
+            if !held.get(&token.job).is_some_and(as_it_is) {
+                continue;
+            }
+            // Each ends once.
+            let Some(job) = held.remove(&token.job) else {
+                continue;
+            };
+            let effect = one.settlement.effect(one.cancel);
+            let end = job
+                .ties
+                .end(token.job, effect.state, effect.result.cloned());
+            ends.push(end);
+            lanes.extend(job.lane);
+            statements.push(one.statement(call, now, true));
+        }
+        let matched = tx.bulk(&side.jobs, statements).await?;
+        all_of(matched, ends.len())?;
+        self.leave_lanes(tx, lanes.into_iter().collect()).await?;
+        self.follow(tx, ends, Vec::new()).await
+    }
+
+    async fn look_at_settled(
+        &self,
+        open: &[Open<'_>],
+        call: ObjectId,
+    ) -> Result<HashMap<JobId, Seen>> {
+        let side = self.main();
+        let jobs: BTreeSet<JobId> = open.iter().map(|one| one.settlement.token.job).collect();
+        let jobs: Vec<JobId> = jobs.into_iter().collect();
+        let options = FindOptions::builder()
+            .projection(pipelines::settled_projection(call))
+            .build();
+        let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
+        let rows = side.plain().find(&side.jobs, filter, options).await?;
+        let mut seen = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let state = JobState::from_code(row::int(&row, "state")?)?;
+            let claim_seq = row::count(&row, "claim_seq")?;
+            let job = Seen {
+                mine: row.get_array("mine").map(numbers).unwrap_or_default(),
+                settled_seq: row::count(&row, "settled_seq").unwrap_or_default(),
+                running: if state == JobState::Running {
+                    claim_seq
+                } else {
+                    0
+                },
+                cancel: row::flag(&row, "cancel_requested"),
+                followed: row::text(&row, "lane").ok().flatten().is_some() || is_tied(&row),
+                batch: Ties::read(&row).batch(),
+            };
+            seen.insert(row::job_id(&row, "_id")?, job);
+        }
+        Ok(seen)
+    }
+}
+
+/// The places of the settlements, dealt out so that no turn has a job twice: nearly always one turn.
+fn turns(settlements: &[Settlement]) -> Vec<Vec<usize>> {
+    let mut turns: Vec<Vec<usize>> = Vec::new();
+    let mut times: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
+    for (place, settlement) in settlements.iter().enumerate() {
+        let turn = times.entry(settlement.token.job).or_default();
+        if turns.len() == *turn {
+            turns.push(Vec::new());
+        }
+        turns[*turn].push(place);
+        *turn += 1;
+    }
+    turns
+}
+
+/// Whether a settlement is to be written again, and as what; notes those that are applied.
+fn still_open(
+    one: &mut Open<'_>,
+    seen: &HashMap<JobId, Seen>,
+    applied: &mut HashSet<ClaimToken>,
+) -> bool {
+    let token = one.settlement.token;
+    let Some(job) = seen.get(&token.job) else {
+        return false;
+    };
+    // 0 is no claim's number: it stands for a job that was never settled.
+    let repeated = token.seq != 0 && job.settled_seq == token.seq;
+    if job.mine.contains(&token.seq) || repeated {
+        applied.insert(token);
+        return false;
+    }
+    one.cancel = job.cancel;
+    one.followed = job.followed;
+    one.batch = job.batch;
+    token.seq != 0 && job.running == token.seq
+}
+
+fn numbers(array: &RawArray) -> HashSet<u64> {
+    let number = |value| u64::try_from(row::whole(value)?).ok();
+    array
+        .into_iter()
+        .filter_map(|value| number(value.ok()?))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::Document;
+    use ratchet_core::model::Outcome;
+
+    use super::*;
+
+    fn stages(open: &Open<'_>, in_transaction: bool) -> (Document, Vec<Document>) {
+        let now = Now::Server;
+        let statement = open.statement(ObjectId::new(), now, in_transaction);
+        (statement.filter, statement.pipeline)
+    }
+
+    #[test]
+    fn texts_that_look_like_expressions_stay_texts() {
+        let error = "$$NOW".to_owned();
+        let token = ClaimToken::new(JobId::new(), 3);
+        let settlement = Settlement::new(token, Outcome::Failed { error });
+        let open = Open {
+            settlement: &settlement,
+            cancel: false,
+            followed: false,
+            batch: None,
+        };
+        let (filter, pipeline) = stages(&open, false);
+        let set = pipeline[0].get_document("$set").unwrap();
+        let error = set.get_document("last_error").unwrap();
+        assert_eq!(error.get_str("$literal").unwrap(), "$$NOW");
+        for field in ["lane", "children", "batch"] {
+            assert!(filter.get(field).is_some(), "{field} needs a transaction");
+        }
+        let (filter, _) = stages(&open, true);
+        for field in ["lane", "children", "batch"] {
+            assert_eq!(filter.get(field), None);
+        }
+    }
+
+    #[test]
+    fn a_job_has_one_end_in_each_turn() {
+        let (a, b) = (JobId::new(), JobId::new());
+        let settlement = |job, seq| Settlement::new(ClaimToken::new(job, seq), Outcome::Released);
+        let all = [(a, 2), (b, 1), (a, 1), (a, 2)].map(|(job, seq)| settlement(job, seq));
+        assert_eq!(turns(&all), [vec![0, 1], vec![2], vec![3]]);
+        assert!(turns(&[]).is_empty());
+    }
+
+    #[test]
+    fn only_an_end_takes_a_job_out_of_its_lane() {
+        let token = ClaimToken::new(JobId::new(), 1);
+        let settlement = Settlement::new(token, Outcome::Released);
+        let mut open = Open {
+            settlement: &settlement,
+            cancel: false,
+            followed: true,
+            batch: None,
+        };
+        assert!(!open.is_followed());
+        let (filter, pipeline) = stages(&open, false);
+        assert_eq!(filter.get("lane"), None);
+        assert!(!pipeline[1].to_string().contains("lane_seq"));
+        open.cancel = true;
+        assert!(open.is_followed());
+        let (_, pipeline) = stages(&open, true);
+        assert!(pipeline[1].to_string().contains("lane_seq"));
+    }
+}

@@ -1,0 +1,288 @@
+//! [`SignalStore`] on MongoDB, where there are transactions. The signal of a job is a part of its
+//! document, so whatever else changes the job meanwhile is met.
+
+use async_trait::async_trait;
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc, rawdoc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Delivered, JobRecord, Signal, SignalRecord, SignalTarget, SignalWait};
+use ratchet_core::store::SignalStore;
+use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::{InvalidInput, JobId, JobState, Json, Name, Result, limits};
+
+use crate::bulk::Statement;
+use crate::clock::Now;
+use crate::connection::Tx;
+use crate::ends::{Ties, all_of, released, tie_fields};
+use crate::error::{Loss, Result as Inner};
+use crate::links::fields;
+use crate::pipelines::{self, LONGEST, ids, literal};
+use crate::row;
+use crate::store::MongoStore;
+
+/// The job waits for its signal, and is blocked.
+pub(crate) const OPEN: i32 = 0;
+/// It has come.
+const COME: i32 = 1;
+/// It has not come, and the job has ended.
+const CLOSED: i32 = 2;
+
+#[async_trait]
+impl SignalStore for MongoStore {
+    async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
+        signal.validate()?;
+        // Again, after an answer that was lost, it would be to others, or to nobody.
+        let told = |loss| loss == Loss::Told;
+        self.call_again_after("deliver", told, || self.deliver_signal(signal))
+            .await
+    }
+
+    async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
+        limits::check_limit("limit", limit)?;
+        let told = |loss| loss == Loss::Told;
+        self.call_again_after("expire", told, || self.expire_signals(limit))
+            .await
+    }
+}
+
+impl MongoStore {
+    async fn deliver_signal(&self, signal: &Signal) -> Inner<Delivered> {
+        let now = self.now(self.main()).await?;
+        let mut tx = self.main().begin().await?;
+        let delivered = match &signal.target {
+            SignalTarget::Key(key) => self.signal_all(&mut tx, key, &signal.payload, now).await,
+            SignalTarget::Job(job) => self.signal_one(&mut tx, *job, &signal.payload, now).await,
+            // A target this version does not know is nobody.
+            _ => Ok(Delivered::NotFound),
+        };
+        tx.finish(delivered).await
+    }
+
+    /// Index `signal`. [signal.deliver] [signal.answer]
+    async fn signal_all(
+        &self,
+        tx: &mut Tx<'_>,
+        key: &Name,
+        payload: &Json,
+        now: Now,
+    ) -> Inner<Delivered> {
+        let side = self.main();
+        let mut waiting = in_time(now);
+        waiting.insert("signal.key", key.as_str());
+        let mut found = Vec::new();
+        for row in tx
+            .find(&side.jobs, waiting, fields(doc! { "_id": 1 }))
+            .await?
+        {
+            found.push(row::job_id(&row, "_id")?);
+        }
+        if !found.is_empty() {
+            found.sort_unstable();
+            self.take_signals(tx, &found, payload, now).await?;
+            return Ok(Delivered::To(found));
+        }
+        let had = doc! { "signal.key": key.as_str(), "signal.state": COME };
+        Ok(match tx.find_one(&side.jobs, had).await? {
+            Some(_) => Delivered::Already,
+            None => Delivered::NotFound,
+        })
+    }
+
+    /// [signal.deliver] [signal.once] [signal.late] [signal.answer]
+    async fn signal_one(
+        &self,
+        tx: &mut Tx<'_>,
+        job: JobId,
+        payload: &Json,
+        now: Now,
+    ) -> Inner<Delivered> {
+        let side = self.main();
+        let this = doc! { "_id": row::id(job) };
+        let late = doc! { "$lte": ["$signal.deadline", now.expression()] };
+        let wanted = fields(doc! { "state": 1, "signal.state": 1, "late": late });
+        let found = tx.find(&side.jobs, this, wanted).await?;
+        let Some(row) = found.first() else {
+            return Ok(Delivered::NotFound);
+        };
+        if state_of(row) == Some(COME.into()) {
+            return Ok(Delivered::Already);
+        }
+        if is_open(row) && !row::flag(row, "late") {
+            self.take_signals(tx, &[job], payload, now).await?;
+            return Ok(Delivered::To(vec![job]));
+        }
+        let state = JobState::from_code(row::int(row, "state")?)?;
+        Ok(Delivered::NotWaiting(state))
+    }
+
+    /// Delivers to jobs that wait. If it has become too late for one of them meanwhile, the whole is
+    /// done again.
+    async fn take_signals(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[JobId],
+        payload: &Json,
+        now: Now,
+    ) -> Inner<()> {
+        let linked = self.have_open_links(tx, jobs).await?;
+        let come = doc! { "$set": {
+            "signal.state": COME,
+            "signal.at": now.expression(),
+            "signal.payload": literal(payload.as_str()),
+        } };
+        let (held, free): (Vec<JobId>, Vec<JobId>) =
+            jobs.iter().partition(|job| linked.contains(job));
+        let mut free_them = released(now);
+        free_them.push(come.clone());
+        for (jobs, pipeline) in [(held, vec![come]), (free, free_them)] {
+            if jobs.is_empty() {
+                continue;
+            }
+            let mut waiting = in_time(now);
+            waiting.insert("_id", doc! { "$in": ids(&jobs) });
+            let taken = tx.update_many(&self.main().jobs, waiting, pipeline).await?;
+            all_of(taken, jobs.len())?;
+        }
+        Ok(())
+    }
+
+    /// Index `deadline`. [signal.expire] [signal.limit]
+    async fn expire_signals(&self, limit: usize) -> Inner<Vec<JobId>> {
+        let side = self.main();
+        let now = self.millis(side).await?;
+        let overdue = doc! { "signal.state": OPEN, "signal.deadline": { "$lte": now } };
+        let options = |limit: usize| {
+            let mut wanted = doc! { "state": 1, "signal": 1 };
+            wanted.extend(tie_fields());
+            FindOptions::builder()
+                .sort(doc! { "signal.deadline": 1, "_id": 1 })
+                .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+                .projection(wanted)
+                .build()
+        };
+        let mut on = side.plain();
+        let some = on.find(&side.jobs, overdue.clone(), options(1)).await?;
+        if some.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tx = side.begin().await?;
+        let failed = async {
+            let rows = tx.find(&side.jobs, overdue, options(limit)).await?;
+            self.fail_waiting(&mut tx, &rows).await
+        }
+        .await;
+        tx.finish(failed).await
+    }
+
+    /// Fails these jobs, whose signals did not come; who they are, in order of id.
+    async fn fail_waiting(&self, tx: &mut Tx<'_>, rows: &[RawDocumentBuf]) -> Inner<Vec<JobId>> {
+        let side = self.main();
+        let now = self.now(side).await?;
+        let mut failed = Vec::with_capacity(rows.len());
+        let (mut statements, mut ends) = (Vec::new(), Vec::new());
+        for row in rows {
+            let job = row::job_id(row, "_id")?;
+            let error = match wait(row) {
+                Ok(wait) => wait.missed(),
+                Err(problem) => row::unreadable(&problem),
+            };
+            let mut fail = pipelines::moved(JobState::Failed, now);
+            fail.push(closed());
+            fail.push(doc! { "$set": { "last_error": literal(&error) } });
+            statements.push(Statement {
+                filter: doc! { "_id": row::id(job), "signal.state": OPEN },
+                pipeline: fail,
+                bytes: error.len(),
+            });
+            ends.push(Ties::read(row).end(job, JobState::Failed, None));
+            failed.push(job);
+        }
+        let matched = tx.bulk(&side.jobs, statements).await?;
+        all_of(matched, failed.len())?;
+        self.follow(tx, ends, Vec::new()).await?;
+        failed.sort_unstable();
+        Ok(failed)
+    }
+}
+
+/// A signal as it is stored with a new job.
+pub(crate) fn stored(wait: &SignalWait, now: i64) -> RawDocumentBuf {
+    let timeout = duration_millis(wait.timeout);
+    rawdoc! {
+        "key": wait.key.as_str(),
+        "timeout": timeout,
+        "deadline": now.saturating_add(timeout),
+        "state": OPEN,
+    }
+}
+
+/// The stage that notes that a job has ended without its signal. [signal.late]
+pub(crate) fn closed() -> Document {
+    doc! { "$set": { "signal.state": CLOSED } }
+}
+
+/// The stage that lets a requeued job wait for its signal again. [link.requeue]
+pub(crate) fn renewed(now: Now) -> Document {
+    let timeout = doc! { "$min": ["$signal.timeout", LONGEST] };
+    doc! { "$set": {
+        "signal.state": OPEN,
+        "signal.deadline": { "$add": [now.expression(), timeout] },
+    } }
+}
+
+/// The jobs that wait for a signal that may still come.
+fn in_time(now: Now) -> Document {
+    let deadline = match now {
+        Now::Fixed(now) => doc! { "signal.deadline": { "$gt": now } },
+        Now::Server => doc! {
+            "$expr": { "$gt": ["$signal.deadline", now.expression()] },
+        },
+    };
+    let mut waiting = doc! { "signal.state": OPEN };
+    waiting.extend(deadline);
+    waiting
+}
+
+fn signal(row: &RawDocument) -> Option<&RawDocument> {
+    row.get_document("signal").ok()
+}
+
+fn state_of(row: &RawDocument) -> Option<i64> {
+    row::optional_int(signal(row)?, "state").ok().flatten()
+}
+
+/// Whether the job of a document waits for its signal.
+pub(crate) fn is_open(row: &RawDocument) -> bool {
+    state_of(row) == Some(OPEN.into())
+}
+
+/// Whether the job of a document waits, or waited, for a signal that has not come.
+pub(crate) fn is_missing(row: &RawDocument) -> bool {
+    state_of(row).is_some_and(|state| state != i64::from(COME))
+}
+
+/// What signal the job of a document waits for.
+fn wait(row: &RawDocument) -> std::result::Result<SignalWait, InvalidInput> {
+    let missing = || InvalidInput::new("signal", "is missing");
+    let signal = signal(row).ok_or_else(missing)?;
+    let key = row::name(signal, "key")?.ok_or_else(missing)?;
+    let timeout = row::duration(signal, "timeout")?.ok_or_else(missing)?;
+    Ok(SignalWait::new(key, timeout))
+}
+
+/// Completes a job that is shown with its signal.
+pub(crate) fn show(
+    row: &RawDocument,
+    job: &mut JobRecord,
+) -> std::result::Result<(), InvalidInput> {
+    let Some(signal) = signal(row) else {
+        return Ok(());
+    };
+    let mut record = SignalRecord::new(from_millis(row::int(signal, "deadline")?));
+    let at = row::optional_int(signal, "at")?;
+    if let (Some(at), Some(payload)) = (at, row::json(signal, "payload")) {
+        record = record.delivered(from_millis(at), payload);
+    }
+    job.signal = Some(record);
+    job.spec.signal = Some(wait(row)?);
+    Ok(())
+}

@@ -1,0 +1,484 @@
+//! The handle: connections, deadlines, and trying again.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mongodb::error::ErrorKind;
+use mongodb::{ClientSession, Database};
+use ratchet_core::cluster::ClusterCoordinator;
+use ratchet_core::model::{Enqueued, NewJob};
+use ratchet_core::store::{
+    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+};
+use ratchet_core::{Result, StoreErrorKind};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use crate::clock::{Clock, Now};
+use crate::config::{Builder, Config};
+use crate::connection::{Side, Tx};
+use crate::coordinator::MongoCoordinator;
+use crate::error::{Failure, Loss, Result as Inner};
+use crate::open;
+use crate::reach::Reach;
+use crate::routes::Routes;
+
+/// Ratchet's collections in a MongoDB database.
+///
+/// Clones share the connections. Several stores on the same collections, in any number of processes
+/// and hosts, are a cluster.
+///
+/// Calls need a Tokio runtime with its timers and I/O on.
+#[derive(Clone)]
+pub struct MongoStore(Arc<Inside>);
+
+struct Inside {
+    main: Side,
+    /// For heartbeats and locks.
+    live: Side,
+    clock: Clock,
+    routes: Routes,
+    reach: Reach,
+    server: Server,
+    deadline: Duration,
+    wakeups: bool,
+    /// Whether the clients are ours.
+    own: bool,
+    closed: AtomicBool,
+    coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
+    /// Of those who met others in a batch.
+    turn: Mutex<()>,
+}
+
+/// What is behind the connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) version: String,
+    /// Whether it has transactions and change streams.
+    pub(crate) transactions: bool,
+}
+
+/// How often a call that the database gave up because of others is tried again. The deadline ends
+/// it earlier as a rule.
+const RETRIES: u32 = 1_000;
+/// How often a call is repeated whose server was lost.
+const REPEATS: u32 = 5;
+
+impl MongoStore {
+    /// Connects to the database of a URL, `mongodb://user:password@host:27017/database`, or
+    /// `mongodb+srv://…`, and creates the collections and indexes that are missing. The options of
+    /// the URL are the driver's: `replicaSet`, `authSource`, `tls`, …
+    ///
+    /// # Errors
+    /// As for [`Builder::connect`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Uses a database of the application's own, through its client, for heartbeats and locks too.
+    /// The concerns of the handle do not matter: every call has its own.
+    ///
+    /// # Errors
+    /// As for [`Builder::connect`].
+    pub async fn from_database(database: Database) -> Result<Self> {
+        Self::database_builder(database).connect().await
+    }
+
+    /// Settings for the database of a URL.
+    pub fn builder(url: &str) -> Builder {
+        Builder::url(url)
+    }
+
+    /// Settings for a database of the application's own.
+    pub fn database_builder(database: Database) -> Builder {
+        Builder::of_database(database)
+    }
+
+    /// Whether the server has transactions: it is part of a replica set. See the documentation of
+    /// this crate for what needs them.
+    #[must_use]
+    pub fn has_transactions(&self) -> bool {
+        self.0.server.transactions
+    }
+
+    /// Stores jobs inside a transaction of the caller's: they are there if and when it commits, and
+    /// if it aborts there is no trace of them. The session must be of the client that the store uses,
+    /// so the store is one [`from_database`](Self::from_database), and a transaction must have begun
+    /// on it, whose write concern should be `majority`; with another one acknowledged jobs can be
+    /// lost.
+    ///
+    /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up: the jobs are found by the next
+    /// poll after the commit, or by who is notified then.
+    ///
+    /// Transactions here do not wait for each other. If another one changes the same keys, lanes,
+    /// parents or batches meanwhile, the error has the kind `Contention`, and the caller does the
+    /// whole transaction again. A commit that meets it says so with the driver's label
+    /// `TransientTransactionError`.
+    ///
+    /// What can be refused is refused before anything is written: after `Invalid` the transaction is
+    /// what it was, and can be gone on with and committed. After every other failure of the database
+    /// it is aborted, so that no part of the jobs can be committed by accident: the session has no
+    /// transaction then, and a commit, or another abort, is an error.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mongodb::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use ratchet_core::NewJob;
+    /// use ratchet_store_mongo::MongoStore;
+    ///
+    /// let store = MongoStore::from_database(client.database("shop")).await?;
+    /// let mut session = client.start_session().await?;
+    /// session.start_transaction().await?;
+    /// // … what the application changes, with the same session
+    /// store.enqueue_in(&mut session, &[NewJob::new("confirm", &42)]).await?;
+    /// session.commit_transaction().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid`, `Misconfigured` on a server without transactions and for a session of another
+    /// client or on which none was begun or none can be, `Contention`, or a failure of the database.
+    /// After one of the last two the transaction is aborted, which may take as long again where the
+    /// server does not answer.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have written a part of the jobs into the transaction, which must be aborted.
+    pub async fn enqueue_in(
+        &self,
+        session: &mut ClientSession,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
+        const OPERATION: &str = "enqueue_in";
+        NewJob::validate_all(jobs)
+            .and_then(|()| self.refuse_beyond(jobs))
+            .map_err(|error| error.during(OPERATION))?;
+        let writes = AtomicBool::new(false);
+        let work = async {
+            self.check_open()?;
+            self.need_transactions("enqueue_in")?;
+            need_begun(session).await?;
+            if jobs.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.enqueue_within(session, jobs, &writes).await
+        };
+        // In a box, so that the callers' own futures stay small.
+        let enqueued = match tokio::time::timeout(self.0.deadline, Box::pin(work)).await {
+            Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
+            Err(_) => Err(self.too_late().during(OPERATION)),
+        };
+        let refused = enqueued.as_ref().is_err_and(|error| {
+            matches!(
+                error.kind(),
+                StoreErrorKind::Invalid | StoreErrorKind::Misconfigured
+            )
+        });
+        if enqueued.is_err() && (!refused || writes.load(Ordering::Relaxed)) {
+            // The session knows of it at once, and the server as soon as it answers.
+            let abort = session.abort_transaction();
+            let _ = tokio::time::timeout(self.0.deadline, abort).await;
+        }
+        enqueued
+    }
+
+    /// Closes the connections, unless the client is the application's own. Later calls, also on
+    /// clones, fail with `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Dropped, the store is closed, and its connections are when they are next idle.
+    pub async fn close(&self) {
+        self.0.closed.store(true, Ordering::SeqCst);
+        if let Some(Some(coordinator)) = self.0.coordinator.get() {
+            coordinator.close();
+        }
+        if self.0.own {
+            self.0.live.client.clone().shutdown().immediate(true).await;
+            self.0.main.client.clone().shutdown().immediate(true).await;
+        }
+    }
+
+    pub(crate) async fn open(config: Config) -> Result<Self> {
+        const OPERATION: &str = "connect";
+        let main = Side::new(config.database.clone(), &config.prefix, &config.terms);
+        let live = Side::new(config.live.clone(), &config.prefix, &config.terms);
+        let deadline = config.terms.deadline;
+        let opening = async {
+            let server = open::open(&main, &config).await?;
+            let routes = Routes::default();
+            routes.refresh(&live).await?;
+            Ok::<_, Failure>((server, routes))
+        };
+        let (server, routes) = match tokio::time::timeout(deadline, opening).await {
+            Ok(opened) => opened.map_err(|failure| failure.during(OPERATION))?,
+            Err(_) => return Err(too_late(deadline).during(OPERATION)),
+        };
+        let clock = match &config.clock_collection {
+            None => Clock::Server,
+            Some(name) => Clock::Test(main.database.collection(name)),
+        };
+        Ok(Self(Arc::new(Inside {
+            main,
+            live,
+            clock,
+            routes,
+            reach: Reach::new(),
+            server,
+            deadline,
+            wakeups: config.wakeups,
+            own: config.options.is_some(),
+            closed: AtomicBool::new(false),
+            coordinator: OnceLock::new(),
+            turn: Mutex::new(()),
+        })))
+    }
+
+    /// The collections, through the pool of jobs.
+    pub(crate) fn main(&self) -> &Side {
+        &self.0.main
+    }
+
+    /// The collections, through the client of heartbeats and locks.
+    pub(crate) fn live(&self) -> &Side {
+        &self.0.live
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.0.reach
+    }
+
+    /// Keeps the others of this store who met somebody in a batch waiting.
+    pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
+        self.0.turn.lock().await
+    }
+
+    /// The time for statements that take it themselves.
+    pub(crate) async fn now(&self, side: &Side) -> Inner<Now> {
+        self.0.clock.now(side).await
+    }
+
+    /// The time as a constant.
+    pub(crate) async fn millis(&self, side: &Side) -> Inner<i64> {
+        self.0.clock.millis(side).await
+    }
+
+    /// A transaction, or calls without one where there are none.
+    pub(crate) async fn begin<'a>(&self, side: &'a Side) -> Inner<Tx<'a>> {
+        if self.0.server.transactions {
+            side.begin().await
+        } else {
+            Ok(side.plain())
+        }
+    }
+
+    /// Refuses jobs that ask for powers which are not there on this server.
+    pub(crate) fn refuse_beyond(&self, jobs: &[NewJob]) -> Result<()> {
+        let (workflows, signals) = (self.workflows().is_some(), self.signals().is_some());
+        NewJob::refuse_beyond(jobs, workflows, signals, Store::permits(self).is_some())
+    }
+
+    /// Refuses what this server cannot do.
+    pub(crate) fn need_transactions(&self, what: &str) -> Inner<()> {
+        if self.0.server.transactions {
+            return Ok(());
+        }
+        Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!(
+                "{what} needs transactions, and this server is a standalone: make it a replica \
+                 set, of which one node is enough"
+            ),
+        ))
+    }
+
+    /// Makes one call, which must be safe to repeat: again when a server or a connection turns out
+    /// to be lost, and when the database gave up because of others.
+    pub(crate) async fn call<T, Work>(
+        &self,
+        operation: &'static str,
+        work: impl Fn() -> Work,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>>,
+    {
+        self.call_again_after(operation, |loss| loss != Loss::No, work)
+            .await
+    }
+
+    /// As [`call`](Self::call), but repeated after a loss only as `repeat` says.
+    pub(crate) async fn call_again_after<T, Work>(
+        &self,
+        operation: &'static str,
+        repeat: impl Fn(Loss) -> bool,
+        work: impl Fn() -> Work,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>>,
+    {
+        let tries = async {
+            let (mut given_up, mut lost) = (0, 0);
+            loop {
+                self.check_open()?;
+                let failure = match work().await {
+                    Ok(done) => return Ok(done),
+                    Err(failure) => failure,
+                };
+                if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
+                    given_up += 1;
+                    tokio::time::sleep(pause(given_up)).await;
+                } else if failure.loss != Loss::No && repeat(failure.loss) && lost < REPEATS {
+                    lost += 1;
+                    // An election may be going on.
+                    tokio::time::sleep(pause(lost + 4)).await;
+                } else {
+                    return Err(failure);
+                }
+            }
+        };
+        match tokio::time::timeout(self.0.deadline, tries).await {
+            Ok(done) => done.map_err(|failure| failure.during(operation)),
+            Err(_) => Err(self.too_late().during(operation)),
+        }
+    }
+
+    fn check_open(&self) -> Inner<()> {
+        if self.0.closed.load(Ordering::SeqCst) {
+            return Err(Failure::new(
+                StoreErrorKind::Unavailable,
+                "the store is closed",
+            ));
+        }
+        Ok(())
+    }
+
+    /// When a call that began at this time should come to an end: a little before the deadline,
+    /// since whoever waits for it may have the same one.
+    pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
+        began + self.0.deadline / 10 * 9
+    }
+
+    fn too_late(&self) -> Failure {
+        too_late(self.0.deadline)
+    }
+}
+
+fn too_late(deadline: Duration) -> Failure {
+    Failure::new(
+        StoreErrorKind::Timeout,
+        format!("no answer within {deadline:?}"),
+    )
+}
+
+/// Refuses a session without a transaction, of which a new one would only then begin.
+async fn need_begun(session: &mut ClientSession) -> Inner<()> {
+    /// How the driver says so.
+    const BEGUN: &str = "transaction already in progress";
+    let refused = match session.start_transaction().await {
+        // Nothing was sent in it, so nothing is sent for its end.
+        Ok(()) => {
+            session.abort_transaction().await?;
+            "no transaction was begun on the session".to_owned()
+        }
+        Err(error) => match &*error.kind {
+            ErrorKind::Transaction { message, .. } if message == BEGUN => return Ok(()),
+            ErrorKind::Transaction { message, .. } => {
+                format!("no transaction can be begun on the session: {message}")
+            }
+            _ => return Err(error.into()),
+        },
+    };
+    Err(Failure::new(StoreErrorKind::Misconfigured, refused))
+}
+
+/// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to
+/// half so that those who met do not meet again.
+pub(crate) fn pause(tries: u32) -> Duration {
+    let step = 1_000_u64 << tries.min(6);
+    Duration::from_micros(fastrand::u64(step / 2..=step))
+}
+
+impl fmt::Debug for MongoStore {
+    /// Without the options of the clients: they have the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoStore")
+            .field("database", &self.0.main.database.name())
+            .field("server", &self.0.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for MongoStore {
+    fn info(&self) -> StoreInfo {
+        let server = &self.0.server;
+        let lacks = if server.transactions {
+            ""
+        } else {
+            " (standalone: no transactions)"
+        };
+        StoreInfo {
+            backend: "mongo",
+            version: format!("{}{lacks}", server.version),
+        }
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        self
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        self
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        self
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        self.has_transactions()
+            .then_some(self as &dyn RecurringStore)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        self.has_transactions()
+            .then_some(self as &dyn WorkflowStore)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        self.has_transactions().then_some(self as &dyn SignalStore)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        self.has_transactions().then_some(self as &dyn ArchiveStore)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        self.has_transactions().then_some(self as &dyn PermitStore)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        Some(self)
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        let inside = &self.0;
+        if !inside.wakeups || !inside.server.transactions || inside.closed.load(Ordering::SeqCst) {
+            return None;
+        }
+        let start = || Some(Arc::new(MongoCoordinator::new(&inside.live)));
+        let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
+        Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
+    }
+}

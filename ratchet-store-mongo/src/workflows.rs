@@ -1,0 +1,176 @@
+//! [`WorkflowStore`] on MongoDB, where there are transactions.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use mongodb::bson::{Bson, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
+use ratchet_core::store::{Changed, WorkflowStore};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{BatchId, InvalidInput, JobId, Result, limits};
+
+use crate::error::{Loss, Result as Inner};
+use crate::links::{batch_record, fields};
+use crate::pipelines::LONGEST;
+use crate::row;
+use crate::store::MongoStore;
+
+/// Again, after an answer that was lost, these would say something else of what they did.
+fn told(loss: Loss) -> bool {
+    loss == Loss::Told
+}
+
+#[async_trait]
+impl WorkflowStore for MongoStore {
+    async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
+        self.call_again_after("create_batch", told, || self.make_batch(batch))
+            .await
+    }
+
+    async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
+        self.call_again_after("close_batch", told, || self.shut(batch))
+            .await
+    }
+
+    async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
+        limits::check_batch("ids", ids.len())?;
+        self.call("batches", || self.read_batches(ids)).await
+    }
+
+    async fn recent_batches(
+        &self,
+        limit: usize,
+        before: Option<BatchId>,
+    ) -> Result<Vec<BatchRecord>> {
+        limits::check_limit("limit", limit)?;
+        self.call("recent_batches", || self.list_batches(limit, before))
+            .await
+    }
+
+    async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
+        request.validate()?;
+        self.call_again_after("purge_batches", told, || self.delete_batches(request))
+            .await
+    }
+
+    async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
+        limits::check_batch("ids", jobs.len())?;
+        self.call("parents_of", || self.read_parents(jobs)).await
+    }
+
+    async fn children_of(
+        &self,
+        parent: Parent,
+        limit: usize,
+        after: Option<JobId>,
+    ) -> Result<Vec<Link>> {
+        limits::check_limit("limit", limit)?;
+        self.call("children_of", || self.read_children(parent, limit, after))
+            .await
+    }
+}
+
+impl MongoStore {
+    /// [batch.create]
+    async fn make_batch(&self, batch: BatchId) -> Inner<Changed> {
+        let side = self.main();
+        let row = doc! {
+            "_id": row::id(batch),
+            "total": 0_i64,
+            "succeeded": 0_i64,
+            "failed": 0_i64,
+            "cancelled": 0_i64,
+            "closed": false,
+            "created_at": self.millis(side).await?,
+        };
+        let row = RawDocumentBuf::try_from(&row)?;
+        match side.plain().insert_many(&side.batches, &[row]).await {
+            Ok(()) => Ok(Changed::Changed),
+            Err(failure) if failure.is_duplicate() => Ok(Changed::Unchanged),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// [batch.close]
+    async fn shut(&self, batch: BatchId) -> Inner<BatchClosed> {
+        let side = self.main();
+        let mut tx = side.begin().await?;
+        let closed = async {
+            let open = doc! { "_id": row::id(batch), "closed": false };
+            let close = doc! { "$set": { "closed": true } };
+            if let Some(row) = tx.change(&side.batches, open, close, false).await? {
+                let closed = batch_record(&row)?;
+                self.follow(&mut tx, Vec::new(), vec![closed]).await?;
+                return Ok(BatchClosed::Closed);
+            }
+            let this = doc! { "_id": row::id(batch) };
+            Ok(match tx.find_one(&side.batches, this).await? {
+                Some(_) => BatchClosed::Already,
+                None => BatchClosed::NotFound,
+            })
+        }
+        .await;
+        tx.finish(closed).await
+    }
+
+    async fn read_batches(&self, ids: &[BatchId]) -> Inner<Vec<Option<BatchRecord>>> {
+        let side = self.main();
+        let wanted: Vec<Bson> = ids.iter().map(|id| row::id(*id)).collect();
+        let these = doc! { "_id": { "$in": wanted } };
+        let mut found = HashMap::new();
+        for row in side
+            .plain()
+            .find(&side.batches, these, fields(doc! {}))
+            .await?
+        {
+            let batch = batch_record(&row)?;
+            found.insert(batch.id, batch);
+        }
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// [batch.list]
+    async fn list_batches(&self, limit: usize, before: Option<BatchId>) -> Inner<Vec<BatchRecord>> {
+        let side = self.main();
+        let older = before.map_or_else(
+            || doc! {},
+            |before| doc! { "_id": { "$lt": row::id(before) } },
+        );
+        let options = FindOptions::builder()
+            .sort(doc! { "_id": -1 })
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let rows = side.plain().find(&side.batches, older, options).await?;
+        let batches = rows.iter().map(|row| batch_record(row));
+        Ok(batches.collect::<std::result::Result<_, InvalidInput>>()?)
+    }
+
+    /// Index `ended`. [batch.purge]
+    async fn delete_batches(&self, request: &BatchPurge) -> Inner<Guarded<u64>> {
+        let side = self.main();
+        let guard = request.guard.as_ref();
+        let now = self.millis(side).await?;
+        let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
+        let options = FindOptions::builder()
+            .sort(doc! { "ended_at": 1, "_id": 1 })
+            .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
+            .projection(doc! { "_id": 1 })
+            .build();
+        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let tx = &mut guarded.tx;
+        let purged = async {
+            let old = doc! { "ended_at": { "$lt": before } };
+            let mut gone: Vec<Bson> = Vec::new();
+            for row in tx.find(&side.batches, old, options).await? {
+                gone.extend(row.get("_id")?.map(Bson::try_from).transpose()?);
+            }
+            let gone = doc! { "_id": { "$in": gone } };
+            tx.delete_many(&side.batches, gone).await
+        }
+        .await;
+        guarded.finish(self, purged).await
+    }
+}

@@ -1,0 +1,27 @@
+//! The conformance suite on a replica set: collections of its own per case, several handles on
+//! them.
+
+mod fixture;
+mod server;
+
+use std::process::ExitCode;
+
+use ratchet_conformance::{Power, Suite};
+
+const POWERS: &[Power] = &[
+    Power::Clock,
+    Power::Vandal,
+    Power::Recurring,
+    Power::Archive,
+    Power::Permits,
+    Power::Rates,
+    Power::Workflows,
+    Power::Signals,
+];
+
+fn main() -> ExitCode {
+    // Each step waits for a majority and its journal. A parent is flagged before its child is stored.
+    let suite = Suite::new("mongodb", POWERS).histories(100);
+    let suite = suite.may_say_awaited_of_others();
+    suite.run(async { fixture::provision(server::URL) })
+}

@@ -1,0 +1,70 @@
+//! The conformance suite for coordinators on change streams.
+
+mod server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mongodb::options::ClientOptions;
+use ratchet_conformance::{
+    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
+    Provision,
+};
+use ratchet_core::cluster::ClusterCoordinator;
+use ratchet_core::store::Store;
+
+use crate::server::Space;
+
+fn main() -> ExitCode {
+    CoordinatorSuite::new("mongodb", &[Power::Delivery, Power::Outage]).run(async {
+        let Some(url) = server::url(server::URL) else {
+            return Provision::unavailable(server::missing(server::URL));
+        };
+        Provision::Ready(CoordinatorFactory::new(move || {
+            let url = url.clone();
+            async move { Changes::create(&url).await }
+        }))
+    })
+}
+
+/// Collections, and a line to the server for what carries wakeups.
+struct Changes {
+    space: Space,
+    line: Line,
+}
+
+impl Changes {
+    async fn create(url: &str) -> Result<Self, BoxError> {
+        let options = ClientOptions::parse(url).await?;
+        let host = options.hosts.first().ok_or("the URL names no host")?;
+        let line = Line::to(&host.to_string()).await?;
+        let space = Space::create(url).await?;
+        Ok(Self { space, line })
+    }
+}
+
+#[async_trait]
+impl CoordinatorFixture for Changes {
+    async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
+        // Directly: the set would tell the driver the address of the server itself.
+        let line = format!("mongodb://{}/?directConnection=true", self.line.address());
+        let space = Space {
+            url: line,
+            prefix: self.space.prefix.clone(),
+            database: self.space.database.clone(),
+        };
+        let store = space.builder().connect().await?;
+        store
+            .coordinator()
+            .ok_or_else(|| "the store has no coordinator".into())
+    }
+
+    fn outage(&self) -> Option<&dyn Outage> {
+        Some(&self.line)
+    }
+
+    async fn teardown(&self) {
+        self.space.take_away().await;
+    }
+}

@@ -1,0 +1,110 @@
+//! The server that the tests use, and collections of its own for each test.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mongodb::bson::{Document, doc};
+use mongodb::options::{ReadConcern, WriteConcern};
+use mongodb::{Client, Collection, Database};
+use ratchet_conformance::{BoxError, TestClock};
+use ratchet_core::{JobId, time};
+use ratchet_store_mongo::{Builder, MongoStore};
+
+/// The replica set of the tests.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
+/// A standalone server, for what there is to be seen without transactions.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
+
+/// The server that a variable names.
+pub(crate) fn url(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
+}
+
+/// Why tests that need the server of this variable cannot run.
+pub(crate) fn missing(variable: &str) -> String {
+    format!("{variable} is not set")
+}
+
+/// Collections for one test, in a database that the tests share: a database of its own would be
+/// files of its own, which take the server longer.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+    pub(crate) database: Database,
+}
+
+impl Space {
+    /// Room for one test, whose clock shows the same time in every test.
+    pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
+        let client = Client::with_uri_str(url).await?;
+        let space = Self {
+            url: url.to_owned(),
+            prefix: format!("{}.", JobId::new()),
+            database: client.database("ratchet_test"),
+        };
+        let clock = doc! { "now_ms": 1_790_000_000_123_i64 };
+        space.of_majority("clock").insert_one(clock).await?;
+        Ok(space)
+    }
+
+    /// A store in it, with few connections: many tests run at once.
+    pub(crate) fn builder(&self) -> Builder {
+        MongoStore::builder(&self.url)
+            .database(self.database.name())
+            .prefix(&self.prefix)
+            .max_connections(4)
+            .deadline(Duration::from_secs(20))
+    }
+
+    /// The name of a collection.
+    pub(crate) fn name(&self, collection: &str) -> String {
+        format!("{}{collection}", self.prefix)
+    }
+
+    /// A collection as the store sees it.
+    pub(crate) fn of_majority(&self, collection: &str) -> Collection<Document> {
+        let options = mongodb::options::CollectionOptions::builder()
+            .write_concern(WriteConcern::majority())
+            .read_concern(ReadConcern::majority())
+            .build();
+        self.database
+            .collection_with_options(&self.name(collection), options)
+    }
+
+    async fn move_clock(&self, millis: i64) {
+        let clock = self.of_majority("clock");
+        let step = doc! { "$inc": { "now_ms": millis } };
+        if let Err(error) = clock.update_one(doc! {}, step).await {
+            panic!("the clock cannot be moved: {error}");
+        }
+    }
+
+    /// Takes it away.
+    pub(crate) async fn take_away(&self) {
+        let names = match self.database.list_collection_names().await {
+            Ok(names) => names,
+            Err(error) => return eprintln!("{} is left over: {error}", self.prefix),
+        };
+        for name in names {
+            if name.starts_with(&self.prefix)
+                && let Err(error) = self.database.collection::<Document>(&name).drop().await
+            {
+                eprintln!("the collection {name} is left over: {error}");
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl TestClock for Space {
+    async fn advance(&self, by: Duration) {
+        self.move_clock(time::duration_millis(by)).await;
+    }
+
+    async fn set_back(&self, by: Duration) {
+        self.move_clock(-time::duration_millis(by)).await;
+    }
+}

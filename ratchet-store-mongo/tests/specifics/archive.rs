@@ -1,0 +1,67 @@
+//! The archive where histories are in two places, and passes meet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use ratchet_core::model::{Guarded, JobSelector, Outcome, PurgeRequest, Settlement};
+use ratchet_core::store::{ArchiveStore, JobStore};
+use ratchet_core::{JobAction, JobState};
+use ratchet_store_mongo::MongoStore;
+
+use crate::server::Space;
+use crate::{claim_all, enqueue, exists, job, open};
+
+async fn snooze(store: &MongoStore, times: usize) {
+    for _ in 0..times {
+        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let delay = Duration::ZERO;
+        let again = Settlement::new(claimed[0].claim.token, Outcome::Snoozed { delay });
+        store.settle(&[again]).await.unwrap();
+    }
+}
+
+async fn count(space: &Space, collection: &str) -> u64 {
+    let rows = space.of_majority(collection);
+    rows.count_documents(doc! {}).await.unwrap()
+}
+
+/// All cancelled jobs. The clock moves on while calls are made.
+async fn pass(store: &MongoStore) -> u64 {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let old = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 1_000);
+    match ArchiveStore::archive(store, &old).await.unwrap() {
+        Guarded::Done(archived) => archived,
+        Guarded::Stale => panic!("there is no guard"),
+    }
+}
+
+pub(crate) async fn a_long_history_is_archived_whole_and_leaves_nothing(space: Arc<Space>) {
+    let store = open(&space).await;
+    let id = enqueue(&store, job()).await;
+    snooze(&store, 60).await;
+    assert!(count(&space, "attempts").await > 0);
+    let selected = JobSelector::Ids(vec![id]);
+    store.act(&selected, JobAction::Cancel).await.unwrap();
+    assert_eq!(pass(&store).await, 1);
+    let archived = store.archived(&[id]).await.unwrap().remove(0).unwrap();
+    let seqs: Vec<u64> = archived.history.iter().map(|attempt| attempt.seq).collect();
+    assert_eq!(seqs, (1..=60).collect::<Vec<u64>>());
+    assert!(!exists(&store, id).await);
+    assert_eq!(count(&space, "attempts").await, 0);
+}
+
+pub(crate) async fn two_passes_at_once_archive_each_job_once(space: Arc<Space>) {
+    let (a, b) = (open(&space).await, open(&space).await);
+    let jobs: Vec<_> = (0..250).map(|_| job()).collect();
+    a.enqueue(&jobs).await.unwrap();
+    let ids: Vec<_> = jobs.iter().map(ratchet_core::NewJob::id).collect();
+    let all = JobSelector::Ids(ids.clone());
+    a.act(&all, JobAction::Cancel).await.unwrap();
+    let (first, second) = tokio::join!(pass(&a), pass(&b));
+    assert_eq!(first + second, 250);
+    assert_eq!(count(&space, "archive").await, 250);
+    assert_eq!(count(&space, "jobs").await, 0);
+    let archived = b.archived(&ids).await.unwrap();
+    assert!(archived.iter().all(Option::is_some));
+}

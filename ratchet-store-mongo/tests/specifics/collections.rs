@@ -1,0 +1,164 @@
+//! Collections and indexes: ours, and those of others.
+
+use std::sync::Arc;
+
+use mongodb::IndexModel;
+use mongodb::bson::{Document, doc};
+use mongodb::options::IndexOptions;
+use ratchet_core::StoreErrorKind;
+use ratchet_core::store::{JobStore, Store};
+
+use crate::server::Space;
+use crate::{assert_kind, claim_all, enqueue, exists, job, open};
+
+/// What connecting says, which must be refused.
+async fn refused(space: &Space) -> String {
+    let error = space.builder().connect().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    error.to_string()
+}
+
+async fn names(space: &Space) -> Vec<String> {
+    let mut names = space.database.list_collection_names().await.unwrap();
+    names.retain(|name| name.starts_with(&space.prefix) && !name.ends_with("clock"));
+    names
+}
+
+pub(crate) async fn two_prefixes_never_see_each_other(space: Arc<Space>) {
+    let one = open(&space).await;
+    let other = space.builder().prefix(space.name("other_"));
+    let other = other.connect().await.unwrap();
+    let id = enqueue(&one, job()).await;
+    assert!(!exists(&other, id).await);
+    assert!(
+        other
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(one.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn odd_names_work(space: Arc<Space>) {
+    let crab = "\u{1f980}";
+    for prefix in [
+        String::new(),
+        crab.repeat(40),
+        "it's \"quoted\"; {\\} ".to_owned(),
+        "a.b..c".to_owned(),
+    ] {
+        let store = space.builder().prefix(space.name(&prefix));
+        let store = store.connect().await.unwrap();
+        // Names have at most 128 bytes: 32 of these.
+        let name = crab.repeat(32);
+        let odd = job()
+            .queue(&name)
+            .lane(&name)
+            .unique_key(&name)
+            .idempotency_key(&name);
+        let id = enqueue(&store, odd.clone().capability(&name)).await;
+        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        assert_eq!(found.spec.lane.unwrap(), name.as_str());
+        assert_eq!(
+            store.queues().queues().await.unwrap()[0].name,
+            name.as_str()
+        );
+    }
+}
+
+pub(crate) async fn a_newer_version_is_refused(space: Arc<Space>) {
+    open(&space).await;
+    let newer = doc! { "$set": { "version": 1_000 } };
+    let meta = space.of_majority("meta");
+    meta.update_one(doc! {}, newer).await.unwrap();
+    assert!(refused(&space).await.contains("version 1000"));
+}
+
+pub(crate) async fn collections_of_others_are_refused(space: Arc<Space>) {
+    let jobs = space.of_majority("jobs");
+    jobs.insert_one(doc! { "title": "gardener" }).await.unwrap();
+    assert!(refused(&space).await.contains("not Ratchet's"));
+    let names = names(&space).await;
+    assert_eq!(names, [space.name("jobs")], "something was made");
+}
+
+pub(crate) async fn indexes_of_others_are_refused(space: Arc<Space>) {
+    let jobs = space.of_majority("jobs");
+    let named = |name: &str| IndexOptions::builder().name(name.to_owned());
+    let mut unique = named("mine").build();
+    unique.unique = Some(true);
+    let table = [
+        (doc! { "state": 1 }, named("claim").build(), "claim"),
+        (doc! { "payload": 1 }, unique, "unique index mine"),
+        (doc! { "live_key": 1 }, named("theirs").build(), "theirs"),
+    ];
+    for (keys, options, part) in table {
+        let index = IndexModel::builder().keys(keys).options(options).build();
+        let made = jobs.create_index(index).await.unwrap();
+        let problem = refused(&space).await;
+        assert!(problem.contains(part), "{problem}");
+        assert_eq!(names(&space).await.len(), 1, "something was made");
+        jobs.drop_index(made.index_name).await.unwrap();
+    }
+    open(&space).await;
+}
+
+pub(crate) async fn collections_of_another_kind_are_refused(space: Arc<Space>) {
+    let german = doc! { "collation": { "locale": "de", "strength": 2 } };
+    let series = doc! { "timeseries": { "timeField": "at" } };
+    let view = doc! { "viewOn": space.name("clock"), "pipeline": [] };
+    let table = [
+        ("keys", german, "has a collation"),
+        (
+            "jobs",
+            doc! { "capped": true, "size": 1_000_000 },
+            "is capped",
+        ),
+        ("rates", series, "is a time series"),
+        ("nodes", view, "is a view"),
+    ];
+    for (collection, options, part) in table {
+        let mut create = doc! { "create": space.name(collection) };
+        create.extend(options);
+        space.database.run_command(create).await.unwrap();
+        let problem = refused(&space).await;
+        let named = format!("the collection {} {part}", space.name(collection));
+        assert!(problem.contains(&named), "{problem}");
+        assert_eq!(names(&space).await.len(), 1, "something was made");
+        space.of_majority(collection).drop().await.unwrap();
+    }
+    open(&space).await;
+}
+
+pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space: Arc<Space>) {
+    let without = || space.builder().create(false);
+    let error = without().connect().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(names(&space).await.is_empty());
+    open(&space).await;
+    without().connect().await.unwrap();
+    let jobs = space.of_majority("jobs");
+    jobs.drop_index("lane").await.unwrap();
+    let error = without().connect().await.unwrap_err();
+    assert!(error.to_string().contains("no index lane"), "{error}");
+    // One that may makes it again.
+    open(&space).await;
+    without().connect().await.unwrap();
+}
+
+pub(crate) async fn many_starters_create_once(space: Arc<Space>) {
+    let starting: Vec<_> = (0..6)
+        .map(|_| {
+            let builder = space.builder();
+            tokio::spawn(async move { builder.connect().await })
+        })
+        .collect();
+    for starter in starting {
+        let store = starter.await.unwrap().unwrap();
+        enqueue(&store, job()).await;
+    }
+    let meta = space.of_majority("meta");
+    let count = meta.count_documents(Document::new()).await.unwrap();
+    assert_eq!(count, 1);
+}

@@ -1,0 +1,379 @@
+//! Commands that fail, are not heard of, or are ended from elsewhere: by fail points of the server,
+//! which meet only the connections with the name of the test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use ratchet_core::cluster::Wakeup;
+use ratchet_core::model::{
+    Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
+};
+use ratchet_core::store::{JobStore, NodeStore, Store};
+use ratchet_core::{JobId, JobState, Name, NodeId, StoreErrorKind};
+use ratchet_store_mongo::{Builder, MongoStore};
+
+use crate::server::Space;
+use crate::{assert_kind, claim_all, enqueue, exists, job, open};
+
+/// A fail point.
+pub(crate) struct Fault {
+    admin: mongodb::Database,
+    turns: mongodb::Collection<Document>,
+    name: String,
+    mode: Document,
+    data: Document,
+    /// How often the point had been met before.
+    met: i64,
+}
+
+impl Fault {
+    /// Of these commands, once.
+    pub(crate) fn new(space: &Space, commands: &[&str]) -> Self {
+        let name = format!("test {}", JobId::new());
+        Self {
+            admin: space.database.client().database("admin"),
+            turns: space.database.collection("turns"),
+            data: doc! { "failCommands": commands, "appName": &name },
+            name,
+            mode: doc! { "times": 1 },
+            met: 0,
+        }
+    }
+
+    /// So often.
+    fn times(mut self, times: i32) -> Self {
+        self.mode = doc! { "times": times };
+        self
+    }
+
+    /// Of all but the first ones, so many.
+    pub(crate) fn behind(mut self, first: i32) -> Self {
+        self.mode = doc! { "skip": first };
+        self
+    }
+
+    pub(crate) fn always(self) -> Self {
+        self.times(i32::MAX)
+    }
+
+    /// They fail with this code, and do nothing.
+    pub(crate) fn code(mut self, code: i32) -> Self {
+        self.data.insert("errorCode", code);
+        self
+    }
+
+    /// The connection is closed in place of an answer.
+    fn unheard(mut self) -> Self {
+        self.data.insert("closeConnection", true);
+        self
+    }
+
+    /// They wait so long before they are done.
+    pub(crate) fn late(mut self, millis: i32) -> Self {
+        self.data.insert("blockConnection", true);
+        self.data.insert("blockTimeMS", millis);
+        self
+    }
+
+    /// They are done, and then not known to be safe.
+    fn unsafe_write(mut self, code: i32) -> Self {
+        let error = doc! { "code": code, "codeName": "Late", "errmsg": "late" };
+        self.data.insert("writeConcernError", error);
+        self
+    }
+
+    /// Of the connections that it meets.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The server has one point for all: tests that set it come one after the other. One that failed
+    /// has its turn for a minute at most.
+    pub(crate) async fn set(mut self) -> Self {
+        let turn = || {
+            doc! { "$set": { "by": &self.name, "until": {
+                "$add": [{ "$toLong": "$$NOW" }, 60_000_i64],
+            } } }
+        };
+        let free = doc! { "_id": "turn", "until": { "$lt": i64::MAX } };
+        self.turns
+            .update_one(
+                doc! { "_id": "turn" },
+                doc! { "$setOnInsert": { "until": 0_i64 } },
+            )
+            .upsert(true)
+            .await
+            .unwrap();
+        loop {
+            let mut filter = free.clone();
+            filter.insert("$expr", doc! { "$lt": ["$until", { "$toLong": "$$NOW" }] });
+            let taken = self.turns.update_one(filter, vec![turn()]).await.unwrap();
+            if taken.matched_count > 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let set = doc! {
+            "configureFailPoint": "failCommand",
+            "mode": self.mode.clone(),
+            "data": self.data.clone(),
+        };
+        let before = self.admin.run_command(set).await.unwrap();
+        self.met = before.get_i32("count").unwrap().into();
+        self
+    }
+
+    /// Waits until so many commands have met it.
+    pub(crate) async fn met(&self, times: i64) {
+        let wait = doc! {
+            "waitForFailPoint": "failCommand",
+            "timesEntered": self.met + times,
+            "maxTimeMS": 30_000,
+        };
+        self.admin.run_command(wait).await.unwrap();
+    }
+
+    pub(crate) async fn lift(self) {
+        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        self.admin.run_command(off).await.unwrap();
+        let mine = doc! { "by": &self.name };
+        let over = doc! { "$set": { "until": 0_i64 } };
+        self.turns.update_one(mine, over).await.unwrap();
+    }
+
+    /// A store whose connections it meets.
+    pub(crate) fn builder(&self, space: &Space) -> Builder {
+        space.builder().application_name(&self.name)
+    }
+
+    pub(crate) async fn open(&self, space: &Space) -> MongoStore {
+        self.builder(space).connect().await.unwrap()
+    }
+}
+
+const NETWORK: i32 = 6;
+const NOT_PRIMARY: i32 = 10_107;
+const KILLED: i32 = 11_601;
+const CURSOR_KILLED: i32 = 237;
+
+async fn state(store: &MongoStore, id: JobId) -> JobState {
+    store.get(&[id]).await.unwrap()[0].clone().unwrap().state
+}
+
+pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let several = [job(), job().lane("l"), job().idempotency_key("i")];
+    for jobs in [&[job()][..], &several] {
+        for unheard in [true, false] {
+            let fault = Fault::new(&space, &["insert"]).times(2);
+            let fault = if unheard {
+                fault.unheard()
+            } else {
+                fault.code(NETWORK)
+            };
+            let store = fault.open(&space).await;
+            // The routes are known, so that it is the jobs that meet it.
+            plain.enqueue(&[job()]).await.unwrap();
+            let fault = fault.set().await;
+            let jobs: Vec<_> = jobs.iter().map(ratchet_core::NewJob::another).collect();
+            store.enqueue(&jobs).await.unwrap();
+            fault.lift().await;
+        }
+    }
+    let all = plain
+        .list(&JobFilter::all(), &PageRequest::first(100))
+        .await;
+    // Two single ones and two of the batch, in which the second has the first's key; and the four
+    // beside them.
+    assert_eq!(all.unwrap().jobs.len(), 2 + 3 + 2 + 4);
+}
+
+pub(crate) async fn an_election_is_waited_for(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["update", "aggregate", "findAndModify"]);
+    let fault = fault.code(NOT_PRIMARY).times(3);
+    let store = fault.open(&space).await;
+    let id = enqueue(&store, job()).await;
+    let fault = fault.set().await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.job, id);
+    let token = claimed[0].claim.token;
+    fault.lift().await;
+    let done = Settlement::new(token, Outcome::Succeeded { result: None });
+    assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
+    assert_eq!(state(&store, id).await, JobState::Succeeded);
+}
+
+pub(crate) async fn an_unheard_commit_is_committed_once(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["commitTransaction"])
+        .times(2)
+        .unheard();
+    let store = fault.open(&space).await;
+    let fault = fault.set().await;
+    let jobs = [job().lane("l"), job().lane("l"), job().idempotency_key("i")];
+    let created = store.enqueue(&jobs).await.unwrap();
+    fault.lift().await;
+    let again = store.enqueue(&jobs).await.unwrap();
+    assert_eq!(again, created);
+    let all = store.list(&JobFilter::all(), &PageRequest::first(10)).await;
+    assert_eq!(all.unwrap().jobs.len(), 3);
+}
+
+pub(crate) async fn a_claim_whose_answer_is_lost_is_not_made_again(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["update"]).unheard();
+    let store = fault.open(&space).await;
+    store.enqueue(&[job(), job()]).await.unwrap();
+    let fault = fault.set().await;
+    let one = claim_all().limit(1);
+    let error = store.claim_next_batch(&one).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    fault.lift().await;
+    let running = JobFilter::all().state(JobState::Running);
+    let running = store.list(&running, &PageRequest::first(10)).await.unwrap();
+    assert!(running.jobs.len() <= 1, "it was made again");
+}
+
+pub(crate) async fn a_killed_operation_is_a_timeout(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["find", "aggregate", "update", "insert"]);
+    let fault = fault.code(KILLED).times(4);
+    let store = fault.open(&space).await;
+    let id = enqueue(&store, job()).await;
+    let fault = fault.set().await;
+    let errors = [
+        store.get(&[id]).await.unwrap_err(),
+        store.enqueue(&[job()]).await.unwrap_err(),
+        store.claim_next_batch(&claim_all()).await.unwrap_err(),
+        store.queues().queues().await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_kind(&error, StoreErrorKind::Timeout);
+    }
+    fault.lift().await;
+    assert!(exists(&store, id).await);
+}
+
+pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["getMore"]).code(CURSOR_KILLED);
+    let store = fault
+        .builder(&space)
+        .wakeups(false)
+        .connect()
+        .await
+        .unwrap();
+    // Too much for one answer.
+    let payload = "x".repeat(250 * 1024);
+    let jobs: Vec<_> = (0..70)
+        .map(|_| ratchet_core::NewJob::new("kind", &payload))
+        .collect();
+    store.enqueue(&jobs).await.unwrap();
+    let fault = fault.set().await;
+    let page = store
+        .list(&JobFilter::all(), &PageRequest::first(100))
+        .await;
+    assert_eq!(page.unwrap().jobs.len(), 70);
+    fault.lift().await;
+}
+
+pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["insert"]).late(5_000);
+    // On collections that are there: to make them may take longer than it waits.
+    fault.builder(&space).connect().await.unwrap();
+    let builder = fault.builder(&space).deadline(Duration::from_secs(3));
+    let store = builder.connect().await.unwrap();
+    enqueue(&store, job()).await;
+    let fault = fault.set().await;
+    let late = job();
+    let error = store
+        .enqueue(std::slice::from_ref(&late))
+        .await
+        .unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    fault.lift().await;
+    // The store is usable, and the call can be repeated.
+    store.enqueue(std::slice::from_ref(&late)).await.unwrap();
+    assert!(exists(&store, late.id()).await);
+}
+
+pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["insert", "update"])
+        .unsafe_write(64)
+        .times(2);
+    let store = fault.open(&space).await;
+    let id = enqueue(&store, job()).await;
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
+    let fault = fault.set().await;
+    let error = store.enqueue(&[job()]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    let done = Settlement::new(token, Outcome::Succeeded { result: None });
+    let error = store.settle(std::slice::from_ref(&done)).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    fault.lift().await;
+    // It was done all the same, which a repeat finds out.
+    assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
+    assert_eq!(state(&store, id).await, JobState::Succeeded);
+}
+
+pub(crate) async fn heartbeats_go_on_when_jobs_have_all_connections(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["insert"]).late(3_000).times(2);
+    let store = fault
+        .builder(&space)
+        .max_connections(2)
+        .connect()
+        .await
+        .unwrap();
+    enqueue(&store, job()).await;
+    let fault = fault.set().await;
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { enqueue(&store, job()).await })
+        })
+        .collect();
+    let label = Name::new("label", "n").unwrap();
+    let beat = Heartbeat::new(
+        NodeId::new(),
+        label,
+        NodeStatus::Joining,
+        Duration::from_secs(1),
+    );
+    for _ in 0..20 {
+        store.heartbeat(&beat).await.unwrap();
+    }
+    assert!(
+        busy.iter().any(|call| !call.is_finished()),
+        "nobody was in the way"
+    );
+    for call in busy {
+        call.await.unwrap();
+    }
+    fault.lift().await;
+}
+
+pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["getMore"])
+        .code(CURSOR_KILLED)
+        .times(3);
+    let store = fault.open(&space).await;
+    let coordinator = store.coordinator().unwrap();
+    let mut wakeups = coordinator.subscribe();
+    let queue = Name::new("queue", "q").unwrap();
+    // What is sent before the stream is open is not on it.
+    loop {
+        coordinator.notify(Wakeup::queue(queue.clone())).await;
+        let first = tokio::time::timeout(Duration::from_millis(500), wakeups.next());
+        if let Ok(first) = first.await {
+            assert_eq!(first.queue, Some(queue.clone()));
+            break;
+        }
+    }
+    let fault = fault.set().await;
+    // Whatever happens to the stream: what is sent comes, or a hint to look everywhere.
+    for _ in 0..5 {
+        coordinator.notify(Wakeup::queue(queue.clone())).await;
+        let wakeup = wakeups.next().await;
+        assert!(wakeup.queue.is_none_or(|named| named == queue));
+    }
+    fault.lift().await;
+}

@@ -1,0 +1,174 @@
+//! What a document could get wrong about a job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use ratchet_core::model::{
+    AttemptOutcome, JobSelector, Outcome, PurgeRequest, Report, ReportKind, Settlement,
+};
+use ratchet_core::store::{JobStore, LockStore, NodeStore};
+use ratchet_core::{JobAction, JobState, Json, Name, NewJob};
+
+use crate::server::Space;
+use crate::{claim_all, enqueue, job, open};
+
+const TEXTS: [&str; 6] = [
+    "$$NOW",
+    "$payload",
+    "{\"$literal\": 1}",
+    "a.b",
+    "$",
+    "\u{fffd}\u{1f980}",
+];
+
+pub(crate) async fn payloads_that_look_like_commands_are_kept(space: Arc<Space>) {
+    let store = open(&space).await;
+    for text in [
+        r#"{"$set": {"state": 4}, "a.b": 1, "": 2, "$": [], "z": 0, "a": 0, "a": 1}"#,
+        r#"{"key\u0000with NUL": "\u0000"}"#,
+        r#""$$ROOT""#,
+        r#"{"_id": {"$oid": "000000000000000000000000"}, "n": 12345678901234567890.10e5}"#,
+    ] {
+        let payload = Json::parse("payload", text).unwrap();
+        let raw: Box<serde_json::value::RawValue> = serde_json::from_str(text).unwrap();
+        let id = enqueue(&store, NewJob::new("kind", &raw)).await;
+        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        assert_eq!(found.spec.payload, payload);
+        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        assert_eq!(claimed[0].input.payload, payload);
+    }
+}
+
+pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>) {
+    let store = open(&space).await;
+    for text in TEXTS {
+        let json = Json::encode("result", text).unwrap();
+        let named = job()
+            .queue(text)
+            .lane(text)
+            .unique_key(text)
+            .idempotency_key(text);
+        let id = enqueue(&store, named).await;
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
+        let message = text.to_owned();
+        let progress = ReportKind::Progress {
+            percent: 5,
+            message,
+        };
+        let checkpoint = ReportKind::Checkpoint(json.clone());
+        let reports = [Report::new(token, progress), Report::new(token, checkpoint)];
+        store.report(&reports).await.unwrap();
+        let error = text.to_owned();
+        let failed = Settlement::new(token, Outcome::Failed { error });
+        store.settle(&[failed]).await.unwrap();
+        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        assert_eq!(found.progress.unwrap().message, text);
+        assert_eq!(found.checkpoint, Some(json.clone()));
+        assert_eq!(found.last_error.as_deref(), Some(text));
+        let selected = JobSelector::Ids(vec![id]);
+        store.act(&selected, JobAction::Requeue).await.unwrap();
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
+        let result = Some(json.clone());
+        let done = Settlement::new(token, Outcome::Succeeded { result });
+        store.settle(&[done]).await.unwrap();
+        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        assert_eq!(found.result, Some(json));
+        assert_eq!(
+            store.history(id).await.unwrap()[0].error.as_deref(),
+            Some(text)
+        );
+        let name = Name::new("lock", text).unwrap();
+        let hour = Duration::from_secs(3_600);
+        store.acquire(&name, &name, hour).await.unwrap();
+        let held = store.inspect(&name).await.unwrap().unwrap().holder.unwrap();
+        assert_eq!(held.owner, name);
+    }
+}
+
+async fn snooze(store: &ratchet_store_mongo::MongoStore, times: usize) {
+    for _ in 0..times {
+        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+            .claim
+            .token;
+        let delay = Duration::ZERO;
+        let again = Settlement::new(token, Outcome::Snoozed { delay });
+        store.settle(&[again]).await.unwrap();
+    }
+}
+
+pub(crate) async fn a_long_history_moves_out_of_the_job(space: Arc<Space>) {
+    let store = open(&space).await;
+    let id = enqueue(&store, job()).await;
+    snooze(&store, 120).await;
+    let attempts = store.history(id).await.unwrap();
+    let seqs: Vec<u64> = attempts.iter().map(|attempt| attempt.seq).collect();
+    assert_eq!(seqs, (1..=120).collect::<Vec<u64>>());
+    assert!(
+        attempts
+            .iter()
+            .all(|one| one.outcome == AttemptOutcome::Snoozed)
+    );
+    let row = space
+        .of_majority("jobs")
+        .find_one(doc! {})
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        row.get_array("history").unwrap().len() <= 50,
+        "it is all in the job"
+    );
+    let moved = space.of_majority("attempts").count_documents(doc! {}).await;
+    assert!(moved.unwrap() >= 70);
+}
+
+pub(crate) async fn a_purged_job_takes_its_history_along(space: Arc<Space>) {
+    let store = open(&space).await;
+    let id = enqueue(&store, job()).await;
+    snooze(&store, 60).await;
+    let selected = JobSelector::Ids(vec![id]);
+    store.act(&selected, JobAction::Cancel).await.unwrap();
+    // The clock moves on while the call is made.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let purge = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 10);
+    assert_eq!(store.purge(&purge).await.unwrap().done(), Some(1));
+    assert_eq!(store.history(id).await.unwrap(), []);
+    let left = space.of_majority("attempts").count_documents(doc! {}).await;
+    assert_eq!(left.unwrap(), 0);
+}
+
+/// The suite has a clock of its own; this is the real one in every kind of statement.
+pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
+    let store = open(&space).await;
+    let before = store.database_time().await.unwrap();
+    let id = enqueue(&store, job().delay(Duration::from_millis(500))).await;
+    assert!(
+        store
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let claimed = loop {
+        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        if let Some(job) = claimed.into_iter().next() {
+            break job;
+        }
+    };
+    let at = claimed.claim.claimed_at;
+    assert!(at >= claimed.claim.run_at && claimed.claim.run_at > before);
+    let delay = Duration::from_secs(3_600);
+    let error = "e".to_owned();
+    let retry = Settlement::new(claimed.claim.token, Outcome::Retry { delay, error });
+    store.settle(&[retry]).await.unwrap();
+    let after = store.database_time().await.unwrap();
+    let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+    assert!(found.run_at >= at + delay && found.run_at <= after + delay);
+    let ended = store.history(id).await.unwrap()[0].ended_at;
+    assert!(at <= ended && ended <= after);
+}

@@ -1,0 +1,284 @@
+//! Links and batches: transactions that meet, and transactions that are ended from elsewhere.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{Document, doc};
+use ratchet_core::model::{
+    BatchRecord, ClaimedJob, Condition, Fenced, LinkState, Outcome, Parent, Report, ReportKind,
+    Settlement, SignalTarget,
+};
+use ratchet_core::store::{JobStore, SignalStore, WorkflowStore};
+use ratchet_core::{BatchId, JobId, JobState, Json, Name, NewJob, StoreErrorKind};
+use ratchet_store_mongo::MongoStore;
+
+use crate::faults::Fault;
+use crate::server::Space;
+use crate::transactions::{application, begin};
+use crate::{assert_kind, claim_all, enqueue, job, open};
+
+const KILLED: i32 = 11_601;
+
+async fn state(store: &MongoStore, id: JobId) -> JobState {
+    store.get(&[id]).await.unwrap()[0].clone().unwrap().state
+}
+
+pub(crate) fn done(claimed: &ClaimedJob) -> Settlement {
+    Settlement::new(claimed.claim.token, Outcome::Succeeded { result: None })
+}
+
+/// Jobs that are stored and claimed.
+pub(crate) async fn running(store: &MongoStore, jobs: &[NewJob]) -> Vec<ClaimedJob> {
+    store.enqueue(jobs).await.unwrap();
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed.len(), jobs.len());
+    claimed
+}
+
+pub(crate) fn after(parents: &[ClaimedJob]) -> NewJob {
+    parents.iter().fold(job(), |child, parent| {
+        child.after(parent.claim.token.job, Condition::Succeeded)
+    })
+}
+
+/// Waits until the server is at work on a command of the connections with this name, of which this
+/// holds.
+pub(crate) async fn under_way(space: &Space, name: &str, which: Document) {
+    let admin = space.database.client().database("admin");
+    loop {
+        let mut wanted = which.clone();
+        wanted.insert("appName", name);
+        let stages = vec![doc! { "$currentOp": {} }, doc! { "$match": wanted }];
+        let found = admin.aggregate(stages).await.unwrap();
+        if !found.try_collect::<Vec<_>>().await.unwrap().is_empty() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) async fn an_end_sees_the_child_that_a_transaction_brings(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let parents = running(&plain, &[job(), job(), job()]).await;
+    let (client, store) = application(&space).await;
+    let mut session = begin(&space, &client).await;
+    let child = after(&parents[..1]);
+    store
+        .enqueue_in(&mut session, std::slice::from_ref(&child))
+        .await
+        .unwrap();
+    // Nobody else waits for the transaction, nor for anything but the end.
+    let other = enqueue(&plain, after(&parents[1..2])).await;
+    let alive = |job: &ClaimedJob| Report::new(job.claim.token, ReportKind::Alive);
+    let alive: Vec<Report> = parents.iter().map(alive).collect();
+    plain.report(&alive).await.unwrap();
+    let settling = tokio::spawn({
+        let plain = plain.clone();
+        let done: Vec<Settlement> = parents.iter().map(done).collect();
+        async move { plain.settle(&done).await }
+    });
+    while state(&store, other).await != JobState::Pending {
+        tokio::task::yield_now().await;
+    }
+    let third = parents[2].claim.token.job;
+    assert_eq!(state(&store, third).await, JobState::Succeeded);
+    assert!(!settling.is_finished());
+    session.commit_transaction().await.unwrap();
+    assert_eq!(settling.await.unwrap().unwrap(), [Fenced::Applied; 3]);
+    assert_eq!(state(&store, child.id()).await, JobState::Pending);
+}
+
+pub(crate) async fn an_enqueue_sees_the_end_that_came_first(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let parents = running(&plain, &[job()]).await;
+    let (client, store) = application(&space).await;
+    // It sees what was there now.
+    let mut session = begin(&space, &client).await;
+    plain.settle(&[done(&parents[0])]).await.unwrap();
+    let child = after(&parents);
+    let child = std::slice::from_ref(&child);
+    let late = store.enqueue_in(&mut session, child).await.unwrap_err();
+    assert_kind(&late, StoreErrorKind::Contention);
+    session.commit_transaction().await.unwrap_err();
+    session.start_transaction().await.unwrap();
+    store.enqueue_in(&mut session, child).await.unwrap();
+    session.commit_transaction().await.unwrap();
+    assert_eq!(state(&plain, child[0].id()).await, JobState::Pending);
+}
+
+pub(crate) async fn a_transaction_links_to_its_own_jobs_and_to_ended_ones_again(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let ended = running(&plain, &[job()]).await;
+    plain.settle(&[done(&ended[0])]).await.unwrap();
+    let (client, store) = application(&space).await;
+    let mut session = begin(&space, &client).await;
+    let first = job();
+    let mut jobs = vec![first.clone()];
+    store.enqueue_in(&mut session, &[first]).await.unwrap();
+    for _ in 0..2 {
+        let child = after(&ended).after(jobs[0].id(), Condition::Succeeded);
+        jobs.push(child.clone());
+        store.enqueue_in(&mut session, &[child]).await.unwrap();
+    }
+    session.commit_transaction().await.unwrap();
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    assert!(claimed[0].claim.awaited);
+    store.settle(&[done(&claimed[0])]).await.unwrap();
+    for child in &jobs[1..] {
+        assert_eq!(state(&plain, child.id()).await, JobState::Pending);
+    }
+}
+
+pub(crate) async fn two_ends_at_once_let_their_child_go(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["commitTransaction"]).late(2_000);
+    let (first, second) = (fault.open(&space).await, open(&space).await);
+    let parents = running(&second, &[job(), job()]).await;
+    let child = enqueue(&second, after(&parents)).await;
+    let name = fault.name().to_owned();
+    let fault = fault.set().await;
+    let settling = tokio::spawn({
+        let done = done(&parents[0]);
+        async move { first.settle(&[done]).await }
+    });
+    // All of it is written, and nobody sees it yet.
+    let commit = doc! { "command.commitTransaction": { "$exists": true } };
+    under_way(&space, &name, commit).await;
+    let settled = second.settle(&[done(&parents[1])]).await.unwrap();
+    assert_eq!(settled, [Fenced::Applied]);
+    assert_eq!(settling.await.unwrap().unwrap(), [Fenced::Applied]);
+    fault.lift().await;
+    assert_eq!(state(&second, child).await, JobState::Pending);
+}
+
+pub(crate) async fn an_end_and_a_signal_at_once_let_the_job_go(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["commitTransaction"]).late(2_000);
+    let (first, second) = (fault.open(&space).await, open(&space).await);
+    let parents = running(&second, &[job()]).await;
+    let hour = std::time::Duration::from_secs(3_600);
+    let child = enqueue(&second, after(&parents).wait_for("go", hour)).await;
+    let name = fault.name().to_owned();
+    let fault = fault.set().await;
+    let settling = tokio::spawn({
+        let done = done(&parents[0]);
+        async move { first.settle(&[done]).await }
+    });
+    let commit = doc! { "command.commitTransaction": { "$exists": true } };
+    under_way(&space, &name, commit).await;
+    let target = SignalTarget::Key(Name::new("signal", "go").unwrap());
+    let payload = Json::parse("payload", "\"$x\"").unwrap();
+    let signal = ratchet_core::model::Signal::new(target, payload.clone());
+    second.deliver(&signal).await.unwrap();
+    settling.await.unwrap().unwrap();
+    fault.lift().await;
+    let child = second.get(&[child]).await.unwrap()[0].clone().unwrap();
+    assert_eq!(child.state, JobState::Pending);
+    // A text that looks like an expression stays one.
+    let delivered = child.signal.unwrap().delivered.unwrap();
+    assert_eq!(delivered.payload, payload);
+}
+
+async fn batch(store: &MongoStore, id: BatchId) -> BatchRecord {
+    store.batches(&[id]).await.unwrap()[0].clone().unwrap()
+}
+
+async fn links(space: &Space) -> u64 {
+    let links = space.of_majority("links");
+    links.count_documents(doc! {}).await.unwrap()
+}
+
+pub(crate) async fn an_enqueue_that_is_killed_leaves_nothing(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let parents = running(&plain, &[job()]).await;
+    let id = BatchId::new();
+    plain.create_batch(id).await.unwrap();
+    let jobs = [
+        after(&parents).in_batch(id),
+        after(&parents).in_batch(id).unique_key("u"),
+    ];
+    let mut killed = 0;
+    loop {
+        let fault = Fault::new(&space, &["insert", "update", "findAndModify"]);
+        let fault = fault.code(KILLED).behind(killed);
+        let store = fault.open(&space).await;
+        let fault = fault.set().await;
+        let enqueued = store.enqueue(&jobs).await;
+        fault.lift().await;
+        if enqueued.is_ok() {
+            break;
+        }
+        killed += 1;
+        for job in &jobs {
+            assert_eq!(plain.get(&[job.id()]).await.unwrap(), [None]);
+        }
+        assert_eq!((links(&space).await, batch(&plain, id).await.total), (0, 0));
+    }
+    assert!(killed >= 4, "{killed}");
+    assert_eq!((links(&space).await, batch(&plain, id).await.total), (2, 2));
+}
+
+pub(crate) async fn an_end_that_is_killed_leaves_nothing_half_made(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let id = BatchId::new();
+    plain.create_batch(id).await.unwrap();
+    let parents = running(&plain, &[job().in_batch(id)]).await;
+    let parent = parents[0].claim.token.job;
+    // One goes on, and with the other a chain ends.
+    let on = after(&parents);
+    let unmet = job().after(parent, Condition::Failed).in_batch(id);
+    let last = job().after(unmet.id(), Condition::Ended);
+    let all = [on, unmet, last];
+    plain.enqueue(&all).await.unwrap();
+    plain.close_batch(id).await.unwrap();
+    let mut killed = 0;
+    loop {
+        let fault = Fault::new(&space, &["update", "findAndModify"]);
+        let fault = fault.code(KILLED).behind(killed);
+        let store = fault.open(&space).await;
+        let fault = fault.set().await;
+        let settled = store.settle(&[done(&parents[0])]).await;
+        fault.lift().await;
+        if settled.is_ok() {
+            break;
+        }
+        killed += 1;
+        assert_eq!(state(&plain, parent).await, JobState::Running);
+        for job in &all {
+            assert_eq!(state(&plain, job.id()).await, JobState::Blocked);
+        }
+        let children = plain.children_of(Parent::Job(parent), 10, None).await;
+        let mut states = children.unwrap().into_iter().map(|link| link.state);
+        assert!(states.all(|state| state == LinkState::Open));
+        assert_eq!(batch(&plain, id).await.unfinished(), 2);
+    }
+    assert!(killed >= 6, "{killed}");
+    assert_eq!(state(&plain, all[0].id()).await, JobState::Pending);
+    assert_eq!(state(&plain, all[1].id()).await, JobState::Cancelled);
+    assert_eq!(state(&plain, all[2].id()).await, JobState::Pending);
+    let batch = batch(&plain, id).await;
+    assert_eq!((batch.succeeded, batch.cancelled), (1, 1));
+    assert!(batch.ended_at.is_some());
+}
+
+pub(crate) async fn many_ends_in_one_batch_are_all_counted(space: Arc<Space>) {
+    let store = open(&space).await;
+    let id = BatchId::new();
+    store.create_batch(id).await.unwrap();
+    let jobs: Vec<NewJob> = (0..80).map(|_| job().in_batch(id)).collect();
+    let claimed = running(&store, &jobs).await;
+    store.close_batch(id).await.unwrap();
+    let callback = job().after_batch(id, ratchet_core::model::BatchCondition::Succeeded);
+    let callback = enqueue(&store, callback).await;
+    let mut calls = Vec::new();
+    for claimed in claimed.chunks(5) {
+        let store = open(&space).await;
+        let done: Vec<Settlement> = claimed.iter().map(done).collect();
+        calls.push(tokio::spawn(async move { store.settle(&done).await }));
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), [Fenced::Applied; 5]);
+    }
+    let batch = batch(&store, id).await;
+    assert_eq!((batch.succeeded, batch.unfinished()), (80, 0));
+    assert_eq!(state(&store, callback).await, JobState::Pending);
+}

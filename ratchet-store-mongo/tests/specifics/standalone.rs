@@ -1,0 +1,167 @@
+//! A server without transactions: what is refused there, and how that is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongodb::options::IndexOptions;
+use mongodb::{Client, IndexModel};
+use ratchet_core::model::{
+    ActionOutcome, Guard, JobFilter, JobSelector, Outcome, PageRequest, PurgeRequest, Settlement,
+};
+use ratchet_core::store::{JobStore, LockStore, Store, VersionStore};
+use ratchet_core::{Fence, JobAction, JobState, Name, StoreErrorKind};
+use ratchet_store_mongo::MongoStore;
+
+use crate::faults::Fault;
+use crate::links::under_way;
+use crate::server::Space;
+use crate::{Test, assert_kind, claim_all, enqueue, exists, job, open};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("what_needs_transactions_is_refused", |space| {
+        Box::pin(what_needs_transactions_is_refused(space))
+    }),
+    ("it_says_what_it_is", |space| {
+        Box::pin(it_says_what_it_is(space))
+    }),
+    ("an_ended_job_is_deleted_with_its_history", |space| {
+        Box::pin(an_ended_job_is_deleted_with_its_history(space))
+    }),
+    ("a_batch_that_cannot_be_stored_is_taken_away", |space| {
+        Box::pin(a_batch_that_cannot_be_stored_is_taken_away(space))
+    }),
+    ("a_job_that_another_stored_stays", |space| {
+        Box::pin(a_job_that_another_stored_stays(space))
+    }),
+];
+
+async fn what_needs_transactions_is_refused(space: Arc<Space>) {
+    let store = open(&space).await;
+    for refused in [job().lane("l"), job().idempotency_key("i")] {
+        for batch in [vec![refused.another()], vec![job(), refused.another()]] {
+            let error = store.enqueue(&batch).await.unwrap_err();
+            assert_kind(&error, StoreErrorKind::Misconfigured);
+            assert!(error.to_string().contains("replica set"), "{error}");
+        }
+    }
+    let lock = Name::new("lock", "l").unwrap();
+    store
+        .acquire(&lock, &lock, Duration::from_secs(60))
+        .await
+        .unwrap();
+    let (owner, fence) = (lock.clone(), Fence(1));
+    let guard = Guard { lock, owner, fence };
+    let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 1);
+    let purge = purge.guarded(Some(guard.clone()));
+    let error = store.purge(&purge).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Misconfigured);
+    let error = store.bump(&guard.lock, Some(&guard)).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Misconfigured);
+    assert_eq!(
+        VersionStore::versions(&store, &[guard.lock]).await.unwrap(),
+        [0]
+    );
+    let client = Client::with_uri_str(&space.url).await.unwrap();
+    let mut session = client.start_session().await.unwrap();
+    let error = store.enqueue_in(&mut session, &[job()]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Misconfigured);
+    assert!(
+        store
+            .claim_next_batch(&claim_all())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+async fn it_says_what_it_is(space: Arc<Space>) {
+    let store = open(&space).await;
+    assert!(!store.has_transactions());
+    assert!(store.info().version.contains("standalone"));
+    assert!(store.coordinator().is_none());
+    assert!(store.recurring().is_none() && store.archive().is_none());
+    assert!(store.permits().is_none() && store.rates().is_some());
+    // So nobody ever set how many permits there are.
+    let error = store.enqueue(&[job().permit("api")]).await.unwrap_err();
+    assert_eq!(error.invalid_input().unwrap().field(), "permit");
+}
+
+async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
+    let store = open(&space).await;
+    let (ended, waiting) = (enqueue(&store, job()).await, job());
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
+    let done = Settlement::new(token, Outcome::Succeeded { result: None });
+    store.settle(&[done]).await.unwrap();
+    let waiting = enqueue(&store, waiting).await;
+    let both = JobSelector::Ids(vec![ended, waiting, ended]);
+    let acted = store.act(&both, JobAction::Delete).await.unwrap();
+    let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+    let refused = ActionOutcome::Refused(JobState::Pending);
+    let deleted = ActionOutcome::Deleted;
+    assert_eq!(outcomes, [deleted, refused, ActionOutcome::NotFound]);
+    assert!(!exists(&store, ended).await && exists(&store, waiting).await);
+    assert_eq!(store.history(ended).await.unwrap(), []);
+}
+
+async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
+    // On collections that are there: to make them may take longer than it waits.
+    open(&space).await;
+    let store = space.builder().deadline(Duration::from_secs(2));
+    let store = store.connect().await.unwrap();
+    refuse_again(&space, &store).await;
+    let batch = [job(), job().unique_key("u"), job()];
+    let error = store.enqueue(&batch).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    for job in &batch {
+        assert!(!exists(&store, job.id()).await);
+    }
+}
+
+/// Somebody who knew no better: a job with the unique key `u` is refused, whoever else has gone.
+async fn refuse_again(space: &Space, store: &MongoStore) {
+    enqueue(store, job().unique_key("u")).await;
+    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        .claim
+        .token;
+    let done = Settlement::new(token, Outcome::Succeeded { result: None });
+    store.settle(&[done]).await.unwrap();
+    let options = IndexOptions::builder().unique(true);
+    let options = options.partial_filter_expression(doc! { "unique_key": { "$exists": true } });
+    let index = IndexModel::builder()
+        .keys(doc! { "unique_key": 1 })
+        .options(options.build())
+        .build();
+    space.of_majority("jobs").create_index(index).await.unwrap();
+}
+
+async fn a_job_that_another_stored_stays(space: Arc<Space>) {
+    let other = open(&space).await;
+    let fault = Fault::new(&space, &["insert"]).late(1_500);
+    let store = fault.builder(&space).deadline(Duration::from_secs(4));
+    let store = store.connect().await.unwrap();
+    refuse_again(&space, &store).await;
+    let name = fault.name().to_owned();
+    let fault = fault.set().await;
+    let both = job();
+    let enqueuing = tokio::spawn({
+        let batch = [job(), both.clone(), job().unique_key("u")];
+        async move { store.enqueue(&batch).await }
+    });
+    // It has looked, and does not see that somebody else stores the second one.
+    under_way(
+        &space,
+        &name,
+        doc! { "command.insert": { "$exists": true } },
+    )
+    .await;
+    other.enqueue(std::slice::from_ref(&both)).await.unwrap();
+    enqueuing.await.unwrap().unwrap_err();
+    fault.lift().await;
+    assert!(exists(&other, both.id()).await);
+    let all = JobFilter::all().state(JobState::Pending);
+    let all = other.list(&all, &PageRequest::first(10)).await.unwrap();
+    assert_eq!(all.jobs.len(), 1);
+}

@@ -1,0 +1,50 @@
+//! The conformance suite on a server without transactions: what is refused there is left out, and
+//! says so in the report; everything else holds. Of the powers that a store may have it has rates.
+
+mod fixture;
+mod server;
+
+use std::process::ExitCode;
+
+use ratchet_conformance::{Power, Suite};
+
+/// What is about lanes, guards and idempotency keys, uses them among other things, or needs a batch to
+/// be all or nothing.
+const WITHOUT: &[&str] = &[
+    "lane",
+    "guard",
+    "differential",
+    "enqueue::a_job_is_stored_pending_as_it_was_given",
+    "enqueue::one_bad_job_keeps_the_whole_batch_out",
+    "enqueue::a_dropped_enqueue_has_stored_all_of_its_jobs_or_none",
+    "enqueue::a_repeat_after_the_job_ran_changes_nothing",
+    "enqueue::the_same_job_twice_in_one_batch_is_refused",
+    "keys::a_second_job_with_an_idempotency_key_is_the_first",
+    "keys::an_idempotency_key_stays_used_when_the_job_has_ended",
+    "keys::an_idempotency_key_stays_used_when_the_job_was_purged",
+    "keys::an_idempotency_key_counts_inside_one_batch",
+    "keys::keys_hold_across_queues_and_kinds",
+    "keys::the_two_kinds_of_keys_do_not_meet",
+    "keys::keys_differ_by_every_byte",
+    "keys::the_idempotency_key_is_looked_at_before_the_unique_key",
+    "keys::a_unique_duplicate_does_not_use_up_its_idempotency_key",
+    "keys::of_many_racers_with_an_idempotency_key_one_creates",
+    "act::every_state_answers_every_action_as_the_table_says",
+    "act::a_deleted_job_is_gone_for_every_read_and_its_idempotency_key_stays_used",
+    "act::an_unfinished_job_is_never_deleted",
+    "act::a_rescheduled_head_holds_its_lane_and_who_waits_keeps_the_place",
+    "claim::the_version_of_a_payload_comes_with_every_claim",
+    "concurrency::an_enqueue_and_the_purge_of_its_first_job_agree",
+    "tag::a_job_has_the_tags_it_was_given_to_the_letter",
+    "purge::a_purge_touches_no_key_that_is_in_use",
+    "version::a_bump_of_a_tenure_that_is_over_changes_nothing",
+];
+
+fn main() -> ExitCode {
+    Suite::new(
+        "mongodb-standalone",
+        &[Power::Clock, Power::Vandal, Power::Rates],
+    )
+    .without("needs transactions, which a standalone has not", WITHOUT)
+    .run(async { fixture::provision(server::STANDALONE_URL) })
+}

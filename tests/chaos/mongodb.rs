@@ -1,0 +1,59 @@
+//! What is disturbed on MongoDB.
+
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::{Bson, doc};
+use tokio::time::sleep;
+
+use crate::worker::Order;
+
+async fn admin(order: &Order) -> mongodb::Database {
+    let client = Client::with_uri_str(&order.url).await.unwrap();
+    client.database("admin")
+}
+
+pub(crate) async fn drop_database(order: &Order) {
+    let client = admin(order).await.client().clone();
+    client.database(&order.schema).drop().await.unwrap();
+}
+
+/// Kills what the workers and the producer have running on the server, every 20 ms; with a change
+/// stream that waits, its cursor.
+pub(crate) async fn kill_operations(order: &Order) {
+    let admin = admin(order).await;
+    let mut killed = 0;
+    for _ in 0..60 {
+        let theirs = doc! { "currentOp": true, "appName": &order.schema, "active": true };
+        let running = admin.run_command(theirs).await.unwrap();
+        for operation in running.get_array("inprog").unwrap() {
+            let operation = operation.as_document().unwrap();
+            if let Some(id @ (Bson::Int32(_) | Bson::Int64(_))) = operation.get("opid") {
+                let kill = doc! { "killOp": 1, "op": id.clone() };
+                admin.run_command(kill).await.unwrap();
+                killed += 1;
+            }
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    println!("    {killed} operations killed");
+    assert!(killed > 0, "there was nothing to kill");
+}
+
+/// Makes the primary give up for a second. The connection may be closed in place of an answer.
+pub(crate) async fn step_down(order: &Order) {
+    let admin = admin(order).await;
+    let down = doc! { "replSetStepDown": 1, "force": true };
+    if let Err(error) = admin.run_command(down).await {
+        println!("    {error}");
+    }
+}
+
+/// The port of the primary, and whether there are others who can take over.
+pub(crate) async fn primary(order: &Order) -> (String, bool) {
+    let hello = admin(order).await.run_command(doc! { "hello": 1 }).await;
+    let hello = hello.unwrap();
+    let primary = hello.get_str("primary").unwrap();
+    let port = primary.rsplit(':').next().unwrap().to_owned();
+    (port, hello.get_array("hosts").unwrap().len() > 1)
+}
