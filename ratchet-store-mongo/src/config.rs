@@ -11,6 +11,7 @@ use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
 use crate::checks::{check_concerns, check_database, check_prefix, check_scheme};
 use crate::connection::Terms;
+use crate::outages::Outages;
 use crate::store::MongoStore;
 
 /// The URL schemes of this backend.
@@ -173,7 +174,7 @@ impl Builder {
             journaled: self.journaled,
             deadline: self.deadline,
         };
-        let (database, live, options) = match &self.target {
+        let (database, live, outages, options) = match &self.target {
             Target::Database(database) => {
                 for (setting, set) in [
                     ("max_connections", self.max_connections.is_some()),
@@ -187,7 +188,7 @@ impl Builder {
                         ));
                     }
                 }
-                (database.clone(), database.clone(), None)
+                (database.clone(), database.clone(), Outages::untold(), None)
             }
             Target::Url(url) => {
                 let options = self.options(url).await?;
@@ -198,7 +199,9 @@ impl Builder {
                 let database = client(options.clone())?.database(&name);
                 let mut few = options.clone();
                 few.max_pool_size = Some(LIVE_CONNECTIONS);
-                (database, client(few)?.database(&name), Some(options))
+                let outages = Outages::of(&mut few);
+                let live = client(few)?.database(&name);
+                (database, live, outages, Some(options))
             }
         };
         let longest = self.prefix.len() + LONGEST_COLLECTION + 1 + database.name().len();
@@ -206,6 +209,7 @@ impl Builder {
         Ok(Config {
             database,
             live,
+            outages,
             options,
             prefix: self.prefix,
             terms,
@@ -306,6 +310,8 @@ pub(crate) struct Config {
     pub(crate) database: Database,
     /// For heartbeats and locks.
     pub(crate) live: Database,
+    /// Of the client of `live`.
+    pub(crate) outages: Outages,
     /// Those of the URL, if there was one.
     pub(crate) options: Option<ClientOptions>,
     pub(crate) prefix: String,

@@ -67,6 +67,7 @@ mod links;
 mod locks;
 mod nodes;
 mod open;
+mod outages;
 mod passes;
 mod permits;
 mod pipelines;

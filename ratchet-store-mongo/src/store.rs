@@ -23,6 +23,7 @@ use crate::connection::{Side, Tx};
 use crate::coordinator::MongoCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
 use crate::open;
+use crate::outages::Outages;
 use crate::reach::Reach;
 use crate::routes::Routes;
 
@@ -39,6 +40,8 @@ struct Inside {
     main: Side,
     /// For heartbeats and locks.
     live: Side,
+    /// Of the client of `live`.
+    outages: Outages,
     clock: Clock,
     routes: Routes,
     reach: Reach,
@@ -221,6 +224,7 @@ impl MongoStore {
         Ok(Self(Arc::new(Inside {
             main,
             live,
+            outages: config.outages,
             clock,
             routes,
             reach: Reach::new(),
@@ -477,7 +481,12 @@ impl Store for MongoStore {
         if !inside.wakeups || !inside.server.transactions || inside.closed.load(Ordering::SeqCst) {
             return None;
         }
-        let start = || Some(Arc::new(MongoCoordinator::new(&inside.live)));
+        let start = || {
+            Some(Arc::new(MongoCoordinator::new(
+                &inside.live,
+                &inside.outages,
+            )))
+        };
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
         Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
     }
