@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet::mongo::MongoStore;
-use ratchet::{ConnectError, Job, JobContext, JobResult, Ratchet, StoreErrorKind};
+use ratchet::{ConnectError, Job, JobContext, JobResult, Ratchet, SharedStore, StoreErrorKind};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -18,6 +18,7 @@ type Test = fn(&str) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>>;
 
 const TESTS: &[(&str, Test)] = &[
     ("a_node_runs_jobs", |url| Box::pin(a_node_runs_jobs(url))),
+    ("a_url_is_enough", |url| Box::pin(a_url_is_enough(url))),
     ("the_scheme_chooses_it", |url| {
         Box::pin(the_scheme_chooses_it(url))
     }),
@@ -79,8 +80,31 @@ async fn a_node_runs_jobs(url: &str) {
     let prefix = format!("{}.", ratchet::JobId::new());
     let builder = MongoStore::builder(url).database("ratchet_test");
     let store = builder.prefix(&prefix).connect().await.unwrap();
+    runs_jobs(Arc::new(store)).await;
+    take_away(url, &prefix).await;
+}
+
+/// All that the URL can say is the database.
+async fn a_url_is_enough(url: &str) {
+    let name = format!("ratchet_test_{}", ratchet::JobId::new());
+    let (scheme, rest) = url.split_once("://").unwrap();
+    let host = rest.split(['/', '?']).next().unwrap();
+    let options = url.split_once('?').map_or("", |(_, options)| options);
+    let store = ratchet::connect(&format!("{scheme}://{host}/{name}?{options}")).await;
+    let store = store.unwrap();
+    assert_eq!(store.info().backend, "mongo");
+    runs_jobs(store).await;
+    let client = mongodb::Client::with_uri_str(url).await.unwrap();
+    let database = client.database(&name);
+    let mut names = database.list_collection_names().await.unwrap();
+    names.retain(|name| !name.starts_with("ratchet_"));
+    assert!(names.is_empty(), "{names:?}");
+    database.drop().await.unwrap();
+}
+
+async fn runs_jobs(store: SharedStore) {
     let counter = Arc::new(Counter::default());
-    let node = Ratchet::builder(Arc::new(store))
+    let node = Ratchet::builder(store)
         .register::<Count>()
         .state(Arc::clone(&counter))
         .build()
@@ -98,7 +122,6 @@ async fn a_node_runs_jobs(url: &str) {
     let queues = client.queues().await.unwrap();
     let succeeded: u64 = queues.iter().flat_map(|queue| queue.counts.values()).sum();
     assert_eq!(succeeded, 10);
-    take_away(url, &prefix).await;
 }
 
 async fn take_away(url: &str, prefix: &str) {

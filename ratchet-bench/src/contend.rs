@@ -19,6 +19,8 @@ const CLAIM: usize = 50;
 #[derive(Default)]
 struct Tally {
     jobs: usize,
+    /// How many jobs may have been claimed by somebody who has not been told of them yet.
+    on_their_way: usize,
     claimed: AtomicUsize,
     settled: AtomicUsize,
     claims: AtomicU64,
@@ -30,6 +32,7 @@ struct Tally {
 pub(crate) async fn run(stores: Vec<SharedStore>, jobs: usize) -> Result<Outcome> {
     let tally = Arc::new(Tally {
         jobs,
+        on_their_way: stores.len() * CLAIM,
         ..Tally::default()
     });
     let mut claimers = JoinSet::new();
@@ -56,8 +59,8 @@ async fn claim(store: SharedStore, tally: Arc<Tally>) -> Result<()> {
         tally.claims.fetch_add(1, Ordering::Relaxed);
         let before = tally.claimed.fetch_add(claimed.len(), Ordering::Relaxed);
         if claimed.is_empty() {
-            // In vain only if there was something left.
-            let in_vain = before < tally.jobs;
+            // In vain only if there was something left, whatever others have taken by now.
+            let in_vain = before + tally.on_their_way < tally.jobs;
             tally.empty.fetch_add(in_vain.into(), Ordering::Relaxed);
             continue;
         }

@@ -8,13 +8,14 @@ use crate::Power;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
 use crate::node::TestNode;
 use crate::runner::Context;
+use crate::suite::Settings;
 
 /// What a case for stores is given: a new, empty database.
 pub struct Cx {
     fixture: Arc<dyn Fixture>,
     factory: Factory,
     powers: Vec<Power>,
-    histories: u64,
+    settings: Settings,
     /// Further databases that the case asked for and did not close itself.
     others: Mutex<Vec<Arc<dyn Fixture>>>,
 }
@@ -23,7 +24,7 @@ impl Cx {
     pub(crate) async fn create(
         factory: Factory,
         powers: Vec<Power>,
-        histories: u64,
+        settings: Settings,
     ) -> Result<Self, BoxError> {
         let fixture = factory.create().await?;
         let has = |power| match power {
@@ -48,7 +49,7 @@ impl Cx {
             fixture,
             factory,
             powers,
-            histories,
+            settings,
             others: Mutex::default(),
         })
     }
@@ -82,9 +83,9 @@ impl Cx {
         self.powers.contains(&power)
     }
 
-    /// How many random histories the suite runs.
-    pub(crate) const fn histories(&self) -> u64 {
-        self.histories
+    /// What the suite says of random histories.
+    pub(crate) const fn settings(&self) -> Settings {
+        self.settings
     }
 
     /// `count` handles, opened one after the other.
@@ -98,7 +99,7 @@ impl Cx {
 
     /// Another empty database; it lives as long as this one unless it is closed.
     pub(crate) async fn another(&self) -> Self {
-        match Self::create(self.factory.clone(), self.powers.clone(), self.histories).await {
+        match Self::create(self.factory.clone(), self.powers.clone(), self.settings).await {
             Ok(other) => {
                 let fixture = Arc::clone(&other.fixture);
                 self.lock_others().push(fixture);

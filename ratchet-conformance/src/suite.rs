@@ -17,7 +17,23 @@ pub struct Suite {
     without: Vec<Without>,
     /// None: all of them.
     groups: Option<Vec<String>>,
-    histories: u64,
+    settings: Settings,
+}
+
+/// What the `differential` cases are told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How many histories they run together.
+    pub(crate) histories: u64,
+    /// Whether the store may say of a claimed job that others wait for its end when nobody does.
+    pub(crate) may_exaggerate: bool,
+}
+
+impl Settings {
+    const DEFAULT: Self = Self {
+        histories: HISTORIES,
+        may_exaggerate: false,
+    };
 }
 
 impl Suite {
@@ -29,7 +45,7 @@ impl Suite {
             powers: powers.to_vec(),
             without: Vec::new(),
             groups: None,
-            histories: HISTORIES,
+            settings: Settings::DEFAULT,
         }
     }
 
@@ -37,7 +53,16 @@ impl Suite {
     /// `RATCHET_HISTORIES` says it: fewer for a store on which each step takes long. Default 400.
     #[must_use]
     pub const fn histories(mut self, histories: u64) -> Self {
-        self.histories = histories;
+        self.settings.histories = histories;
+        self
+    }
+
+    /// Lets the store say of a claimed job that others wait for its end when nobody does: one that
+    /// flags a parent before it is known whether its child is stored. Without this, the
+    /// `differential` cases want exactly what the model says. The opposite is never allowed.
+    #[must_use]
+    pub const fn may_say_awaited_of_others(mut self) -> Self {
+        self.settings.may_exaggerate = true;
         self
     }
 
@@ -74,7 +99,7 @@ impl Suite {
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => {
-                Provision::Ready(setup(factory, self.powers.clone(), self.histories))
+                Provision::Ready(setup(factory, self.powers.clone(), self.settings))
             }
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
@@ -98,12 +123,12 @@ impl Suite {
     /// # Errors
     /// Why the case failed.
     pub async fn check(case: &Case<Cx>, powers: &[Power], factory: Factory) -> Result<(), Failure> {
-        runner::check(case, &*setup(factory, powers.to_vec(), HISTORIES)).await
+        runner::check(case, &*setup(factory, powers.to_vec(), Settings::DEFAULT)).await
     }
 }
 
-fn setup(factory: Factory, powers: Vec<Power>, histories: u64) -> Arc<Setup<Cx>> {
-    Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), histories)))
+fn setup(factory: Factory, powers: Vec<Power>, settings: Settings) -> Arc<Setup<Cx>> {
+    Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), settings)))
 }
 
 /// The cases of these groups, or all.

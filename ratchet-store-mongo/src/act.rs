@@ -10,8 +10,9 @@ use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::ends::{End, Ties, tie_fields};
 use crate::error::{Failure, Result};
 use crate::lanes;
@@ -112,9 +113,27 @@ impl MongoStore {
         if !self.has_transactions() {
             return self.act_each(ids, selected, action).await;
         }
-        let mut tx = self.main().begin().await?;
-        let done = self.act_together(&mut tx, ids, selected, action).await;
-        tx.finish(done).await
+        let mut first = false;
+        loop {
+            let mut tx = self.main().begin().await?;
+            let done = async {
+                if first {
+                    let all = doc! { "_id": { "$in": pipelines::ids(ids) } };
+                    let meet = doc! { "$inc": { "rev": 1_i64 } };
+                    tx.update_these(&self.main().jobs, all, meet).await?;
+                }
+                self.act_together(&mut tx, ids, selected, action).await
+            }
+            .await;
+            match tx.finish(done).await {
+                // The jobs at the head of a queue are claimed all the time: who comes first waits
+                // for nobody, and others wait for it.
+                Err(failure) if failure.kind == StoreErrorKind::Contention && !first => {
+                    first = true;
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Acts on all of these jobs or on none.
@@ -128,9 +147,7 @@ impl MongoStore {
         let (acted, write) = self.plan(tx, ids, selected, action).await?;
         let count = write.statements.len();
         let side = self.main();
-        let matched = tx
-            .bulk(&side.database, &side.jobs, write.statements)
-            .await?;
+        let matched = tx.bulk(&side.jobs, write.statements).await?;
         if usize::try_from(matched) != Ok(count) {
             return Err(Failure::contention("a job was changed meanwhile"));
         }
@@ -176,7 +193,7 @@ impl MongoStore {
                 statement.pipeline.push(doc! { "$set": { "acted": mark } });
             }
             let count = write.statements.len();
-            let matched = on.bulk(&side.database, &side.jobs, write.statements);
+            let matched = on.bulk(&side.jobs, write.statements);
             match matched.await {
                 Ok(matched) if usize::try_from(matched) == Ok(count) => {
                     all.extend(acted);

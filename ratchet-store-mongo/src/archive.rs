@@ -15,14 +15,12 @@ use ratchet_core::{InvalidInput, JobId, Result, StoreError, limits};
 
 use crate::connection::Tx;
 use crate::error::{Loss, Result as Inner};
+use crate::passes::Fate;
 use crate::pipelines::{LONGEST, code, ids};
-use crate::purge::{Gone, finished_before};
+use crate::purge::Gone;
 use crate::read::attempts;
 use crate::row;
 use crate::store::MongoStore;
-
-/// How many jobs are read at once, with their payloads.
-const AT_ONCE: usize = 100;
 
 /// The longest text of an archived job: a document has room for 16 MiB.
 const LONGEST_TEXT: usize = 15 * 1024 * 1024;
@@ -34,10 +32,7 @@ impl ArchiveStore for MongoStore {
         request
             .validate()
             .map_err(|error| error.during(OPERATION))?;
-        // As for purges: again it would be to other jobs, and their number alone be told.
-        let again = |loss| loss == Loss::Told;
-        self.call_again_after(OPERATION, again, || self.archive_jobs(request))
-            .await
+        self.pass(OPERATION, request, Fate::Archived).await
     }
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
@@ -67,69 +62,9 @@ impl ArchiveStore for MongoStore {
 }
 
 impl MongoStore {
-    async fn archive_jobs(&self, request: &PurgeRequest) -> Inner<Guarded<u64>> {
-        let side = self.main();
-        let guard = request.guard.as_ref();
-        let now = self.millis(side).await?;
-        let mut tx = self.begin_guarded(side, guard).await?;
-        let archived = async {
-            if !self.is_tenure(&mut tx, side, guard).await? {
-                return Ok(Guarded::Stale);
-            }
-            let done = self.archive_inside(&mut tx, request, now).await?;
-            Ok(Guarded::Done(done))
-        }
-        .await;
-        tx.finish(archived).await
-    }
-
-    /// Moves old finished jobs into the archive. Those that cannot be read stay, and those whose
-    /// children may read them, and others are looked for behind them. [archive.old] [archive.awaited]
-    /// [archive.poison]
-    async fn archive_inside(
-        &self,
-        tx: &mut Tx<'_>,
-        request: &PurgeRequest,
-        now: i64,
-    ) -> Inner<u64> {
-        let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
-        let (mut done, mut behind) = (0, None);
-        while done < request.limit {
-            let wanted = AT_ONCE.min(request.limit - done);
-            let mut old = self.old_jobs(tx, request, before, behind, wanted).await?;
-            let more = old.len() == wanted;
-            if let Some(last) = old.last() {
-                behind = Some((row::int(last, "finished_at")?, row::job_id(last, "_id")?));
-            }
-            let awaited = self.awaited(tx, &old).await?;
-            old.retain(|row| row::job_id(row, "_id").is_ok_and(|id| !awaited.contains(&id)));
-            done += self.put_away(tx, request, &old, now).await?;
-            if !more {
-                break;
-            }
-        }
-        Ok(u64::try_from(done).unwrap_or(u64::MAX))
-    }
-
-    /// Index `finished`.
-    async fn old_jobs(
-        &self,
-        tx: &mut Tx<'_>,
-        request: &PurgeRequest,
-        before: i64,
-        behind: Option<(i64, JobId)>,
-        limit: usize,
-    ) -> Inner<Vec<RawDocumentBuf>> {
-        let old = finished_before(code(request.state), before, behind);
-        let options = FindOptions::builder()
-            .sort(doc! { "finished_at": 1, "_id": 1 })
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .build();
-        tx.find(&self.main().jobs, old, options).await
-    }
-
-    /// Writes these jobs down with their histories and deletes them; how many. [archive.move]
-    async fn put_away(
+    /// Writes these jobs down with their histories and deletes them; how many. Those that cannot be
+    /// read stay. [archive.move] [archive.poison]
+    pub(crate) async fn put_away(
         &self,
         tx: &mut Tx<'_>,
         request: &PurgeRequest,
@@ -137,11 +72,20 @@ impl MongoStore {
         now: i64,
     ) -> Inner<usize> {
         let side = self.main();
+        if old.is_empty() {
+            return Ok(0);
+        }
+        let old: Vec<JobId> = old
+            .iter()
+            .map(|row| row::job_id(row, "_id"))
+            .collect::<Result<_, InvalidInput>>()?;
+        let these = doc! { "_id": { "$in": ids(&old) } };
+        let old = tx.find(&side.jobs, these, FindOptions::default()).await?;
         let rows: HashMap<JobId, &RawDocumentBuf> = old
             .iter()
             .map(|row| Ok((row::job_id(row, "_id")?, row)))
             .collect::<Result<_, InvalidInput>>()?;
-        let jobs = self.shown(old).await?;
+        let jobs = self.shown_by(tx, &old).await?;
         let all: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
         let moved = doc! { "job": { "$in": ids(&all) } };
         let moved = tx
@@ -245,20 +189,20 @@ impl MongoStore {
             .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
             .projection(doc! { "_id": 1 })
             .build();
-        let mut tx = self.begin_guarded(side, guard).await?;
+        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let tx = &mut guarded.tx;
         let purged = async {
-            if !self.is_tenure(&mut tx, side, guard).await? {
-                return Ok(Guarded::Stale);
-            }
             let old = doc! { "finished_at": { "$lt": before } };
             let rows = tx.find(&side.archive, old, options).await?;
             let old = rows.iter().map(|row| row::job_id(row, "_id"));
             let old: Vec<JobId> = old.collect::<std::result::Result<_, _>>()?;
             let gone = doc! { "_id": { "$in": ids(&old) } };
-            Ok(Guarded::Done(tx.delete_many(&side.archive, gone).await?))
+            tx.delete_many(&side.archive, gone).await
         }
         .await;
-        tx.finish(purged).await
+        guarded.finish(self, purged).await
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use mongodb::bson::RawDocument;
 use mongodb::options::ReadConcern;
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::ClaimRank;
-use ratchet_core::{JobId, Name, Priority, Route};
+use ratchet_core::{InvalidInput, JobId, Name, Priority, Route};
 
 use crate::error::Result;
 use crate::pipelines;
@@ -54,6 +55,7 @@ impl Chosen {
 /// A job that a round may take.
 pub(crate) struct Candidate {
     pub(crate) id: JobId,
+    pub(crate) priority: Priority,
     /// Its route, if it needs a permit.
     pub(crate) permitted: Option<Route>,
 }
@@ -102,22 +104,36 @@ impl MongoStore {
         }
         let mut ranks = Vec::with_capacity(rows.len());
         for row in &rows {
-            let id = row::job_id(row, "_id")?;
-            // What is no number is in no range of the index.
-            let priority = Priority::from_level(row::int(row, "priority")?)?;
-            let run_at = row::int(row, "run_at")?;
-            let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
-            ranks.push((rank, row::count::<i32>(row, "route")?));
+            match ranked(row, request, now) {
+                Ok(ranked) => ranks.push(ranked),
+                // Others go on in front of it and behind it.
+                Err(error) => tracing::warn!(%error, "passed over what is no job"),
+            }
         }
         ranks.sort_unstable();
-        let admitted = ranks.into_iter().filter_map(|(rank, number)| {
+        let admitted = ranks.into_iter().filter_map(|(rank, priority, number)| {
             let route = chosen.permitted.get(&number);
             let admitted = route.is_none_or(|route| chosen.budget.take(route));
             admitted.then(|| Candidate {
                 id: rank.id(),
+                priority,
                 permitted: route.cloned(),
             })
         });
         Ok(admitted.take(look_at).collect())
     }
+}
+
+/// Where a candidate stands in claim order, its own priority, and its route.
+fn ranked(
+    row: &RawDocument,
+    request: &ClaimRequest,
+    now: i64,
+) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
+    let id = row::job_id(row, "_id")?;
+    let priority = Priority::from_level(row::int(row, "priority")?)?;
+    // A time that is none comes first: the job is claimed, and found to be unreadable.
+    let run_at = row::int(row, "run_at").unwrap_or_default();
+    let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
+    Ok((rank, priority, row::count(row, "route")?))
 }

@@ -2,7 +2,7 @@
 //!
 //! A round is four commands, however many jobs it takes: what must hold (`gate`), the candidates,
 //! one write that takes those that are still to be had, and a look at what it took, which also sees
-//! whether a queue was paused meanwhile. Where others took the first candidates, it is the write
+//! whether a queue was paused or the node ended meanwhile. Where others took the first candidates, it is the write
 //! that is made again, for others of the same candidates.
 //!
 //! Where there are routes whose jobs need permits, a look at what is left of these comes before the
@@ -18,7 +18,7 @@ use mongodb::options::ReadConcern;
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
 use crate::candidates::Candidate;
@@ -40,9 +40,16 @@ pub(crate) enum Depth {
 }
 
 /// How often a claim that came back short looks for more.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 24;
 
-/// How long a claim that has something may go on looking for more.
+/// How often it does where others had all that there was.
+const AGAIN: usize = 3;
+
+/// How many writes in a row that took nothing a round makes for the rest of what it wants.
+const IN_VAIN: usize = 3;
+
+/// How long a claim that has something may go on looking for more, and how long the server may take
+/// to give it what it chose: if somebody holds one of these jobs, it is content with less.
 const MORE: Duration = Duration::from_secs(1);
 
 /// How often a claim looks at what it took.
@@ -97,15 +104,15 @@ impl MongoStore {
         let mut first = None;
         let began = self.reach().get();
         let mut reach = began;
-        let mut again = false;
+        let mut again = 0;
         // Until when to look for more, once there is something.
         let mut end = None;
         for _ in 0..ROUNDS {
             let wanted = request.limit - claimed.len();
             let look_at = wanted.saturating_mul(reach);
-            let round = match soon(end, self.round(request, depth, wanted, look_at)).await {
-                Some(Ok(Some(round))) => round,
-                Some(Err(failure)) if claimed.is_empty() => return Err(failure),
+            let round = match self.round(request, depth, wanted, look_at, end).await {
+                Ok(Some(round)) => round,
+                Err(failure) if claimed.is_empty() => return Err(failure),
                 // Nothing can be claimed; or what was claimed is the caller's, whatever became of
                 // looking for more.
                 _ => break,
@@ -124,14 +131,12 @@ impl MongoStore {
                     tracing::warn!(%error, "a long history could not be moved; it is tried again");
                 }
             }
-            if !round.unreadable.is_empty() {
-                let settled = soon(end, self.settle_jobs(&round.unreadable)).await;
-                if !matches!(settled, Some(Ok(_))) {
-                    // They go back once they have not begun for too long, and are seen again.
-                    let error = settled.and_then(Result::err).map(|error| error.to_string());
-                    tracing::warn!(error, "jobs that cannot be read could not be failed");
-                    break;
-                }
+            if !round.unreadable.is_empty()
+                && let Err(error) = self.settle_jobs(&round.unreadable).await
+            {
+                // They go back once they have not begun for too long, and are seen again.
+                tracing::warn!(%error, "jobs that cannot be read could not be failed");
+                break;
             }
             if claimed.len() == request.limit {
                 break;
@@ -147,11 +152,12 @@ impl MongoStore {
                 if round.candidates == look_at {
                     // There may be more behind these.
                     reach = (reach * 2).min(Reach::MOST);
-                } else if had == 0 || again {
-                    break;
-                } else {
-                    // There were no more, but some may have been let go.
-                    again = true;
+                } else if had == 0 {
+                    // There were no more, but some may have come, or been let go.
+                    again += 1;
+                    if again > AGAIN {
+                        break;
+                    }
                 }
             }
         }
@@ -162,14 +168,39 @@ impl MongoStore {
         Ok(claimed)
     }
 
-    /// One round; none if the node may not claim.
+    /// One round; none if the node may not claim, or there is no time left to look. What it began to
+    /// take it sees through: dropped, it would leave claims behind that nobody knows of.
     async fn round(
         &self,
         request: &ClaimRequest,
         depth: Depth,
         wanted: usize,
         look_at: usize,
+        end: Option<Instant>,
     ) -> Result<Option<Round>> {
+        let found = soon(end, self.look(request, look_at)).await;
+        let Some((candidates, mut round)) = found.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let (call, now) = (ObjectId::new(), round.now);
+        let took = self.take(request, candidates, wanted, call, now).await;
+        if took.had == 0 && took.doubt.is_none() {
+            return Ok(Some(round));
+        }
+        let rows = self.rows_taken(request.node, &took, call, depth).await?;
+        self.look_at_taken(&mut round, &rows, call).await?;
+        match took.doubt {
+            Some(failure) if round.had == 0 => Err(failure),
+            _ => Ok(Some(round)),
+        }
+    }
+
+    /// Looks for candidates; none if the node may not claim.
+    async fn look(
+        &self,
+        request: &ClaimRequest,
+        look_at: usize,
+    ) -> Result<Option<(Vec<Candidate>, Round)>> {
         let (now, paused) = loop {
             match self.gate(request).await? {
                 Gate::Shut => return Ok(None),
@@ -179,28 +210,18 @@ impl MongoStore {
         };
         let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
         let mut chosen = self.choose_routes(open).await?;
-        let mut round = Round {
-            candidates: 0,
+        let bounded = !chosen.permitted.is_empty();
+        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
+        let round = Round {
+            candidates: candidates.len(),
             had: 0,
             now,
             claimed: Vec::new(),
             unreadable: Vec::new(),
             wordy: Vec::new(),
-            bounded: !chosen.permitted.is_empty(),
+            bounded,
         };
-        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
-        round.candidates = candidates.len();
-        let call = ObjectId::new();
-        let took = self.take(request, candidates, wanted, call, now).await;
-        if took.had == 0 && took.doubt.is_none() {
-            return Ok(Some(round));
-        }
-        let rows = self.rows_taken(&took, call, depth).await?;
-        self.look_at_taken(&mut round, &rows, call).await?;
-        match took.doubt {
-            Some(failure) if round.had == 0 => Err(failure),
-            _ => Ok(Some(round)),
-        }
+        Ok(Some((candidates, round)))
     }
 
     async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
@@ -228,9 +249,10 @@ impl MongoStore {
         Ok(Gate::Open { now, paused })
     }
 
-    /// Takes up to `wanted` of the candidates: the first ones, and where others had those, the ones
-    /// behind them. None is passed over that is to be had, so that each claimer gets its jobs in
-    /// order.
+    /// Takes up to `wanted` of the candidates: the first ones, and where others had most of those, the
+    /// ones behind them. None is passed over that is to be had, so that each claimer gets its jobs in
+    /// order. A few that are still missing are soon left to the next look: what others left of these
+    /// candidates would be tried one by one.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -244,25 +266,32 @@ impl MongoStore {
             had: 0,
             doubt: None,
         };
+        let mut in_vain = 0;
         while took.had < wanted && !candidates.is_empty() && took.doubt.is_none() {
+            if in_vain == IN_VAIN && took.had >= wanted / 2 {
+                break;
+            }
             let missing = (wanted - took.had).min(candidates.len());
             let (mut plain, mut permitted) = (Vec::new(), Vec::new());
             for candidate in candidates.drain(..missing) {
                 took.tried.push(candidate.id);
                 match candidate.permitted {
-                    None => plain.push(candidate.id),
-                    Some(route) => permitted.push((candidate.id, route)),
+                    None => plain.push((candidate.id, candidate.priority)),
+                    Some(route) => permitted.push((candidate.id, candidate.priority, route)),
                 }
             }
+            let mut had = 0;
             for taken in [
                 self.take_plain(request, &plain, call, now).await,
                 self.take_permitted(request, &permitted, call, now).await,
             ] {
                 match taken {
-                    Ok(taken) => took.had += usize::try_from(taken).unwrap_or(missing),
+                    Ok(taken) => had += usize::try_from(taken).unwrap_or(missing),
                     Err(failure) => took.doubt = Some(failure),
                 }
             }
+            took.had += had;
+            in_vain = if had == 0 { in_vain + 1 } else { 0 };
         }
         took
     }
@@ -271,7 +300,7 @@ impl MongoStore {
     async fn take_plain(
         &self,
         request: &ClaimRequest,
-        chosen: &[JobId],
+        chosen: &[(JobId, Priority)],
         call: ObjectId,
         now: i64,
     ) -> Result<u64> {
@@ -281,41 +310,50 @@ impl MongoStore {
         let side = self.main();
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(chosen, now);
-        side.plain().update_many(&side.jobs, takeable, take).await
+        let mut on = side.plain();
+        on.update_these_within(MORE, &side.jobs, takeable, take)
+            .await
     }
 
     /// Reads what this call took, by its mark: also what it took with an update that was ended in
     /// the middle, or whose answer was lost. Nobody else knows of these jobs, so it is tried again.
     async fn rows_taken(
         &self,
+        node: NodeId,
         took: &Took,
         call: ObjectId,
         depth: Depth,
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
         let whole = depth == Depth::Whole;
+        let names = [side.nodes.name(), side.queues.name()];
         let mut tries = 0;
         loop {
-            let stages = pipelines::look_at_taken(&took.tried, call, side.queues.name(), whole);
-            let rows = side
-                .plain()
-                .aggregate(&side.jobs, stages, ReadConcern::majority())
-                .await;
-            tries += 1;
-            match rows {
-                Ok(rows) if took.doubt.is_none() || !rows.is_empty() || tries > 1 => {
-                    return Ok(rows);
+            let look = async {
+                let mut on = side.plain();
+                if took.doubt.is_some() {
+                    // A majority may have only a part of it yet. This changes nothing, and waits
+                    // until it has all.
+                    let (mine, same) = pipelines::still_taken(&took.tried, call);
+                    on.update_these(&side.jobs, mine, same).await?;
                 }
+                let stages = pipelines::look_at_taken(&took.tried, call, node, names, whole);
+                on.aggregate(&side.jobs, stages, ReadConcern::majority())
+                    .await
+            };
+            tries += 1;
+            match look.await {
+                Ok(rows) => return Ok(rows),
                 Err(failure) if tries >= LOOKS || !failure.kind.is_transient() => {
                     return Err(failure);
                 }
-                // A majority may have it in a moment.
-                Ok(_) | Err(_) => tokio::time::sleep(pause(tries + 3)).await,
+                Err(_) => tokio::time::sleep(pause(tries + 3)).await,
             }
         }
     }
 
-    /// Takes the jobs out of what was read, and hands back what is in queues that were paused since.
+    /// Takes the jobs out of what was read, and hands back those in queues that were paused since, or
+    /// all if the node may not claim any more.
     async fn look_at_taken(
         &self,
         round: &mut Round,
@@ -323,25 +361,32 @@ impl MongoStore {
         call: ObjectId,
     ) -> Result<()> {
         let mut paused = BTreeSet::new();
+        let mut idle = false;
         let mut jobs: Vec<&RawDocumentBuf> = Vec::with_capacity(rows.len());
         for row in rows {
-            match row::text(row, "paused") {
-                Ok(Some(queue)) => {
-                    paused.insert(queue);
-                }
-                _ => jobs.push(row),
+            if let Ok(Some(queue)) = row::text(row, "paused") {
+                paused.insert(queue);
+            } else if row.get("idle").is_ok_and(|status| status.is_some()) {
+                idle = true;
+            } else {
+                jobs.push(row);
             }
         }
         round.had = jobs.len();
         let mut undone = Vec::new();
         for row in jobs {
-            let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
+            let token = match row::token(row) {
+                Ok(token) => token,
+                Err(error) => {
+                    tracing::warn!(%error, "a claim that cannot be read is left to the reclaimer");
+                    continue;
+                }
+            };
             let route = self
                 .routes()
                 .get(row::int(row, "route").unwrap_or_default());
-            if let Some(route) = &route
-                && paused.contains(route.queue.as_str())
-            {
+            let is_paused = |route: &Route| paused.contains(route.queue.as_str());
+            if idle || route.as_ref().is_some_and(is_paused) {
                 undone.push(token);
                 continue;
             }
@@ -411,7 +456,7 @@ fn decode(
 }
 
 /// Waits for work until this time, if there is one; none if it took longer. What was going on then is
-/// dropped: jobs that it claimed all the same go back as not begun.
+/// dropped.
 async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match end {
         None => Some(work.await),

@@ -4,12 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use mongodb::error::ErrorKind;
-use mongodb::options::{Acknowledgment, ClientOptions, ReadPreference, SelectionCriteria};
+use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
+use crate::checks::{check_concerns, check_database, check_prefix, check_scheme};
 use crate::connection::Terms;
+use crate::outages::Outages;
 use crate::store::MongoStore;
 
 /// The URL schemes of this backend.
@@ -19,9 +21,8 @@ pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
 const DATABASE: &str = "ratchet";
 /// How many connections heartbeats, locks and wakeups have, which keep one of them busy.
 const LIVE_CONNECTIONS: u32 = 4;
-/// The most bytes of a database's name and of a collection's name with it.
-const DATABASE_BYTES: usize = 63;
-const NAMESPACE_BYTES: usize = 255;
+/// The server takes a time limit in milliseconds, in 32 bits.
+const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
 /// The longest name that a collection has behind the prefix.
 const LONGEST_COLLECTION: usize = "recurring".len();
 
@@ -95,7 +96,7 @@ impl Builder {
     }
 
     /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store.
+    /// the engine waits for a store; about 24 days at most.
     ///
     /// Reads and single writes tell the server the same limit (`maxTimeMS`), and every write waits
     /// for its majority at most so long (`wtimeout`). A server that can be used is looked for half
@@ -163,11 +164,17 @@ impl Builder {
         if self.deadline.is_zero() {
             return Err(misconfigured("deadline", "is zero"));
         }
+        if self.deadline > LONGEST_DEADLINE {
+            return Err(misconfigured(
+                "deadline",
+                "is longer than the server takes one, which is about 24 days",
+            ));
+        }
         let terms = Terms {
             journaled: self.journaled,
             deadline: self.deadline,
         };
-        let (database, live, options) = match &self.target {
+        let (database, live, outages, options) = match &self.target {
             Target::Database(database) => {
                 for (setting, set) in [
                     ("max_connections", self.max_connections.is_some()),
@@ -181,7 +188,7 @@ impl Builder {
                         ));
                     }
                 }
-                (database.clone(), database.clone(), None)
+                (database.clone(), database.clone(), Outages::untold(), None)
             }
             Target::Url(url) => {
                 let options = self.options(url).await?;
@@ -192,7 +199,9 @@ impl Builder {
                 let database = client(options.clone())?.database(&name);
                 let mut few = options.clone();
                 few.max_pool_size = Some(LIVE_CONNECTIONS);
-                (database, client(few)?.database(&name), Some(options))
+                let outages = Outages::of(&mut few);
+                let live = client(few)?.database(&name);
+                (database, live, outages, Some(options))
             }
         };
         let longest = self.prefix.len() + LONGEST_COLLECTION + 1 + database.name().len();
@@ -200,6 +209,7 @@ impl Builder {
         Ok(Config {
             database,
             live,
+            outages,
             options,
             prefix: self.prefix,
             terms,
@@ -300,6 +310,8 @@ pub(crate) struct Config {
     pub(crate) database: Database,
     /// For heartbeats and locks.
     pub(crate) live: Database,
+    /// Of the client of `live`.
+    pub(crate) outages: Outages,
     /// Those of the URL, if there was one.
     pub(crate) options: Option<ClientOptions>,
     pub(crate) prefix: String,
@@ -312,90 +324,6 @@ pub(crate) struct Config {
 pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, "connect")
         .with_source(InvalidInput::new(what, problem))
-}
-
-fn check_scheme(url: &str) -> Result<()> {
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    if SCHEMES.contains(&scheme) {
-        return Ok(());
-    }
-    // Only a scheme is shown: the rest may have a password.
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '+';
-    Err(misconfigured(
-        "the URL",
-        if !scheme.is_empty() && scheme.chars().all(plain) {
-            format!("has the scheme `{scheme}`, not `mongodb`")
-        } else {
-            "has no scheme; `mongodb://<user>:<password>@<host>/<database>` is meant".to_owned()
-        },
-    ))
-}
-
-/// Refuses a URL that asks for less than what ownership of jobs needs. What it does not say is set
-/// for every collection.
-fn check_concerns(options: &ClientOptions) -> Result<()> {
-    let concern = options.write_concern.as_ref();
-    if let Some(w) = concern.and_then(|concern| concern.w.as_ref())
-        && *w != Acknowledgment::Majority
-    {
-        return Err(misconfigured(
-            "the URL",
-            "asks for another write concern than `w=majority`, with which acknowledged jobs can \
-             be lost",
-        ));
-    }
-    if concern.and_then(|concern| concern.journal) == Some(false) {
-        return Err(misconfigured(
-            "the URL",
-            "says `journal=false`; that is Builder::journaled",
-        ));
-    }
-    if let Some(SelectionCriteria::ReadPreference(preference)) = &options.selection_criteria
-        && *preference != ReadPreference::Primary
-    {
-        return Err(misconfigured(
-            "the URL",
-            "asks for a read preference other than `primary`, with which jobs are seen too late",
-        ));
-    }
-    if options.retry_writes == Some(false) || options.retry_reads == Some(false) {
-        return Err(misconfigured(
-            "the URL",
-            "switches off the driver's retries, which an election needs",
-        ));
-    }
-    Ok(())
-}
-
-fn check_database(name: &str) -> Result<()> {
-    let problem = match name {
-        "" => "is empty",
-        "admin" | "local" | "config" => "is one that the server keeps to itself",
-        _ if name.len() > DATABASE_BYTES => "has a name of more than 63 bytes",
-        _ if name.contains([
-            '/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0',
-        ]) =>
-        {
-            "has a character in its name that MongoDB does not allow"
-        }
-        _ => return Ok(()),
-    };
-    Err(misconfigured("database", problem))
-}
-
-fn check_prefix(prefix: &str, longest: usize) -> Result<()> {
-    let problem = match prefix {
-        _ if prefix.contains(['$', '\0']) => "has a `$` or a NUL",
-        _ if prefix.starts_with("system.") => {
-            "begins with `system.`, which MongoDB keeps to itself"
-        }
-        _ if prefix.starts_with('.') => "begins with a dot",
-        _ if longest > NAMESPACE_BYTES => {
-            "makes names of more than 255 bytes together with the database's"
-        }
-        _ => return Ok(()),
-    };
-    Err(misconfigured("prefix", problem))
 }
 
 #[cfg(test)]
@@ -419,7 +347,12 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_work_is_refused_by_name() {
         let table = [
-            (builder().deadline(Duration::ZERO), "deadline"),
+            (builder().deadline(Duration::ZERO), "deadline is zero"),
+            (builder().deadline(Duration::MAX), "24 days"),
+            (
+                builder().deadline(LONGEST_DEADLINE + Duration::from_millis(1)),
+                "24 days",
+            ),
             (builder().max_connections(0), "max_connections"),
             (builder().database(""), "database is empty"),
             (builder().database("admin"), "keeps to itself"),
@@ -443,11 +376,31 @@ mod tests {
                 Builder::url("mongodb://host/db?retryWrites=false"),
                 "retries",
             ),
+            (
+                Builder::url("mongodb://host/db?wtimeoutMS=5000"),
+                "Builder::deadline",
+            ),
+            (
+                Builder::url("mongodb://host/db?readConcernLevel=local"),
+                "readConcernLevel=majority",
+            ),
+            (
+                Builder::url("mongodb://host/db?readConcernLevel=snapshot"),
+                "readConcernLevel=majority",
+            ),
         ];
         for (builder, part) in table {
             let problem = problem(builder).await;
             assert!(problem.contains(part), "{problem}: {part}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_anyway_is_taken() {
+        let url = "mongodb://host/db?w=majority&journal=true&readConcernLevel=majority\
+                   &readPreference=primary&retryWrites=true";
+        let builder = Builder::url(url).deadline(LONGEST_DEADLINE);
+        assert!(builder.into_config().await.is_ok());
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use mongodb::options::{
 use mongodb::{Client, ClientSession, Collection, Database};
 use ratchet_core::StoreErrorKind;
 
+use crate::bulk::{MOST, Statement, fitting, matched_in};
 use crate::error::{Failure, Loss, Result};
 
 /// A collection whose documents are decoded one by one, so that one that cannot be read harms only
@@ -37,9 +38,13 @@ impl Terms {
 
     /// The same as a part of a command.
     fn write_concern_document(&self) -> Document {
-        let millis = i64::try_from(self.deadline.as_millis()).unwrap_or(i64::MAX);
-        doc! { "w": "majority", "j": self.journaled, "wtimeout": millis.min(i32::MAX.into()) }
+        doc! { "w": "majority", "j": self.journaled, "wtimeout": millis(self.deadline) }
     }
+}
+
+/// A duration as commands take it.
+fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
 /// The store's collections through one client.
@@ -141,6 +146,24 @@ impl Side {
             session: Session::Own(Box::new(session)),
             terms: &self.terms,
         })
+    }
+
+    /// As [`Tx::bulk`] outside of transactions, many in two commands at once: the server works at a
+    /// command with one core.
+    pub(crate) async fn bulk_in_two(
+        &self,
+        rows: &Rows,
+        mut statements: Vec<Statement>,
+    ) -> Result<u64> {
+        const MANY: usize = 32;
+        let half = statements.len().div_ceil(2);
+        if statements.len() < MANY {
+            return self.plain().bulk(rows, statements).await;
+        }
+        let others = statements.split_off(half);
+        let (mut one, mut other) = (self.plain(), self.plain());
+        let (some, others) = tokio::join!(one.bulk(rows, statements), other.bulk(rows, others));
+        Ok(some? + others?)
     }
 
     /// Calls inside a transaction of the application's.
@@ -299,10 +322,64 @@ impl Tx<'_> {
         &mut self,
         rows: &Rows,
         filter: Document,
-        update: impl Into<UpdateModifications>,
+        update: impl Into<Bson>,
     ) -> Result<u64> {
-        let update = rows.update_many(filter, update);
-        Ok(run!(self, update)?.matched_count)
+        let update = doc! { "q": filter, "u": update, "multi": true };
+        self.updates(rows, vec![update]).await
+    }
+
+    /// The same of documents that the filter names by their ids.
+    pub(crate) async fn update_these(
+        &mut self,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<Bson>,
+    ) -> Result<u64> {
+        let limit = self.terms.deadline;
+        self.update_these_within(limit, rows, filter, update).await
+    }
+
+    /// The same; the server stops in the middle if it takes longer.
+    pub(crate) async fn update_these_within(
+        &mut self,
+        limit: Duration,
+        rows: &Rows,
+        filter: Document,
+        update: impl Into<Bson>,
+    ) -> Result<u64> {
+        let update = doc! { "q": filter, "u": update, "multi": true, "hint": "_id_" };
+        self.updates_within(limit, rows, vec![update]).await
+    }
+
+    /// Makes updates that do not disturb each other; how many documents matched. The server gives up
+    /// at the deadline, so that none lands later of which nobody hears.
+    pub(crate) async fn updates(&mut self, rows: &Rows, updates: Vec<Document>) -> Result<u64> {
+        if updates.is_empty() {
+            return Ok(0);
+        }
+        let limit = self.terms.deadline;
+        self.updates_within(limit, rows, updates).await
+    }
+
+    async fn updates_within(
+        &mut self,
+        limit: Duration,
+        rows: &Rows,
+        updates: Vec<Document>,
+    ) -> Result<u64> {
+        let limit = limit.min(self.terms.deadline);
+        let mut command = doc! {
+            "update": rows.name(),
+            "updates": updates,
+            "ordered": false,
+            "maxTimeMS": millis(limit),
+        };
+        if matches!(self.session, Session::None) {
+            command.insert("writeConcern", self.terms.write_concern_document());
+        }
+        let database = rows.client().database(&rows.namespace().db);
+        let run = database.run_command(command);
+        matched_in(&run!(self, run)?)
     }
 
     /// The document after the change; none if none matched. With `upsert` one is made then.
@@ -359,20 +436,12 @@ impl Tx<'_> {
 
     /// Changes documents that have nothing but an id, or makes them: of two transactions that do, one
     /// is undone.
-    pub(crate) async fn meet(
-        &mut self,
-        database: &Database,
-        rows: &Rows,
-        ids: Vec<Bson>,
-    ) -> Result<()> {
+    pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
         for ids in ids.chunks(MOST) {
             let meet = |id: &Bson| {
                 doc! { "q": { "_id": id }, "u": { "$inc": { "rev": 1_i64 } }, "upsert": true }
             };
-            let updates: Vec<Document> = ids.iter().map(meet).collect();
-            let command = doc! { "update": rows.name(), "updates": updates };
-            let run = database.run_command(command);
-            matched_in(&run!(self, run)?)?;
+            self.updates(rows, ids.iter().map(meet).collect()).await?;
         }
         Ok(())
     }
@@ -381,7 +450,6 @@ impl Tx<'_> {
     /// many documents matched. Statements do not disturb each other.
     pub(crate) async fn bulk(
         &mut self,
-        database: &Database,
         rows: &Rows,
         mut statements: Vec<Statement>,
     ) -> Result<u64> {
@@ -390,105 +458,8 @@ impl Tx<'_> {
             let rest = statements.split_off(fitting(&statements));
             let updates: Vec<Document> = statements.into_iter().map(Statement::document).collect();
             statements = rest;
-            let mut command = doc! {
-                "update": rows.name(),
-                "updates": updates,
-                "ordered": false,
-            };
-            let in_transaction = !matches!(self.session, Session::None);
-            if !in_transaction {
-                command.insert("writeConcern", self.terms.write_concern_document());
-            }
-            let run = database.run_command(command);
-            let reply = run!(self, run)?;
-            matched += matched_in(&reply)?;
+            matched += self.updates(rows, updates).await?;
         }
         Ok(matched)
-    }
-}
-
-/// One update of [`Tx::bulk`].
-pub(crate) struct Statement {
-    pub(crate) filter: Document,
-    pub(crate) pipeline: Vec<Document>,
-    /// About how many bytes of texts it has.
-    pub(crate) bytes: usize,
-}
-
-impl Statement {
-    fn document(self) -> Document {
-        doc! { "q": self.filter, "u": self.pipeline }
-    }
-}
-
-/// The most statements of one command.
-const MOST: usize = 1_000;
-
-/// How many of these statements fit into one command: a command is a document, with the limit that
-/// all documents have, 16 MiB.
-fn fitting(statements: &[Statement]) -> usize {
-    const BYTES: usize = 8 * 1024 * 1024;
-    const EACH: usize = 2_048;
-    let mut bytes = 0;
-    let fits = |statement: &&Statement| {
-        bytes += statement.bytes + EACH;
-        bytes <= BYTES
-    };
-    let count = statements.iter().take(MOST).take_while(fits).count();
-    count.max(1)
-}
-
-/// The number of matched documents that an update command tells, or what went wrong in it.
-fn matched_in(reply: &Document) -> Result<u64> {
-    let refused = |errors: &Document| {
-        let code = errors.get_i32("code").unwrap_or_default();
-        Failure::from_server(code, "", errors.get_str("errmsg").unwrap_or_default())
-    };
-    if let Ok(errors) = reply.get_array("writeErrors")
-        && let Some(first) = errors.iter().find_map(|error| error.as_document())
-    {
-        return Err(refused(first));
-    }
-    if let Ok(error) = reply.get_document("writeConcernError") {
-        let mut failure = refused(error);
-        if failure.kind == StoreErrorKind::Unavailable {
-            failure.loss = Loss::Silent;
-        }
-        return Err(failure.about("the write is not confirmed by a majority"));
-    }
-    let count = reply.get_i32("n").unwrap_or_default();
-    Ok(u64::try_from(count).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn statements(bytes: &[usize]) -> Vec<Statement> {
-        let statement = |bytes: &usize| Statement {
-            filter: Document::new(),
-            pipeline: Vec::new(),
-            bytes: *bytes,
-        };
-        bytes.iter().map(statement).collect()
-    }
-
-    #[test]
-    fn commands_stay_below_the_limit_of_documents() {
-        assert_eq!(fitting(&statements(&[100; 10])), 10);
-        assert_eq!(fitting(&statements(&[0; 5_000])), 1_000);
-        assert_eq!(fitting(&statements(&[3 << 20; 5])), 2);
-        assert_eq!(fitting(&statements(&[20 << 20, 1])), 1);
-    }
-
-    #[test]
-    fn refusals_inside_an_answer_are_failures() {
-        assert_eq!(matched_in(&doc! { "n": 3, "ok": 1 }).unwrap(), 3);
-        let refused = doc! { "n": 0, "writeErrors": [{ "index": 0, "code": 112, "errmsg": "" }] };
-        let failure = matched_in(&refused).unwrap_err();
-        assert_eq!(failure.kind, StoreErrorKind::Contention);
-        let late = doc! { "n": 1, "writeConcernError": { "code": 64, "errmsg": "late" } };
-        let failure = matched_in(&late).unwrap_err();
-        assert_eq!(failure.kind, StoreErrorKind::Timeout);
     }
 }

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::connection::Side;
 use crate::error::{Failure, Result};
+use crate::outages::Outages;
 use crate::row;
 
 /// Carries wakeups between the nodes and clients on the same collections, through the database.
@@ -22,12 +23,15 @@ use crate::row;
 /// A wakeup is a write to the one document that its queue has in a small collection, at most one for
 /// each queue and sender in a few milliseconds; subscribers follow a change stream on it. A stream
 /// that is lost is opened again where it ended, after 200 ms at first and 30 s at most, and then
-/// every subscription is told to look everywhere.
+/// every subscription is told to look everywhere. Through a client of the application's own an
+/// outage so short that the stream goes on behind it is not noticed: nothing that was sent is lost
+/// by it, but nobody is told either.
 ///
 /// The stream is opened when somebody first subscribes.
 #[derive(Debug)]
 pub struct MongoCoordinator {
     side: Side,
+    outages: Outages,
     outgoing: mpsc::Sender<Wakeup>,
     /// Taken by the task that sends, when it starts.
     unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
@@ -60,10 +64,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const EVERYWHERE: &str = "";
 
 impl MongoCoordinator {
-    pub(crate) fn new(side: &Side) -> Self {
+    pub(crate) fn new(side: &Side, outages: &Outages) -> Self {
         let (outgoing, unsent) = mpsc::channel(UNSENT);
         Self {
             side: side.clone(),
+            outages: outages.clone(),
             outgoing,
             unsent: Mutex::new(Some(unsent)),
             incoming: broadcast::Sender::new(UNREAD),
@@ -108,7 +113,8 @@ impl ClusterCoordinator for MongoCoordinator {
         let stream = self.incoming.subscribe().into();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if !tasks.closed && tasks.receiver.is_none() {
-            let receiver = receive_all(self.side.clone(), self.incoming.clone());
+            let (side, outages) = (self.side.clone(), self.outages.clone());
+            let receiver = receive_all(side, outages, self.incoming.clone());
             tasks.receiver = Some(tokio::spawn(receiver));
         }
         stream
@@ -157,11 +163,12 @@ async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
 }
 
 /// Follows the stream, and opens it again when it ends.
-async fn receive_all(side: Side, incoming: broadcast::Sender<Wakeup>) {
+async fn receive_all(side: Side, mut outages: Outages, incoming: broadcast::Sender<Wakeup>) {
     let mut pause = FIRST_PAUSE;
     let mut place: Option<Document> = None;
     let mut followed = false;
     loop {
+        outages.forget();
         match open(&side, place.take()).await {
             Ok(mut stream) => {
                 if followed {
@@ -170,7 +177,10 @@ async fn receive_all(side: Side, incoming: broadcast::Sender<Wakeup>) {
                 }
                 followed = true;
                 pause = FIRST_PAUSE;
-                let error = follow(&mut stream, &incoming, &mut place).await;
+                let error = tokio::select! {
+                    error = follow(&mut stream, &incoming, &mut place) => error,
+                    () = outages.next() => unavailable("the client lost its connections"),
+                };
                 tracing::debug!(%error, "the change stream for wakeups ended");
             }
             Err(error) => tracing::debug!(%error, "no change stream for wakeups"),
@@ -209,6 +219,10 @@ async fn this_moment(side: &Side) -> Result<Timestamp> {
     Ok(time.map_err(|_| InvalidInput::new("operationTime", "is missing"))?)
 }
 
+fn unavailable(text: &str) -> Failure {
+    Failure::new(ratchet_core::StoreErrorKind::Unavailable, text)
+}
+
 /// Passes wakeups on until the stream ends, and notes how far it came; why it ended.
 async fn follow(
     stream: &mut Stream,
@@ -219,8 +233,7 @@ async fn follow(
         match stream.advance().await {
             Ok(true) => {}
             Ok(false) => {
-                let text = "the server ended it";
-                return Failure::new(ratchet_core::StoreErrorKind::Unavailable, text);
+                return unavailable("the server ended it");
             }
             Err(error) => return error.into(),
         }

@@ -9,12 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::{Bson, Document, RawDocument, doc};
+use mongodb::options::Hint;
 use ratchet_core::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use ratchet_core::model::{BatchRecord, LinkState, Parent};
 use ratchet_core::{BatchId, JobId, JobState, Json};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::error::{Failure, Result};
 use crate::links::{StoredLink, batch_record, fields};
 use crate::pipelines::{self, code, ids};
@@ -175,7 +177,7 @@ impl MongoStore {
             return Ok(());
         }
         let side = self.main();
-        tx.meet(&side.database, &side.parents, parents).await?;
+        tx.meet(&side.parents, parents).await?;
         for batch in batches {
             cascade.batch(batch);
         }
@@ -192,7 +194,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// The jobs with open links on these parents. Indexes `parent` and `child` of the links.
+    /// The jobs with open links on these parents. Indexes `open` and `child` of the links.
     async fn waiting_for(
         &self,
         tx: &mut Tx<'_>,
@@ -204,7 +206,8 @@ impl MongoStore {
         let all: Vec<Bson> = parents.iter().map(|parent| row::id(*parent)).collect();
         let on_these = doc! { "parent": { "$in": all }, "state": open };
         let mut children = BTreeSet::new();
-        let only = fields(doc! { "child": 1 });
+        let mut only = fields(doc! { "child": 1 });
+        only.hint = Some(Hint::Name("open".to_owned()));
         for row in tx.find(&side.links, on_these, only).await? {
             children.insert(row::job_id(&row, "child")?);
         }
@@ -298,7 +301,7 @@ impl MongoStore {
             bytes: 0,
         };
         let statements = tallies.iter().map(tally).collect();
-        tx.bulk(&side.database, &side.batches, statements).await?;
+        tx.bulk(&side.batches, statements).await?;
         let all: Vec<Bson> = tallies.keys().map(|batch| row::id(*batch)).collect();
         let these = doc! { "_id": { "$in": all } };
         let rows = tx.find(&side.batches, these, fields(doc! {})).await?;
@@ -356,14 +359,14 @@ impl MongoStore {
         for (rows, statements) in [(&side.links, links), (&side.jobs, jobs)] {
             let count = statements.len();
             if count > 0 {
-                let matched = tx.bulk(&side.database, rows, statements).await?;
+                let matched = tx.bulk(rows, statements).await?;
                 all_of(matched, count)?;
             }
         }
         let parents = changes.cancelled.iter();
         let parents = parents.filter(|job| known.parents.contains(job));
         let parents = parents.map(|job| row::id(*job)).collect();
-        tx.meet(&side.database, &side.parents, parents).await?;
+        tx.meet(&side.parents, parents).await?;
         if !changes.ended.is_empty() {
             let ended: Vec<Bson> = changes.ended.iter().map(|batch| row::id(*batch)).collect();
             let these = doc! { "_id": { "$in": ended }, "ended_at": Bson::Null };

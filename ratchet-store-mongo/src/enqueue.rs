@@ -1,8 +1,10 @@
 //! Storing new jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::ClientSession;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
@@ -47,16 +49,20 @@ impl MongoStore {
         tx.finish(stored).await
     }
 
-    /// Stores the jobs of one call inside a transaction of the caller's.
+    /// Stores the jobs of one call inside a transaction of the caller's; `writes` is set before the
+    /// first write to it.
     pub(crate) async fn enqueue_within(
         &self,
         session: &mut ClientSession,
         jobs: &[NewJob],
+        writes: &AtomicBool,
     ) -> Result<Vec<Enqueued>> {
         let routes = self.route_ids(jobs).await?;
         let now = self.millis(self.main()).await?;
         let mut tx = self.main().within(session);
-        self.store_jobs(&mut tx, jobs, &routes, now).await
+        let checked = self.check_jobs(&mut tx, jobs).await?;
+        writes.store(true, Ordering::Relaxed);
+        self.write_jobs(&mut tx, jobs, checked, &routes, now).await
     }
 
     async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
@@ -87,14 +93,19 @@ impl MongoStore {
     ) -> Result<Vec<Enqueued>> {
         let mut on = self.main().plain();
         let (answers, new) = resolve(jobs, &self.find_taken(&mut on, jobs).await?);
+        let call = ObjectId::new();
         let mut rows = Vec::with_capacity(new.len());
         for place in &new {
-            rows.push(document(&jobs[*place], routes[*place], now, None, None)?);
+            let mut row = document(&jobs[*place], routes[*place], now, None, None)?;
+            row.append(cstr!("claim"), call);
+            rows.push(row);
         }
         let stored = on.insert_many(&self.main().jobs, &rows).await;
         if let Err(failure) = stored {
             let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-            let mine = doc! { "_id": { "$in": ids(&new) }, "claim_seq": 0_i64 };
+            // Those that this call stored, and not who else stored one of the same id; and none that
+            // somebody has claimed, since a claim leaves a mark of its own.
+            let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
             on.delete_many(&self.main().jobs, mine).await?;
             return Err(failure);
         }
@@ -109,7 +120,35 @@ impl MongoStore {
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
+        let checked = self.check_jobs(tx, jobs).await?;
+        self.write_jobs(tx, jobs, checked, routes, now).await
+    }
+
+    /// Finds out which of the jobs are new, and refuses what the database shows to be wrong.
+    async fn check_jobs(&self, tx: &mut Tx<'_>, jobs: &[NewJob]) -> Result<Checked> {
         let (answers, new) = resolve(jobs, &self.find_taken(tx, jobs).await?);
+        let linked = self.find_parents(tx, jobs, &answers, &new).await?;
+        Ok(Checked {
+            answers,
+            new,
+            linked,
+        })
+    }
+
+    async fn write_jobs(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[NewJob],
+        checked: Checked,
+        routes: &[i32],
+        now: i64,
+    ) -> Result<Vec<Enqueued>> {
+        let Checked {
+            answers,
+            new,
+            mut linked,
+        } = checked;
+        self.meet_parents(tx, &mut linked).await?;
         let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
         for place in &new {
             if let Some(lane) = lanes::of(jobs[*place].spec()) {
@@ -117,7 +156,6 @@ impl MongoStore {
             }
         }
         let mut places = self.enter_lanes(tx, wanted).await?;
-        let linked = self.find_parents(tx, jobs, &answers, &new).await?;
         let mut rows = Vec::with_capacity(new.len());
         let mut keys = Vec::new();
         for place in &new {
@@ -180,6 +218,14 @@ impl MongoStore {
         }
         Ok(numbers)
     }
+}
+
+/// An enqueue of which nothing is written yet.
+struct Checked {
+    answers: Vec<Enqueued>,
+    /// The places of the jobs that are to be stored.
+    new: Vec<usize>,
+    linked: Linked,
 }
 
 /// What is in the way of an enqueue.

@@ -1,36 +1,35 @@
-//! The collections and their indexes: made at the start where they are missing, and compared.
+//! The collections and their indexes, and what of those that are stored is in their way.
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::StoreErrorKind;
+use ratchet_core::model::LinkState;
 
-use crate::config::Config;
 use crate::connection::{Rows, Side};
 use crate::error::{Failure, Result};
-use crate::store::Server;
-
-/// The version of the collections and indexes below. A program refuses a newer one.
-const VERSION: i64 = 1;
-/// The wire protocol of MongoDB 4.4, the oldest that has all that is used.
-const OLDEST_WIRE: i32 = 9;
 
 /// An index.
-struct Index {
-    name: &'static str,
+pub(crate) struct Index {
+    pub(crate) name: &'static str,
     keys: Document,
     unique: bool,
     /// Of which documents.
     partial: Option<Document>,
+    /// How many seconds after the date that is its key the server deletes a document.
+    expires_after: Option<i32>,
 }
 
 impl Index {
     /// As `createIndexes` takes it.
-    fn document(&self) -> Document {
+    pub(crate) fn document(&self) -> Document {
         let mut index = doc! { "name": self.name, "key": self.keys.clone() };
         if self.unique {
             index.insert("unique", true);
         }
         if let Some(partial) = &self.partial {
             index.insert("partialFilterExpression", partial.clone());
+        }
+        if let Some(seconds) = self.expires_after {
+            index.insert("expireAfterSeconds", seconds);
         }
         index
     }
@@ -54,14 +53,21 @@ impl Index {
             })
         } else if !same("partialFilterExpression", self.partial.as_ref()) {
             Some("is of other documents")
-        } else if hides || stored.contains_key("expireAfterSeconds") {
-            Some("is sparse, hidden or deletes documents")
+        } else if hides {
+            Some("is sparse or hidden")
+        } else if number(stored, "expireAfterSeconds") != self.expires_after.map(f64::from) {
+            Some("deletes documents at another time")
         } else if stored.contains_key("collation") {
             Some("has a collation")
         } else {
             None
         }
     }
+}
+
+/// A number, whatever type it is stored as.
+fn number(document: &Document, field: &str) -> Option<f64> {
+    plain(document).get_f64(field).ok()
 }
 
 /// A document in which equal numbers of different types are equal, as they are to the server.
@@ -90,6 +96,7 @@ fn index(name: &'static str, keys: Document) -> Index {
         keys,
         unique: false,
         partial: None,
+        expires_after: None,
     }
 }
 
@@ -103,10 +110,15 @@ impl Index {
         self.partial = Some(partial);
         self
     }
+
+    fn expires_after(mut self, seconds: i32) -> Self {
+        self.expires_after = Some(seconds);
+        self
+    }
 }
 
 /// The collections, and their indexes beside that on `_id`.
-fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
+pub(crate) fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
     vec![
         (&side.jobs, job_indexes()),
         (
@@ -133,7 +145,7 @@ fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
         (&side.archive, archive_indexes()),
         (&side.recurring, recurring_indexes()),
         (&side.permits, vec![]),
-        (&side.rates, vec![]),
+        (&side.rates, rate_indexes()),
         (&side.links, link_indexes()),
         (&side.parents, vec![]),
         (&side.batches, batch_indexes()),
@@ -160,9 +172,15 @@ fn job_indexes() -> Vec<Index> {
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
         // What a heartbeat must tell.
         index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
-        // Purges.
-        index("finished", doc! { "state": 1, "finished_at": 1, "_id": 1 })
-            .of(doc! { "state": { "$gte": 4 } }),
+        // Who waits for something else than its time.
+        index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
+            .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
+        // Purges; with the route, so that all can be counted without a look at them.
+        index(
+            "finished",
+            doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
+        )
+        .of(doc! { "state": { "$gte": 4 } }),
         // Listings of dead letters and of cancelled jobs, which are few among many.
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
         // The jobs that have tags, by each of them in order of id.
@@ -189,6 +207,9 @@ fn link_indexes() -> Vec<Index> {
     vec![
         index("child", doc! { "child": 1, "place": 1 }).unique(),
         index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
+        // Who waits for an end now: of the links of a parent only those that are not decided.
+        index("open", doc! { "parent": 1, "child": 1 })
+            .of(doc! { "state": i32::from(LinkState::Open.code()) }),
     ]
 }
 
@@ -205,6 +226,12 @@ fn archive_indexes() -> Vec<Index> {
     vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
 }
 
+fn rate_indexes() -> Vec<Index> {
+    // The server forgets the keys of which nothing is left to remember. No other collection has
+    // such an index: a lock that is deleted would begin its fences anew.
+    vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
+}
+
 fn recurring_indexes() -> Vec<Index> {
     vec![
         // Those whose slots come, in that order.
@@ -216,175 +243,13 @@ fn recurring_indexes() -> Vec<Index> {
     ]
 }
 
-/// Looks at the server, makes what is missing and compares what is there.
-pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
-    let server = look(side, config).await?;
-    check_version(side).await?;
-    // Everything is compared before anything is made.
-    let plan = plan(side);
-    let mut missing: Vec<(&Rows, Option<Vec<&Index>>)> = Vec::new();
-    for (rows, indexes) in &plan {
-        match stored_indexes(side, rows).await? {
-            None => missing.push((rows, None)),
-            Some(stored) => {
-                let lacking = compare(rows.name(), indexes, &stored)?;
-                if !lacking.is_empty() {
-                    missing.push((rows, Some(lacking)));
-                }
-            }
-        }
-    }
-    if !config.create {
-        return match missing.first() {
-            None => Ok(server),
-            Some((rows, lacking)) => {
-                Err(mismatch(match lacking.as_ref().and_then(|l| l.first()) {
-                    None => format!("the collection {} is missing", rows.name()),
-                    Some(index) => format!("{} has no index {}", rows.name(), index.name),
-                }))
-            }
-        };
-    }
-    for (rows, lacking) in missing {
-        if lacking.is_none() {
-            create(side, rows).await?;
-        }
-        let all = plan.iter().find(|(other, _)| other.name() == rows.name());
-        let all = all.map(|(_, indexes)| indexes.iter().collect());
-        make(side, rows, lacking.or(all).unwrap_or_default()).await?;
-    }
-    side.plain()
-        .change(
-            &side.meta,
-            doc! { "_id": "ratchet" },
-            doc! { "$max": { "version": VERSION } },
-            true,
-        )
-        .await
-        .or_else(|failure| match failure.is_duplicate() {
-            // Somebody else started at the same time.
-            true => Ok(None),
-            false => Err(failure),
-        })?;
-    Ok(server)
-}
-
-/// Which server it is, and whether it can be used.
-async fn look(side: &Side, config: &Config) -> Result<Server> {
-    let hello = match side.database.run_command(doc! { "hello": 1 }).await {
-        Ok(hello) => hello,
-        Err(error) => return Err(unreachable_server(config, error.into()).await),
-    };
-    let build = side
-        .database
-        .run_command(doc! { "buildInfo": 1 })
-        .await
-        .map_err(Failure::from)?;
-    let version = build.get_str("version").unwrap_or("unknown").to_owned();
-    if hello.get_i32("maxWireVersion").unwrap_or_default() < OLDEST_WIRE {
-        return Err(Failure::new(
-            StoreErrorKind::Misconfigured,
-            format!("the server is MongoDB {version}; 4.4 or later is needed"),
-        ));
-    }
-    let in_set =
-        hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
-    Ok(Server {
-        version,
-        transactions: in_set,
-    })
-}
-
-/// Why no server can be used: one that answers but is in another replica set, or in none, or not
-/// initiated, is never chosen by the driver, which does not say so.
-async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
-    let Some(options) = config.options.as_ref() else {
-        return failure;
-    };
-    if failure.kind != StoreErrorKind::Unavailable {
-        return failure;
-    }
-    for host in &options.hosts {
-        let mut direct = options.clone();
-        direct.hosts = vec![host.clone()];
-        direct.repl_set_name = None;
-        direct.direct_connection = Some(true);
-        direct.server_selection_timeout = Some(config.terms.deadline / 5);
-        let Ok(client) = mongodb::Client::with_options(direct) else {
-            continue;
-        };
-        let admin = client.database("admin");
-        let Ok(hello) = admin.run_command(doc! { "hello": 1 }).await else {
-            continue;
-        };
-        let wanted = options.repl_set_name.as_deref();
-        let problem = match (hello.get_str("setName").ok(), wanted) {
-            (Some(found), Some(wanted)) if found != wanted => {
-                format!("the server is in the replica set `{found}`, the URL says `{wanted}`")
-            }
-            (None, _) if hello.get_bool("isreplicaset").unwrap_or(false) => {
-                "the server's replica set is not initiated".to_owned()
-            }
-            (None, Some(wanted)) => {
-                format!("the server is in no replica set, the URL says `{wanted}`")
-            }
-            _ => continue,
-        };
-        return Failure::new(StoreErrorKind::Misconfigured, problem);
-    }
-    failure
-}
-
-async fn check_version(side: &Side) -> Result<()> {
-    let meta = doc! { "_id": "ratchet" };
-    let version = match side.plain().find_one(&side.meta, meta).await {
-        Ok(found) => found.map(|meta| crate::row::int(&meta, "version")),
-        Err(failure) => return Err(failure.about("the database cannot be read")),
-    };
-    match version {
-        Some(Ok(version)) if version <= VERSION => Ok(()),
-        Some(Ok(version)) => Err(mismatch(format!(
-            "the collections are of version {version}, this program knows {VERSION} at most"
-        ))),
-        Some(Err(problem)) => Err(mismatch(format!("the version cannot be read: {problem}"))),
-        None => {
-            // Ours are empty before they have a version.
-            for rows in [&side.jobs, &side.nodes, &side.locks] {
-                if side.plain().find_one(rows, doc! {}).await?.is_some() {
-                    return Err(mismatch(format!(
-                        "there is a collection {} that is not Ratchet's",
-                        rows.name()
-                    )));
-                }
-            }
-            Ok(())
-        }
-    }
-}
-
-fn mismatch(text: impl Into<String>) -> Failure {
+pub(crate) fn mismatch(text: impl Into<String>) -> Failure {
     Failure::new(StoreErrorKind::SchemaMismatch, text)
-}
-
-/// The indexes of a collection; none if there is no such collection.
-async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>>> {
-    const NO_COLLECTION: i32 = 26;
-    let list = doc! { "listIndexes": rows.name(), "cursor": { "batchSize": 1_000 } };
-    let reply = match side.database.run_command(list).await.map_err(Failure::from) {
-        Err(failure) if failure.code == NO_COLLECTION => return Ok(None),
-        reply => reply?,
-    };
-    let batch = reply
-        .get_document("cursor")
-        .and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch = batch.map_err(|_| mismatch(format!("{} has no indexes", rows.name())))?;
-    let documents = batch.iter().filter_map(Bson::as_document);
-    Ok(Some(documents.cloned().collect()))
 }
 
 /// The indexes that are missing. [`StoreErrorKind::SchemaMismatch`] if there are others that would
 /// be in the way.
-fn compare<'a>(
+pub(crate) fn compare<'a>(
     collection: &str,
     wanted: &'a [Index],
     stored: &[Document],
@@ -420,38 +285,6 @@ fn compare<'a>(
             .any(|other| other.get_str("name").is_ok_and(|name| name == index.name))
     };
     Ok(wanted.iter().filter(stands).collect())
-}
-
-async fn create(side: &Side, rows: &Rows) -> Result<()> {
-    const EXISTS: i32 = 48;
-    match side.database.create_collection(rows.name()).await {
-        Ok(()) => Ok(()),
-        Err(error) => match Failure::from(error) {
-            // Somebody else started at the same time.
-            failure if failure.code == EXISTS => Ok(()),
-            failure => Err(failure.about("a collection cannot be created")),
-        },
-    }
-}
-
-/// Builds indexes; reads and writes go on meanwhile.
-async fn make(side: &Side, rows: &Rows, indexes: Vec<&Index>) -> Result<()> {
-    if indexes.is_empty() {
-        return Ok(());
-    }
-    let documents: Vec<Document> = indexes.into_iter().map(Index::document).collect();
-    let command = doc! {
-        "createIndexes": rows.name(),
-        "indexes": documents,
-        "writeConcern": { "w": "majority" },
-    };
-    match side.database.run_command(command).await {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let what = format!("the indexes of {} cannot be made", rows.name());
-            Err(Failure::from(error).about(&what))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -516,6 +349,11 @@ mod tests {
             with("running", "name", "theirs".into())
                 .contains("theirs of jobs has the keys of running")
         );
+        let mut rates: Vec<_> = rate_indexes().iter().map(Index::document).collect();
+        let compared = |stored: &[Document]| compare("rates", &rate_indexes(), stored).is_ok();
+        assert!(compared(&rates));
+        rates[0].insert("expireAfterSeconds", 60.0);
+        assert!(!compared(&rates));
         let mut all = stored();
         all.push(doc! { "key": { "payload": 1 }, "name": "mine", "unique": true });
         assert!(problem(&all).contains("unique index mine"));

@@ -11,6 +11,7 @@ use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreErro
 
 use crate::claim::Depth;
 use crate::error::Loss;
+use crate::passes::Fate;
 use crate::store::MongoStore;
 
 #[async_trait]
@@ -88,13 +89,7 @@ impl JobStore for MongoStore {
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         request.validate()?;
-        // As for actions: again it would be to other jobs, and their number alone be told.
-        self.call_again_after(
-            "purge",
-            |loss| loss == Loss::Told,
-            || self.purge_jobs(request),
-        )
-        .await
+        self.pass("purge", request, Fate::Deleted).await
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! # Replica sets and standalone servers
 //! Whatever changes several documents at once needs transactions, and those need a replica set; one
-//! node is enough. On a standalone server the store works with less, and says so where it is asked
+//! node is enough. A sharded cluster is refused: its routers tell the time by a clock each. On a
+//! standalone server the store works with less, and says so where it is asked
 //! for more: jobs with a lane or an idempotency key, writes with a
 //! [`Guard`](ratchet_core::model::Guard) and [`MongoStore::enqueue_in`] are refused
 //! (`Misconfigured`), as are jobs that wait for others or for a signal, or are in a batch
@@ -22,8 +23,18 @@
 //! until its deadline. Many ends at once in one batch meet in its document, and so do better in large
 //! settlements than in many small ones. Jobs that nobody waits for, and that are in no batch, cost what
 //! they always did. An application's transaction that links to running jobs
-//! ([`MongoStore::enqueue_in`]) holds up their ends while it is open, and nothing else; one that joins a
-//! batch or waits for it, the ends of the jobs in it.
+//! ([`MongoStore::enqueue_in`]) holds up their ends while it is open, and nothing else; one that links
+//! to a job that has ended, the purge that would delete that job, or archive it, and with it the
+//! others of the same pass; one that joins a batch or waits for it, the ends of the jobs in it.
+//!
+//! # Processes that die in the middle
+//! The server binds a transaction to a session and not to a connection. What a process had written
+//! in a transaction when it was killed stays held until the server ends that transaction: when it is
+//! 60 s old (`transactionLifetimeLimitSeconds`), or up to half as much later. That may be a lane, the
+//! permits of a resource, a batch, or the jobs that an action or an end was about; calls that need
+//! them wait until then, or until their deadline. A lock is held so only by who dies in the moment of
+//! a commit, since guarded writes change it last. Transactions here are short: where the server has
+//! no others, a lower limit is better, such as 10 s.
 //!
 //! # What is durable
 //! Every write waits for a majority of the set and its journals, every read that decides something
@@ -36,7 +47,10 @@
 
 mod act;
 mod archive;
+mod awaited;
+mod bulk;
 mod candidates;
+mod checks;
 mod claim;
 mod clock;
 mod config;
@@ -45,12 +59,16 @@ mod coordinator;
 mod ends;
 mod enqueue;
 mod error;
+mod guard;
 mod indexes;
 mod jobs;
 mod lanes;
 mod links;
 mod locks;
 mod nodes;
+mod open;
+mod outages;
+mod passes;
 mod permits;
 mod pipelines;
 mod purge;
@@ -63,6 +81,7 @@ mod recurring;
 mod report;
 mod routes;
 mod row;
+mod select;
 mod settle;
 mod signals;
 mod store;

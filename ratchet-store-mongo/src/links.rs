@@ -30,6 +30,8 @@ pub(crate) struct Linked {
     after: Vec<(JobId, Vec<After>)>,
     members: BTreeMap<BatchId, i64>,
     parents: HashSet<JobId>,
+    /// Those of the parents that are stored, as the transaction sees them.
+    stored: HashMap<JobId, (JobState, Option<Json>)>,
     /// Stored parents that have ended.
     ended: Vec<End>,
 }
@@ -57,8 +59,8 @@ pub(crate) fn is_linked(job: &NewJob) -> bool {
 }
 
 impl MongoStore {
-    /// Finds out what the new jobs of an enqueue wait for.
-    /// [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
+    /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
+    /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
     pub(crate) async fn find_parents(
         &self,
         tx: &mut Tx<'_>,
@@ -88,11 +90,9 @@ impl MongoStore {
         let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
         let stored: Vec<JobId> = stored.into_iter().collect();
         if !stored.is_empty() {
-            let inside = self.parents_inside(tx, &stored).await?;
-            // Whoever is refused has flagged nobody.
-            self.check_batches(tx, &linked).await?;
-            linked.ended = self.meet_parents(tx, stored, inside).await?;
+            linked.stored = self.parents_inside(tx, &stored, answers).await?;
         }
+        self.check_batches(tx, &linked).await?;
         Ok(linked)
     }
 
@@ -101,6 +101,7 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         parents: &[JobId],
+        answers: &[Enqueued],
     ) -> Result<HashMap<JobId, (JobState, Option<Json>)>> {
         let side = self.main();
         let these = doc! { "_id": { "$in": ids(parents) } };
@@ -116,7 +117,7 @@ impl MongoStore {
         };
         let this = doc! { "_id": row::id(*missing) };
         Err(match side.plain().find_one(&side.jobs, this).await? {
-            None => Failure::refused(links::missing(Parent::Job(*missing))),
+            None => Failure::refused(links::missing_parent(*missing, answers)),
             Some(_) => older(),
         })
     }
@@ -148,19 +149,19 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Keeps these jobs, which the transaction sees so, from ending unseen before it does; those that
-    /// have ended.
+    /// Keeps the stored parents, which the transaction sees so, from ending unseen before it does.
     ///
     /// First they are flagged, not in the transaction: from then on each end is a transaction too,
     /// which meets this one in a document of its own. Their documents stay free, so that an
     /// application's transaction holds up their ends, and nothing else.
-    async fn meet_parents(
-        &self,
-        tx: &mut Tx<'_>,
-        parents: Vec<JobId>,
-        mut inside: HashMap<JobId, (JobState, Option<Json>)>,
-    ) -> Result<Vec<End>> {
+    pub(crate) async fn meet_parents(&self, tx: &mut Tx<'_>, linked: &mut Linked) -> Result<()> {
+        if linked.stored.is_empty() {
+            return Ok(());
+        }
         let side = self.main();
+        let mut inside = std::mem::take(&mut linked.stored);
+        let mut parents: Vec<JobId> = inside.keys().copied().collect();
+        parents.sort_unstable();
         let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };
         let these = unfinished.clone();
         unfinished.insert("state", doc! { "$in": unfinished_states() });
@@ -180,12 +181,12 @@ impl MongoStore {
                 outside.insert(row::job_id(&row, "_id")?, state);
             }
         }
-        let (mut ended, mut free, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut free, mut own) = (Vec::new(), Vec::new());
         for parent in parents {
             match (inside.remove(&parent), outside.get(&parent)) {
                 (None, _) => return Err(older()),
                 (Some((state, result)), _) if state.is_terminal() => {
-                    ended.push(End::earlier(parent, state, result));
+                    linked.ended.push(End::earlier(parent, state, result));
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
@@ -194,13 +195,13 @@ impl MongoStore {
                 (Some(_), _) => free.push(row::id(parent)),
             }
         }
-        tx.meet(&side.database, &side.parents, free).await?;
+        tx.meet(&side.parents, free).await?;
         if !own.is_empty() {
             let these = doc! { "_id": { "$in": ids(&own) } };
             let change = doc! { "$set": { "children": true }, "$inc": { "rev": 1_i64 } };
             tx.update_many(&side.jobs, these, change).await?;
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
@@ -232,7 +233,8 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then.
+    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then. One that was
+    /// closed after the transaction began is a conflict.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -248,13 +250,8 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        let this = doc! { "_id": row::id(batch) };
-        Err(Failure::refused(
-            match tx.find_one(&side.batches, this).await? {
-                None => links::missing(Parent::Batch(batch)),
-                Some(_) => links::closed(batch),
-            },
-        ))
+        // The transaction saw it otherwise before it wrote anything.
+        Err(Failure::contention("a batch was changed meanwhile"))
     }
 
     /// Those of these jobs that have open links. Index `child`. [link.requeue]
@@ -276,50 +273,17 @@ impl MongoStore {
         Ok(children.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Those of these jobs, given as documents, of which a child has not ended. Index `parent`.
-    /// [purge.awaited] [archive.awaited]
-    pub(crate) async fn awaited(
-        &self,
-        tx: &mut Tx<'_>,
-        jobs: &[RawDocumentBuf],
-    ) -> Result<HashSet<JobId>> {
-        let parents = jobs.iter().filter(|row| row::flag(row, "children"));
-        let parents = parents.map(|row| row::job_id(row, "_id"));
-        let parents: Vec<JobId> = parents.collect::<std::result::Result<_, _>>()?;
-        if parents.is_empty() {
-            return Ok(HashSet::new());
-        }
-        let side = self.main();
-        let on_these = doc! {
-            "parent": { "$in": ids(&parents) },
-            "kind": i32::from(Parent::Job(parents[0]).code()),
-        };
-        let only = fields(doc! { "parent": 1, "child": 1 });
-        let mut links = Vec::new();
-        let mut children = BTreeSet::new();
-        for row in tx.find(&side.links, on_these, only).await? {
-            let child = row::job_id(&row, "child")?;
-            links.push((row::job_id(&row, "parent")?, child));
-            children.insert(child);
-        }
-        let children: Vec<JobId> = children.into_iter().collect();
-        let these =
-            doc! { "_id": { "$in": ids(&children) }, "state": { "$in": unfinished_states() } };
-        let rows = tx
-            .find(&side.jobs, these, fields(doc! { "_id": 1 }))
-            .await?;
-        let unfinished = rows.iter().map(|row| row::job_id(row, "_id"));
-        let unfinished: HashSet<JobId> = unfinished.collect::<std::result::Result<_, _>>()?;
-        links.retain(|(_, child)| unfinished.contains(child));
-        Ok(links.into_iter().map(|(parent, _)| parent).collect())
-    }
-
     /// Completes jobs that are shown with what they wait, or waited, for.
-    pub(crate) async fn show_links(&self, linked: &[JobId], jobs: &mut [JobRecord]) -> Result<()> {
+    pub(crate) async fn show_links(
+        &self,
+        on: &mut Tx<'_>,
+        linked: &[JobId],
+        jobs: &mut [JobRecord],
+    ) -> Result<()> {
         if linked.is_empty() {
             return Ok(());
         }
-        let mut links = self.links_of(linked).await?;
+        let mut links = self.links_of(on, linked).await?;
         for job in jobs {
             for link in links.remove(&job.id).unwrap_or_default() {
                 match link.after {
@@ -335,14 +299,18 @@ impl MongoStore {
     }
 
     /// The links of jobs, those of each in order. Index `child`.
-    async fn links_of(&self, jobs: &[JobId]) -> Result<HashMap<JobId, Vec<StoredLink>>> {
+    async fn links_of(
+        &self,
+        on: &mut Tx<'_>,
+        jobs: &[JobId],
+    ) -> Result<HashMap<JobId, Vec<StoredLink>>> {
         let side = self.main();
         let theirs = doc! { "child": { "$in": ids(jobs) } };
         let options = FindOptions::builder()
             .sort(doc! { "child": 1, "place": 1 })
             .build();
         let mut links: HashMap<JobId, Vec<StoredLink>> = HashMap::new();
-        for row in side.plain().find(&side.links, theirs, options).await? {
+        for row in on.find(&side.links, theirs, options).await? {
             let link = StoredLink::read(&row)?;
             links.entry(link.child).or_default().push(link);
         }
@@ -352,7 +320,7 @@ impl MongoStore {
     /// [link.parents]
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let mut links: HashMap<JobId, Vec<Link>> = self
-            .links_of(jobs)
+            .links_of(&mut self.main().plain(), jobs)
             .await?
             .into_iter()
             .map(|(job, links)| {
@@ -394,7 +362,7 @@ fn older() -> Failure {
     Failure::contention("a parent changed after the transaction began")
 }
 
-fn unfinished_states() -> Vec<i32> {
+pub(crate) fn unfinished_states() -> Vec<i32> {
     let unfinished = JobState::ALL.iter().filter(|state| !state.is_terminal());
     unfinished.map(|state| code(*state)).collect()
 }

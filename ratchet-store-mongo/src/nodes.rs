@@ -8,7 +8,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, from_millis, to_millis};
-use ratchet_core::{ClaimToken, JobState, NodeId, Result};
+use ratchet_core::{JobState, NodeId, Result};
 
 use crate::clock::Now;
 use crate::connection::{Side, Tx};
@@ -184,8 +184,10 @@ impl MongoStore {
             .build();
         let mut cancel_requested = Vec::new();
         for row in on.find(&side.jobs, cancelling, options).await? {
-            let job = row::job_id(&row, "_id")?;
-            cancel_requested.push(ClaimToken::new(job, row::count(&row, "claim_seq")?));
+            match row::token(&row) {
+                Ok(token) => cancel_requested.push(token),
+                Err(error) => tracing::warn!(%error, "a claim to be cancelled cannot be read"),
+            }
         }
         let live = doc! {
             "_id": { "$ne": row::id(node) },
@@ -197,7 +199,9 @@ impl MongoStore {
         let mut others = Others::default();
         for row in on.find(&side.nodes, live, options).await? {
             others.live = others.live.saturating_add(1);
-            let began = row::optional_int(&row, "started_at")?.map(from_millis);
+            // One that cannot be read is not newer than the others.
+            let began = row::optional_int(&row, "started_at").ok().flatten();
+            let began = began.map(from_millis);
             others.newest = others.newest.max(began);
         }
         Ok(HeartbeatReply::new(now, status, cancel_requested, others))
@@ -227,16 +231,11 @@ impl MongoStore {
         let side = self.live();
         // Before the nodes are read: nobody is silent for what was heard after it.
         let now = from_millis(self.millis(side).await?);
-        let mut tx = self.begin_guarded(side, sweep.guard.as_ref()).await?;
-        let swept = async {
-            if !self.is_tenure(&mut tx, side, sweep.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            let swept = self.sweep_inside(&mut tx, sweep, now).await?;
-            Ok(Guarded::Done(swept))
-        }
-        .await;
-        tx.finish(swept).await
+        let Some(mut guarded) = self.begin_guarded(side, sweep.guard.as_ref()).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let swept = self.sweep_inside(&mut guarded.tx, sweep, now).await;
+        guarded.finish(self, swept).await
     }
 
     async fn sweep_inside(
@@ -270,11 +269,30 @@ impl MongoStore {
             if tx.find_one(&side.jobs, claims).await?.is_none() {
                 let ends = [NodeStatus::Left, NodeStatus::Dead];
                 let ended = unchanged(ends.map(|end| i32::from(end.code())).to_vec());
-                swept.forgotten += tx.delete_many(&side.nodes, ended).await?;
+                let gone = tx.delete_many(&side.nodes, ended).await?;
+                if gone > 0 && self.has_transactions() {
+                    self.forget_label(tx, node.label.as_str()).await?;
+                }
+                swept.forgotten += gone;
             }
         }
         swept.died.sort();
         Ok(swept)
+    }
+
+    /// Deletes the document of a label that no node has any more: who starts without a name of its
+    /// own has a label that nobody has again. Whoever joins under it meanwhile changes the document,
+    /// and so meets this.
+    async fn forget_label(&self, tx: &mut Tx<'_>, label: &str) -> Inner<()> {
+        let side = self.live();
+        if tx
+            .find_one(&side.nodes, doc! { "label": label })
+            .await?
+            .is_none()
+        {
+            tx.delete_many(&side.labels, doc! { "_id": label }).await?;
+        }
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{ClaimRequest, PermitInfo};
 use ratchet_core::permit::Budget;
 use ratchet_core::store::{Changed, PermitStore};
-use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, Route, StoreErrorKind};
+use ratchet_core::{InvalidInput, JobId, JobState, Name, Priority, Result, Route, StoreErrorKind};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result as Inner};
@@ -117,7 +117,7 @@ impl MongoStore {
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,
-        chosen: &[(JobId, Route)],
+        chosen: &[(JobId, Priority, Route)],
         call: ObjectId,
         now: i64,
     ) -> Inner<u64> {
@@ -142,24 +142,24 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         request: &ClaimRequest,
-        chosen: &[(JobId, Route)],
+        chosen: &[(JobId, Priority, Route)],
         call: ObjectId,
         now: i64,
     ) -> Inner<u64> {
         let side = self.main();
-        let names = resources(chosen.iter().map(|(_, route)| route));
+        let names = resources(chosen.iter().map(|(_, _, route)| route));
         let meet = doc! { "$inc": { "claims": 1_i64 } };
         let these = doc! { "_id": { "$in": &names } };
         tx.update_many(&side.permits, these, meet).await?;
         let mut budget = self.budget(tx, &names).await?;
-        let admitted = chosen.iter().filter(|(_, route)| budget.take(route));
-        let admitted: Vec<JobId> = admitted.map(|(id, _)| *id).collect();
+        let admitted = chosen.iter().filter(|(_, _, route)| budget.take(route));
+        let admitted: Vec<_> = admitted.map(|(id, level, _)| (*id, *level)).collect();
         if admitted.is_empty() {
             return Ok(0);
         }
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(&admitted, now);
-        tx.update_many(&side.jobs, takeable, take).await
+        tx.update_these(&side.jobs, takeable, take).await
     }
 
     async fn budget(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<Budget> {

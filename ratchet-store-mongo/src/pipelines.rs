@@ -4,14 +4,16 @@
 //! Texts that come from outside stand behind `$literal` wherever the server would otherwise take
 //! one that begins with `$` for an expression.
 
+use std::collections::BTreeMap;
+
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::{AttemptOutcome, Effect, NextRun, NodeStatus, RunAt};
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
-use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::Statement;
 use crate::row::{id, number};
 
 /// The longest time that is added to another: far beyond every calendar, and the sum is still a
@@ -31,30 +33,40 @@ const CLAIM: [&str; 5] = [
     "cancel_requested",
 ];
 
-/// What a claim must know before it looks for jobs, and again before it returns some: the time, the
-/// paused queues, the last route, and whether the node may claim. On `meta`, of which every store
+/// What a claim must know before it looks for jobs: the time, the paused queues, the last route, and
+/// whether the node may claim; all but the time is looked at again before it returns some. On `meta`, of which every store
 /// has one document. [claim.paused] [claim.live] [queue.pause]
 pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     let [nodes, queues, routes] = names;
     vec![
         doc! { "$limit": 1 },
         doc! { "$replaceWith": { "now": now.expression() } },
-        doc! { "$unionWith": { "coll": nodes, "pipeline": [
-            { "$match": {
-                "_id": id(node),
-                "status": { "$ne": i32::from(NodeStatus::Active.code()) },
-            } },
-            { "$project": { "_id": 0, "idle": "$status" } },
-        ] } },
+        idle(node, nodes),
         doc! { "$unionWith": { "coll": routes, "pipeline": [
             { "$sort": { "_id": -1 } },
             { "$limit": 1 },
             { "$project": { "_id": 0, "route": "$_id" } },
         ] } },
-        doc! { "$unionWith": { "coll": queues, "pipeline": [
-            { "$project": { "_id": 0, "paused": "$_id" } },
-        ] } },
+        paused(queues),
     ]
+}
+
+/// Adds a document if this node may not claim.
+fn idle(node: NodeId, nodes: &str) -> Document {
+    doc! { "$unionWith": { "coll": nodes, "pipeline": [
+        { "$match": {
+            "_id": id(node),
+            "status": { "$ne": i32::from(NodeStatus::Active.code()) },
+        } },
+        { "$project": { "_id": 0, "idle": "$status" } },
+    ] } }
+}
+
+/// Adds the paused queues.
+fn paused(queues: &str) -> Document {
+    doc! { "$unionWith": { "coll": queues, "pipeline": [
+        { "$project": { "_id": 0, "paused": "$_id" } },
+    ] } }
 }
 
 /// Routes of which a claim looks at so many jobs of each priority.
@@ -109,13 +121,30 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
 }
 
 /// Those of the chosen jobs that are still to be had: all that made a job a candidate is compared
-/// again, but for what never changes. [claim.exclusive]
-pub(crate) fn takeable(chosen: &[JobId], now: i64) -> Document {
-    doc! {
-        "_id": { "$in": ids(chosen) },
+/// again, but for its route, which never changes. Where the number of claims is none, nothing can be
+/// added to it, and the whole claim would fail. Index on `_id`. [claim.exclusive] [priority.job]
+pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
+    let mut by_priority: BTreeMap<Priority, Vec<JobId>> = BTreeMap::new();
+    for (id, priority) in chosen {
+        by_priority.entry(*priority).or_default().push(*id);
+    }
+    let all: Vec<JobId> = chosen.iter().map(|(id, _)| *id).collect();
+    let mut takeable = doc! {
+        "_id": { "$in": ids(&all) },
         "state": code(JobState::Pending),
         "run_at": { "$lte": now },
+        "claim_seq": { "$type": "number" },
+    };
+    let level = |priority: &Priority| i32::from(priority.level());
+    if let [(priority, _)] = &*by_priority.iter().collect::<Vec<_>>() {
+        takeable.insert("priority", level(priority));
+    } else {
+        let of = |(priority, some): (&Priority, &Vec<JobId>)| {
+            doc! { "priority": level(priority), "_id": { "$in": ids(some) } }
+        };
+        takeable.insert("$or", by_priority.iter().map(of).collect::<Vec<_>>());
     }
+    takeable
 }
 
 /// Gives a job to a node. `call` tells afterwards which jobs this call took. [claim.running]
@@ -141,31 +170,37 @@ fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     }
 }
 
-/// What a call took, and the queues that are paused by then: in this order, so that a queue whose
-/// pause had returned before the jobs were read is seen. With their payloads if `whole`.
-/// [claim.whole] [claim.optimized] [queue.pause]
+/// Changes nothing in what a call took.
+pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Document) {
+    (taken(chosen, call), doc! { "$set": { "claim": call } })
+}
+
+/// What a call took, and after it whether its node may not claim any more, and the queues that are
+/// paused by then: what had returned before the jobs were read is seen. With their payloads if
+/// `whole`. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
 pub(crate) fn look_at_taken(
     chosen: &[JobId],
     call: ObjectId,
-    queues: &str,
+    node: NodeId,
+    names: [&str; 2],
     whole: bool,
 ) -> Vec<Document> {
+    let [nodes, queues] = names;
     let mut hidden = vec!["history", "result", "last_error", "signal"];
     if !whole {
         hidden.extend(["payload", "checkpoint"]);
     }
     vec![
         doc! { "$match": taken(chosen, call) },
-        doc! { "$set": { "kept": { "$size": { "$ifNull": ["$history", []] } } } },
+        doc! { "$set": { "kept": { "$size": history() } } },
         doc! { "$unset": hidden },
-        doc! { "$unionWith": { "coll": queues, "pipeline": [
-            { "$project": { "_id": 0, "paused": "$_id" } },
-        ] } },
+        idle(node, nodes),
+        paused(queues),
     ]
 }
 
-/// Makes a claim undone of which nobody was told, because its queue was paused meanwhile; not those
-/// that somebody wants cancelled. [queue.pause]
+/// Makes claims undone of which nobody was told; not those that somebody wants cancelled. Their
+/// numbers are not given out again: others may have seen them. [queue.pause] [claim.live]
 pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     let mut filter = taken(jobs, call);
     filter.insert("cancel_requested", Bson::Null);
@@ -175,7 +210,6 @@ pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
         .collect();
     let update = doc! {
         "$set": { "state": code(JobState::Pending) },
-        "$inc": { "claim_seq": -1_i64 },
         "$unset": unset,
     };
     (filter, update)
@@ -306,13 +340,18 @@ fn attempt(
 }
 
 fn with_attempt(attempt: Document) -> Document {
-    doc! { "$concatArrays": [{ "$ifNull": ["$history", []] }, [attempt]] }
+    doc! { "$concatArrays": [history(), [attempt]] }
+}
+
+/// The attempts that a job has with it; none if what is there is no list.
+fn history() -> Document {
+    doc! { "$cond": [{ "$isArray": "$history" }, "$history", []] }
 }
 
 /// What tells which of many settlements were applied: by this call, or earlier with the same token.
 pub(crate) fn settled_projection(call: ObjectId) -> Document {
     let mine = doc! { "$filter": {
-        "input": { "$ifNull": ["$history", []] },
+        "input": history(),
         "cond": { "$eq": ["$$this.by", call] },
     } };
     doc! {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use mongodb::bson::doc;
-use mongodb::options::{FindOptions, ReadConcern};
+use mongodb::options::FindOptions;
 use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::{JobState, Name, Result};
@@ -74,23 +74,15 @@ impl MongoStore {
             .iter()
             .map(|queue: &Name| (queue.clone(), StateCounts::new()))
             .collect();
-        let count = doc! { "$group": {
-            "_id": { "route": "$route", "state": "$state" },
-            "count": { "$sum": 1_i64 },
-        } };
-        let counted = on
-            .aggregate(&side.jobs, vec![count], ReadConcern::majority())
-            .await?;
+        let counted = self.count_routes().await?;
         self.routes().refresh(side).await?;
-        for row in counted {
-            let group = row.get_document("_id")?;
-            let Some(route) = self.routes().get(row::int(group, "route")?) else {
+        for (state, route, count) in counted {
+            let Some(route) = self.routes().get(route.into()) else {
                 continue;
             };
-            let Ok(state) = JobState::from_code(row::int(group, "state")?) else {
+            let Ok(state) = JobState::from_code(state.into()) else {
                 continue;
             };
-            let count: u64 = row::count(&row, "count")?;
             let counts = queues.entry(route.queue).or_default();
             *counts.entry(state).or_default() += count;
         }

@@ -1,9 +1,10 @@
 //! [`RateStore`] on MongoDB: one command a start, with and without transactions.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::{FindOptions, ReturnDocument};
 use ratchet_core::model::{RateAnswer, RateRequest};
 use ratchet_core::rate::MICROS;
@@ -22,8 +23,11 @@ impl RateStore for MongoStore {
         // A start whose grant was not heard of is lost: again it would be counted twice, and the
         // caller, who has no answer, makes none.
         let again = |loss| loss == Loss::Told;
-        self.call_again_after("take", again, || self.take_rates(requests))
-            .await
+        // What is granted stays granted when the call goes on after a loss.
+        let answers = Mutex::new(Vec::with_capacity(requests.len()));
+        self.call_again_after("take", again, || self.take_rates(requests, &answers))
+            .await?;
+        Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
@@ -33,15 +37,20 @@ impl RateStore for MongoStore {
 }
 
 impl MongoStore {
-    async fn take_rates(&self, requests: &[RateRequest]) -> Inner<Vec<RateAnswer>> {
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
+    /// Answers the requests that have no answer yet, one after the other.
+    async fn take_rates(
+        &self,
+        requests: &[RateRequest],
+        answers: &Mutex<Vec<RateAnswer>>,
+    ) -> Inner<()> {
+        let answers = || answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered = answers().len();
+        for request in &requests[answered..] {
             let now = self.now(self.main()).await?;
             let mut tries = 0;
             let answer = loop {
                 match self.take_one(request, now).await {
-                    // Somebody else used the key for the first time at the same moment. Not the
-                    // whole again: what was granted before is counted.
+                    // Somebody else used the key for the first time at the same moment.
                     Err(failure) if failure.is_duplicate() && tries < 100 => {
                         tries += 1;
                         tokio::time::sleep(pause(tries)).await;
@@ -49,9 +58,9 @@ impl MongoStore {
                     answer => break answer?,
                 }
             };
-            answers.push(answer);
+            answers().push(answer);
         }
-        Ok(answers)
+        Ok(())
     }
 
     async fn take_one(&self, request: &RateRequest, now: Now) -> Inner<RateAnswer> {
@@ -76,24 +85,30 @@ impl MongoStore {
         Ok(RateAnswer::Wait(time::whole_millis(wait)))
     }
 
-    /// Reads the collection, which has a document for each key that was used since the last pass.
-    /// [rate.forget]
+    /// Index `idle`, where the clock is the server's. A test's clock knows no dates, so the collection
+    /// is read. [rate.forget]
     async fn forget_rates(&self, limit: usize) -> Inner<u64> {
         let side = self.main();
         let mut on = side.plain();
-        let passed = doc! { "$lte": self.millis(side).await?.saturating_mul(MICROS) };
+        let idle = match self.now(side).await? {
+            Now::Server => {
+                let now = DateTime::from_millis(self.millis(side).await?);
+                doc! { "idle_at": { "$lte": now } }
+            }
+            Now::Fixed(now) => doc! { "tat": { "$lte": now.saturating_mul(MICROS) } },
+        };
         let options = FindOptions::builder()
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .projection(doc! { "_id": 1 })
             .build();
-        let idle = doc! { "tat": passed.clone() };
         let mut keys = Vec::new();
-        for row in on.find(&side.rates, idle, options).await? {
+        for row in on.find(&side.rates, idle.clone(), options).await? {
             keys.extend(row::text(&row, "_id")?.map(str::to_owned));
         }
         // Those that were used meanwhile stay.
-        let idle = doc! { "_id": { "$in": keys }, "tat": passed };
-        on.delete_many(&side.rates, idle).await
+        let mut these = idle;
+        these.insert("_id", doc! { "$in": keys });
+        on.delete_many(&side.rates, these).await
     }
 }
 
@@ -110,15 +125,30 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     let tat = doc! { "$max": [known, micros(now)] };
     let last = doc! { "$add": [micros(now), tolerance] };
     let emptied = doc! { "$add": [micros(now), tolerance.saturating_add(interval)] };
-    vec![
+    let mut stages = vec![
         doc! { "$set": { "tat": tat, "granted": { "$lte": [{ "$ifNull": ["$tat", 0_i64] }, last] } } },
         doc! { "$set": { "tat": { "$cond": [
             "$granted",
             { "$add": ["$tat", interval] },
             { "$min": ["$tat", emptied] },
         ] } } },
-    ]
+    ];
+    // By the server's clock, which is not that of a test.
+    if let Now::Server = now {
+        stages.push(doc! { "$set": { "idle_at": idle_at() } });
+    }
+    stages
 }
+
+/// The date from which on a key has nothing left to remember, whole milliseconds later.
+/// [rate.forget]
+fn idle_at() -> Document {
+    let millis = doc! { "$ceil": { "$divide": ["$tat", MICROS] } };
+    doc! { "$toDate": { "$toLong": { "$min": [millis, LAST_DATE] } } }
+}
+
+/// The last millisecond of the year 9999: far beyond it the server knows no dates.
+const LAST_DATE: i64 = 253_402_300_799_999;
 
 #[cfg(test)]
 mod tests {

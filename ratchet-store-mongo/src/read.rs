@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
-use mongodb::options::{FindOptions, Hint, ReadConcern};
-use ratchet_core::model::{
-    Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
-};
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::model::{Attempt, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
 
+use crate::bulk;
+use crate::connection::Tx;
 use crate::error::Result;
 use crate::pipelines::{self, code};
 use crate::row;
@@ -38,7 +38,16 @@ impl MongoStore {
     }
 
     /// The jobs of these documents that can be shown.
-    pub(crate) async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
+    async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
+        self.shown_by(&mut self.main().plain(), rows).await
+    }
+
+    /// The same, with what belongs to them as the transaction sees it.
+    pub(crate) async fn shown_by(
+        &self,
+        on: &mut Tx<'_>,
+        rows: &[RawDocumentBuf],
+    ) -> Result<Vec<JobRecord>> {
         let mut jobs = Vec::with_capacity(rows.len());
         let mut linked = Vec::new();
         for row in rows {
@@ -63,7 +72,7 @@ impl MongoStore {
                 }
             }
         }
-        self.show_links(&linked, &mut jobs).await?;
+        self.show_links(on, &linked, &mut jobs).await?;
         Ok(jobs)
     }
 
@@ -88,85 +97,6 @@ impl MongoStore {
         })
     }
 
-    /// The first `limit` jobs of the page, in these states, that match the rest of the filter.
-    pub(crate) async fn selected(
-        &self,
-        filter: &JobFilter,
-        states: &[JobState],
-        page: &PageRequest,
-        limit: usize,
-        fields: Document,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        let side = self.main();
-        let Narrowed { mut wanted, hint } = self.narrowed(filter, states).await?;
-        let (order, behind) = match page.order {
-            JobOrder::OldestFirst => (1, "$gt"),
-            JobOrder::NewestFirst => (-1, "$lt"),
-        };
-        if let Some(after) = page.after {
-            wanted.insert("_id", doc! { behind: row::id(after) });
-        }
-        let options = FindOptions::builder()
-            .sort(doc! { "_id": order })
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(fields)
-            .hint(Hint::Name(hint.unwrap_or("_id_").to_owned()))
-            .build();
-        side.plain().find(&side.jobs, wanted, options).await
-    }
-
-    /// How many jobs of each state match. [count.filter]
-    pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
-        let side = self.main();
-        let Narrowed { wanted, hint } = self.narrowed(filter, &filter.wanted_states()).await?;
-        let stages = vec![
-            doc! { "$match": wanted },
-            doc! { "$group": { "_id": "$state", "count": { "$sum": 1_i64 } } },
-        ];
-        let rows = side
-            .plain()
-            .aggregate_by(&side.jobs, stages, ReadConcern::majority(), hint)
-            .await?;
-        let mut counts = StateCounts::new();
-        for row in rows {
-            let state = JobState::from_code(row::int(&row, "_id")?)?;
-            counts.insert(state, row::count(&row, "count")?);
-        }
-        Ok(counts)
-    }
-
-    /// What matches the filter in these states.
-    async fn narrowed(&self, filter: &JobFilter, states: &[JobState]) -> Result<Narrowed> {
-        let mut wanted = Document::new();
-        if filter.queue.is_some() || filter.kind.is_some() {
-            self.routes().refresh(self.main()).await?;
-            let routes = self.routes().matching(|route| {
-                let queue = filter.queue.as_ref();
-                let kind = filter.kind.as_ref();
-                queue.is_none_or(|queue| *queue == route.queue)
-                    && kind.is_none_or(|kind| *kind == route.kind)
-            });
-            wanted.insert("route", doc! { "$in": routes });
-        }
-        if let Some(tag) = &filter.tag {
-            wanted.insert("tags", tag.as_str());
-        }
-        if let Some(batch) = filter.batch {
-            wanted.insert("batch", row::id(batch));
-        }
-        if states.len() < JobState::ALL.len() {
-            let codes: Vec<i32> = states.iter().map(|state| code(*state)).collect();
-            wanted.insert("state", doc! { "$in": codes });
-        }
-        let rare = |state: &JobState| matches!(state, JobState::Failed | JobState::Cancelled);
-        let hint = match (&filter.batch, &filter.tag) {
-            (Some(_), _) => Some("batch"),
-            (None, Some(_)) => Some("tag"),
-            (None, None) => (!states.is_empty() && states.iter().all(rare)).then_some("ended"),
-        };
-        Ok(Narrowed { wanted, hint })
-    }
-
     /// The inputs of the claims that still hold.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
@@ -181,7 +111,9 @@ impl MongoStore {
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let mut inputs = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
+            let Ok(token) = row::token(row) else {
+                continue;
+            };
             let input = JobInput {
                 payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("missing")),
                 checkpoint: row::json(row, "checkpoint"),
@@ -225,51 +157,46 @@ impl MongoStore {
     pub(crate) async fn move_attempts(&self, jobs: &[JobId]) -> Result<()> {
         let side = self.main();
         let mut on = side.plain();
-        for job in jobs {
-            let this = doc! { "_id": row::id(*job) };
-            let options = FindOptions::builder()
-                .projection(doc! { "history": 1 })
-                .build();
-            let found = on.find(&side.jobs, this.clone(), options).await?;
-            let Some(history) = found.first().and_then(|row| row.get_array("history").ok()) else {
+        let these = doc! { "_id": { "$in": pipelines::ids(jobs) } };
+        let options = FindOptions::builder()
+            .projection(doc! { "history": 1 })
+            .build();
+        let (mut put, mut take_out) = (Vec::new(), Vec::new());
+        for row in on.find(&side.jobs, these, options).await? {
+            let job = row::id(row::job_id(&row, "_id")?);
+            let Ok(history) = row.get_array("history") else {
                 continue;
             };
             let mut moved = Vec::new();
             for attempt in history {
                 if let Some(attempt) = attempt?.as_document() {
                     let mut attempt = Document::try_from(attempt)?;
-                    attempt.insert("job", row::id(*job));
+                    attempt.insert("job", job.clone());
                     moved.push(attempt);
                 }
             }
             moved.truncate(moved.len().saturating_sub(STAY));
-            let seqs: Vec<Bson> = moved
-                .iter()
-                .filter_map(|one| one.get("seq").cloned())
-                .collect();
+            let mut seqs = Vec::with_capacity(moved.len());
             for attempt in moved {
-                let same = doc! {
-                    "job": attempt.get("job").cloned(),
-                    "seq": attempt.get("seq").cloned(),
-                };
-                let put = doc! { "$setOnInsert": attempt };
-                match on.change(&side.attempts, same, put, true).await {
-                    Err(failure) if failure.is_duplicate() => {}
-                    put => drop(put?),
-                }
+                let seq = attempt.get("seq").cloned();
+                let same = doc! { "job": job.clone(), "seq": seq.clone() };
+                let new = doc! { "$setOnInsert": attempt };
+                put.push(doc! { "q": same, "u": new, "upsert": true });
+                seqs.extend(seq);
             }
-            let take_out = doc! { "$pull": { "history": { "seq": { "$in": seqs } } } };
-            on.update_one(&side.jobs, this, take_out).await?;
+            let these = doc! { "$pull": { "history": { "seq": { "$in": seqs } } } };
+            take_out.push(doc! { "q": { "_id": job }, "u": these });
         }
+        for put in put.chunks(bulk::MOST) {
+            match on.updates(&side.attempts, put.to_vec()).await {
+                // Somebody else moves them too, and may not be done.
+                Err(failure) if failure.is_duplicate() => return Ok(()),
+                put => drop(put?),
+            }
+        }
+        on.updates(&side.jobs, take_out).await?;
         Ok(())
     }
-}
-
-/// A filter as the server takes it.
-struct Narrowed {
-    wanted: Document,
-    /// The index that has the fewest entries beside those that match; none: any.
-    hint: Option<&'static str>,
 }
 
 /// The ended claims of a job: those in its document, and those that were moved.

@@ -7,10 +7,11 @@ use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::{FindOptions, Hint};
 use ratchet_core::model::{HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimRequest, Reclaimed};
 use ratchet_core::time::to_millis;
-use ratchet_core::{ClaimToken, JobId, JobState, NodeId, StoreErrorKind};
+use ratchet_core::{JobId, JobState, NodeId, StoreErrorKind};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::ends::{is_tied, require_untied};
 use crate::error::Result;
 use crate::pipelines;
@@ -87,7 +88,11 @@ impl MongoStore {
         let nodes = Registry::new(nodes);
         let mut lost = Vec::new();
         for row in self.running_jobs().await? {
-            lost.extend(judge(&row, &nodes, request, now)?);
+            match judge(&row, &nodes, request, now) {
+                Ok(judged) => lost.extend(judged),
+                // It does not hold up the others.
+                Err(error) => tracing::warn!(%error, "a running claim cannot be read"),
+            }
         }
         lost.sort_by_key(|lost: &Lost| lost.reclaimed.token);
         lost.truncate(request.limit);
@@ -144,7 +149,7 @@ impl MongoStore {
         let call = ObjectId::new();
         let now = self.now(side).await?;
         let statements = lost.iter().map(|lost| lost.statement(call, now)).collect();
-        let matched = on.bulk(&side.database, &side.jobs, statements).await?;
+        let matched = on.bulk(&side.jobs, statements).await?;
         let jobs: Vec<JobId> = lost.iter().map(|lost| lost.reclaimed.token.job).collect();
         if usize::try_from(matched) == Ok(lost.len()) {
             return Ok(jobs.into_iter().collect());
@@ -197,7 +202,7 @@ fn judge(
     let Some(reason) = request.lost(&claim, now) else {
         return Ok(None);
     };
-    let token = ClaimToken::new(row::job_id(row, "_id")?, row::count(row, "claim_seq")?);
+    let token = row::token(row)?;
     let cancel = row::flag(row, "cancel_requested");
     // A count that makes no sense is above every budget: the job ends as a dead letter.
     let before = row::count(row, "crash_count").unwrap_or(u32::MAX - 1);

@@ -81,9 +81,12 @@ impl RecurringStore for MongoStore {
         request.validate()?;
         self.call("retire", || async {
             let side = self.main();
-            let mut tx = self.begin_guarded(side, Some(&request.guard)).await?;
-            let retired = self.retire_inside(&mut tx, request).await;
-            tx.finish(retired).await
+            let guard = Some(&request.guard);
+            let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+                return Ok(Guarded::Stale);
+            };
+            let retired = self.retire_inside(&mut guarded.tx, request).await;
+            guarded.finish(self, retired).await
         })
         .await
     }
@@ -344,18 +347,11 @@ impl MongoStore {
     }
 
     /// [recurring.retire]
-    async fn retire_inside(
-        &self,
-        tx: &mut Tx<'_>,
-        request: &RetireRecurring,
-    ) -> Inner<Guarded<Vec<Name>>> {
+    async fn retire_inside(&self, tx: &mut Tx<'_>, request: &RetireRecurring) -> Inner<Vec<Name>> {
         let side = self.main();
-        if !self.is_tenure(tx, side, Some(&request.guard)).await? {
-            return Ok(Guarded::Stale);
-        }
         let node = doc! { "_id": row::id(request.node) };
         let Some(node) = tx.find_one(&side.nodes, node).await? else {
-            return Ok(Guarded::Done(Vec::new()));
+            return Ok(Vec::new());
         };
         let began = row::int(&node, "started_at")?;
         let old = doc! { "declared": true, "created_at": { "$lt": began } };
@@ -374,7 +370,7 @@ impl MongoStore {
         let names: Vec<&str> = retired.iter().map(Name::as_str).collect();
         let gone = doc! { "_id": { "$in": names } };
         tx.delete_many(&side.recurring, gone).await?;
-        Ok(Guarded::Done(retired))
+        Ok(retired)
     }
 }
 

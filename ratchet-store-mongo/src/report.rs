@@ -7,8 +7,8 @@ use mongodb::options::FindOptions;
 use ratchet_core::model::{Report, ReportKind, Reported};
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::Statement;
 use crate::error::Result;
 use crate::pipelines::{self, literal};
 use crate::row;
@@ -65,9 +65,7 @@ impl MongoStore {
         let statements = told.iter();
         let statements = statements.map(|(token, told)| told.statement(*token, now));
         let mut on = side.plain();
-        let matched = on
-            .bulk(&side.database, &side.jobs, statements.collect())
-            .await?;
+        let matched = on.bulk(&side.jobs, statements.collect()).await?;
         // If all matched, all are kept, whatever has become of the claims since.
         let all = usize::try_from(matched) == Ok(told.len());
         let jobs: Vec<JobId> = told.keys().map(|token| token.job).collect();

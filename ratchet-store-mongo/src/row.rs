@@ -11,8 +11,8 @@ use ratchet_core::model::{
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    BatchId, Incarnation, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy,
-    Route, TraceContext,
+    BatchId, ClaimToken, Incarnation, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority,
+    RetryPolicy, Route, TraceContext,
 };
 
 use crate::error::Result;
@@ -88,14 +88,31 @@ pub(crate) fn text<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<
     }
 }
 
-/// A whole number, of whichever type: a person who mends something by hand may write another.
-pub(crate) fn optional_int(row: &RawDocument, name: &'static str) -> Read<Option<i64>> {
-    match field(row, name)? {
-        None => Ok(None),
-        Some(RawBsonRef::Int64(number)) => Ok(Some(number)),
-        Some(RawBsonRef::Int32(number)) => Ok(Some(number.into())),
-        Some(_) => Err(InvalidInput::new(name, "is not a whole number")),
+/// A whole number of whichever type. To the server they are equal, and a shell writes doubles.
+pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
+    /// Up to here a double has every whole number.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        RawBsonRef::Int64(number) => Some(number),
+        RawBsonRef::Int32(number) => Some(number.into()),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is whole and small enough"
+        )]
+        RawBsonRef::Double(number) => {
+            (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
+        }
+        _ => None,
     }
+}
+
+/// A whole number, if the field is there.
+pub(crate) fn optional_int(row: &RawDocument, name: &'static str) -> Read<Option<i64>> {
+    let Some(value) = field(row, name)? else {
+        return Ok(None);
+    };
+    let number = whole(value).ok_or_else(|| InvalidInput::new(name, "is not a whole number"))?;
+    Ok(Some(number))
 }
 
 pub(crate) fn int(row: &RawDocument, name: &'static str) -> Read<i64> {
@@ -136,6 +153,12 @@ pub(crate) fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 1
 pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
     let bytes = bytes(row, name)?.ok_or_else(|| InvalidInput::new(name, "is missing"))?;
     Ok(JobId::from_bytes(bytes))
+}
+
+/// The claim of a job.
+pub(crate) fn token(row: &RawDocument) -> Read<ClaimToken> {
+    let job = job_id(row, "_id")?;
+    Ok(ClaimToken::new(job, count(row, "claim_seq")?))
 }
 
 pub(crate) fn node_id(row: &RawDocument, name: &'static str) -> Read<Option<NodeId>> {
@@ -356,8 +379,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_in_both_sizes_and_nothing_else_is_taken_for_one() {
-        let row = raw(&doc! { "a": 1, "b": 2_i64, "c": 3.0, "d": -1, "e": Bson::Null });
+    fn whole_numbers_are_read_of_every_type_and_nothing_else_is_taken_for_one() {
+        let row = raw(&doc! { "a": 1, "b": 2_i64, "c": 3.5, "d": -1, "e": Bson::Null, "f": 4.0 });
+        assert_eq!(int(&row, "f"), Ok(4));
+        assert!(int(&raw(&doc! { "a": 1e300 }), "a").is_err());
+        assert!(int(&raw(&doc! { "a": "1" }), "a").is_err());
         assert_eq!(int(&row, "a"), Ok(1));
         assert_eq!(int(&row, "b"), Ok(2));
         assert!(int(&row, "c").is_err());

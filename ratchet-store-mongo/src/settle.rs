@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, RawArray, RawBsonRef, doc};
+use mongodb::bson::{Bson, RawArray, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Fenced, Settlement};
 use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::ends::{Held, Ties, all_of, is_tied, require_untied};
 use crate::error::{Failure, Result};
 use crate::pipelines::{self, Ending};
@@ -97,7 +98,7 @@ impl MongoStore {
     /// Settles claims of different jobs.
     ///
     /// At first every job is taken for one whose end nobody waits for, and that nobody wants
-    /// cancelled. If all matched, one command has done it. What did not match is looked at, and written again as
+    /// cancelled. If all matched, that was it. What did not match is looked at, and written again as
     /// what it is, until each is applied or stale.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
@@ -128,8 +129,7 @@ impl MongoStore {
             if !others.is_empty() {
                 let statement = |one: &Open<'_>| one.statement(call, now, false);
                 let statements = others.iter().map(statement).collect();
-                let mut on = side.plain();
-                let matched = on.bulk(&side.database, &side.jobs, statements).await?;
+                let matched = side.bulk_in_two(&side.jobs, statements).await?;
                 if followed.is_empty() && usize::try_from(matched) == Ok(others.len()) {
                     applied.extend(others.iter().map(|one| one.settlement.token));
                     open.clear();
@@ -240,7 +240,7 @@ impl MongoStore {
             lanes.extend(job.lane);
             statements.push(one.statement(call, now, true));
         }
-        let matched = tx.bulk(&side.database, &side.jobs, statements).await?;
+        let matched = tx.bulk(&side.jobs, statements).await?;
         all_of(matched, ends.len())?;
         self.leave_lanes(tx, lanes.into_iter().collect()).await?;
         self.follow(tx, ends, Vec::new()).await
@@ -319,10 +319,7 @@ fn still_open(
 }
 
 fn numbers(array: &RawArray) -> HashSet<u64> {
-    let number = |value: RawBsonRef<'_>| match value {
-        RawBsonRef::Int64(number) => u64::try_from(number).ok(),
-        _ => None,
-    };
+    let number = |value| u64::try_from(row::whole(value)?).ok();
     array
         .into_iter()
         .filter_map(|value| number(value.ok()?))

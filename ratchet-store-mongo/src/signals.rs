@@ -9,8 +9,9 @@ use ratchet_core::store::SignalStore;
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{InvalidInput, JobId, JobState, Json, Name, Result, limits};
 
+use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::connection::{Statement, Tx};
+use crate::connection::Tx;
 use crate::ends::{Ties, all_of, released, tie_fields};
 use crate::error::{Loss, Result as Inner};
 use crate::links::fields;
@@ -195,7 +196,7 @@ impl MongoStore {
             ends.push(Ties::read(row).end(job, JobState::Failed, None));
             failed.push(job);
         }
-        let matched = tx.bulk(&side.database, &side.jobs, statements).await?;
+        let matched = tx.bulk(&side.jobs, statements).await?;
         all_of(matched, failed.len())?;
         self.follow(tx, ends, Vec::new()).await?;
         failed.sort_unstable();

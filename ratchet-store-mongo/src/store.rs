@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mongodb::error::ErrorKind;
 use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
@@ -21,7 +22,8 @@ use crate::config::{Builder, Config};
 use crate::connection::{Side, Tx};
 use crate::coordinator::MongoCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
-use crate::indexes;
+use crate::open;
+use crate::outages::Outages;
 use crate::reach::Reach;
 use crate::routes::Routes;
 
@@ -38,6 +40,8 @@ struct Inside {
     main: Side,
     /// For heartbeats and locks.
     live: Side,
+    /// Of the client of `live`.
+    outages: Outages,
     clock: Clock,
     routes: Routes,
     reach: Reach,
@@ -96,8 +100,8 @@ impl MongoStore {
         Builder::of_database(database)
     }
 
-    /// Whether the server has transactions: it is part of a replica set, or in front of some. See
-    /// the documentation of this crate for what needs them.
+    /// Whether the server has transactions: it is part of a replica set. See the documentation of
+    /// this crate for what needs them.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         self.0.server.transactions
@@ -113,9 +117,14 @@ impl MongoStore {
     /// poll after the commit, or by who is notified then.
     ///
     /// Transactions here do not wait for each other. If another one changes the same keys, lanes,
-    /// parents or batches meanwhile, the server aborts this one: the error has the kind `Contention`, and the caller
-    /// does the whole transaction again. A commit that meets it says so with the driver's label
+    /// parents or batches meanwhile, the error has the kind `Contention`, and the caller does the
+    /// whole transaction again. A commit that meets it says so with the driver's label
     /// `TransientTransactionError`.
+    ///
+    /// What can be refused is refused before anything is written: after `Invalid` the transaction is
+    /// what it was, and can be gone on with and committed. After every other failure of the database
+    /// it is aborted, so that no part of the jobs can be committed by accident: the session has no
+    /// transaction then, and a commit, or another abort, is an error.
     ///
     /// ```no_run
     /// # async fn example(client: mongodb::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -133,7 +142,12 @@ impl MongoStore {
     ///
     /// # Errors
     /// `Invalid`, `Misconfigured` on a server without transactions and for a session of another
-    /// client or on which none was begun, `Contention`, or a failure of the database. After any of the last two the transaction can only be aborted.
+    /// client or on which none was begun or none can be, `Contention`, or a failure of the database.
+    /// After one of the last two the transaction is aborted, which may take as long again where the
+    /// server does not answer.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have written a part of the jobs into the transaction, which must be aborted.
     pub async fn enqueue_in(
         &self,
         session: &mut ClientSession,
@@ -143,6 +157,7 @@ impl MongoStore {
         NewJob::validate_all(jobs)
             .and_then(|()| self.refuse_beyond(jobs))
             .map_err(|error| error.during(OPERATION))?;
+        let writes = AtomicBool::new(false);
         let work = async {
             self.check_open()?;
             self.need_transactions("enqueue_in")?;
@@ -150,13 +165,25 @@ impl MongoStore {
             if jobs.is_empty() {
                 return Ok(Vec::new());
             }
-            self.enqueue_within(session, jobs).await
+            self.enqueue_within(session, jobs, &writes).await
         };
         // In a box, so that the callers' own futures stay small.
-        match tokio::time::timeout(self.0.deadline, Box::pin(work)).await {
+        let enqueued = match tokio::time::timeout(self.0.deadline, Box::pin(work)).await {
             Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
             Err(_) => Err(self.too_late().during(OPERATION)),
+        };
+        let refused = enqueued.as_ref().is_err_and(|error| {
+            matches!(
+                error.kind(),
+                StoreErrorKind::Invalid | StoreErrorKind::Misconfigured
+            )
+        });
+        if enqueued.is_err() && (!refused || writes.load(Ordering::Relaxed)) {
+            // The session knows of it at once, and the server as soon as it answers.
+            let abort = session.abort_transaction();
+            let _ = tokio::time::timeout(self.0.deadline, abort).await;
         }
+        enqueued
     }
 
     /// Closes the connections, unless the client is the application's own. Later calls, also on
@@ -181,7 +208,7 @@ impl MongoStore {
         let live = Side::new(config.live.clone(), &config.prefix, &config.terms);
         let deadline = config.terms.deadline;
         let opening = async {
-            let server = indexes::open(&main, &config).await?;
+            let server = open::open(&main, &config).await?;
             let routes = Routes::default();
             routes.refresh(&live).await?;
             Ok::<_, Failure>((server, routes))
@@ -197,6 +224,7 @@ impl MongoStore {
         Ok(Self(Arc::new(Inside {
             main,
             live,
+            outages: config.outages,
             clock,
             routes,
             reach: Reach::new(),
@@ -335,8 +363,7 @@ impl MongoStore {
     /// When a call that began at this time should come to an end: a little before the deadline,
     /// since whoever waits for it may have the same one.
     pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
-        const FAR_AWAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        began + (self.0.deadline / 10 * 9).min(FAR_AWAY)
+        began + self.0.deadline / 10 * 9
     }
 
     fn too_late(&self) -> Failure {
@@ -353,15 +380,23 @@ fn too_late(deadline: Duration) -> Failure {
 
 /// Refuses a session without a transaction, of which a new one would only then begin.
 async fn need_begun(session: &mut ClientSession) -> Inner<()> {
-    if session.start_transaction().await.is_err() {
-        return Ok(());
-    }
-    // Nothing was sent in it, so nothing is sent for its end.
-    session.abort_transaction().await?;
-    Err(Failure::new(
-        StoreErrorKind::Misconfigured,
-        "no transaction was begun on the session",
-    ))
+    /// How the driver says so.
+    const BEGUN: &str = "transaction already in progress";
+    let refused = match session.start_transaction().await {
+        // Nothing was sent in it, so nothing is sent for its end.
+        Ok(()) => {
+            session.abort_transaction().await?;
+            "no transaction was begun on the session".to_owned()
+        }
+        Err(error) => match &*error.kind {
+            ErrorKind::Transaction { message, .. } if message == BEGUN => return Ok(()),
+            ErrorKind::Transaction { message, .. } => {
+                format!("no transaction can be begun on the session: {message}")
+            }
+            _ => return Err(error.into()),
+        },
+    };
+    Err(Failure::new(StoreErrorKind::Misconfigured, refused))
 }
 
 /// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to
@@ -446,7 +481,12 @@ impl Store for MongoStore {
         if !inside.wakeups || !inside.server.transactions || inside.closed.load(Ordering::SeqCst) {
             return None;
         }
-        let start = || Some(Arc::new(MongoCoordinator::new(&inside.live)));
+        let start = || {
+            Some(Arc::new(MongoCoordinator::new(
+                &inside.live,
+                &inside.outages,
+            )))
+        };
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
         Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
     }

@@ -49,25 +49,22 @@ impl MongoStore {
     async fn bump_version(&self, namespace: &Name, guard: Option<&Guard>) -> Inner<Guarded<u64>> {
         let side = self.live();
         if guard.is_none() {
-            return self.raise(&mut side.plain(), namespace).await;
+            let raised = self.raise(&mut side.plain(), namespace).await?;
+            return Ok(Guarded::Done(raised));
         }
-        let mut tx = self.begin_guarded(side, guard).await?;
-        let bumped = async {
-            if !self.is_tenure(&mut tx, side, guard).await? {
-                return Ok(Guarded::Stale);
-            }
-            self.raise(&mut tx, namespace).await
-        }
-        .await;
-        tx.finish(bumped).await
+        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let raised = self.raise(&mut guarded.tx, namespace).await;
+        guarded.finish(self, raised).await
     }
 
-    async fn raise(&self, on: &mut Tx<'_>, namespace: &Name) -> Inner<Guarded<u64>> {
+    async fn raise(&self, on: &mut Tx<'_>, namespace: &Name) -> Inner<u64> {
         let this = doc! { "_id": namespace.as_str() };
         let raise = doc! { "$inc": { "version": 1_i64 } };
         let raised = on.change(&self.live().versions, this, raise, true).await?;
         let raised = raised.ok_or_else(|| InvalidInput::new("version", "is missing"));
         let raised = raised.map_err(Failure::from)?;
-        Ok(Guarded::Done(row::count(&raised, "version")?))
+        Ok(row::count(&raised, "version")?)
     }
 }

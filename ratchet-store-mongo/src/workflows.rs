@@ -157,20 +157,20 @@ impl MongoStore {
             .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
             .projection(doc! { "_id": 1 })
             .build();
-        let mut tx = self.begin_guarded(side, guard).await?;
+        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let tx = &mut guarded.tx;
         let purged = async {
-            if !self.is_tenure(&mut tx, side, guard).await? {
-                return Ok(Guarded::Stale);
-            }
             let old = doc! { "ended_at": { "$lt": before } };
             let mut gone: Vec<Bson> = Vec::new();
             for row in tx.find(&side.batches, old, options).await? {
                 gone.extend(row.get("_id")?.map(Bson::try_from).transpose()?);
             }
             let gone = doc! { "_id": { "$in": gone } };
-            Ok(Guarded::Done(tx.delete_many(&side.batches, gone).await?))
+            tx.delete_many(&side.batches, gone).await
         }
         .await;
-        tx.finish(purged).await
+        guarded.finish(self, purged).await
     }
 }

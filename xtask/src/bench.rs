@@ -492,7 +492,9 @@ mod tests {
         let scenarios = &scenarios(&args)[..1];
         let result = |rate: f64| vec![json!({"jobs_per_s": rate, "missing": 0})];
         let (none, some) = (Vec::new, result);
-        let results = [vec![none(), some(600.0), some(1000.0), some(90.0), none()]];
+        let mut measured = vec![none(), some(600.0), some(1000.0), some(90.0)];
+        measured.resize_with(SUBJECTS.len(), none);
+        let results = [measured];
         let shown = table(scenarios, &results);
         let lines: Vec<&str> = shown.lines().collect();
         let heading = "| scenario | unit | SQLite | floor on SQLite | PostgreSQL \

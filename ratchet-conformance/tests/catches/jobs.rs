@@ -224,6 +224,9 @@ impl JobStore for Sabotaged {
                     .iter_mut()
                     .for_each(|job| job.input.checkpoint = None);
             }
+            Sabotage::SaysThatOthersWait => {
+                claimed.iter_mut().for_each(|job| job.claim.awaited = true);
+            }
             Sabotage::ClaimsTwice => {
                 let mut memory = self.memory();
                 let earlier = std::mem::replace(&mut memory.claimed, claimed.clone());

@@ -73,6 +73,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "order::a_job_gains_one_level_with_every_whole_interval",
     ),
     (
+        Sabotage::SaysThatOthersWait,
+        "link::a_claim_shows_whether_others_wait_for_its_end",
+    ),
+    (
         Sabotage::IgnoresCapabilities,
         "capability::a_job_with_a_requirement_runs_only_where_it_is_met",
     ),
@@ -476,6 +480,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresAging,
     Sabotage::ClaimsUntaggedJobsUnasked,
     Sabotage::IgnoresExceptions,
+    Sabotage::SaysThatOthersWait,
     Sabotage::IgnoresTokensOnSettle,
     Sabotage::IgnoresTokensOnReport,
     Sabotage::AnswersRepeatsAsStale,

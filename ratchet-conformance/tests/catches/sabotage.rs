@@ -51,6 +51,7 @@ sabotages! {
     ClaimsUntaggedJobsUnasked,
     IgnoresExceptions,
     LosesCheckpoints,
+    SaysThatOthersWait,
     IgnoresTokensOnSettle,
     IgnoresTokensOnReport,
     AnswersRepeatsAsStale,

@@ -104,6 +104,33 @@ pub(crate) async fn indexes_of_others_are_refused(space: Arc<Space>) {
     open(&space).await;
 }
 
+pub(crate) async fn collections_of_another_kind_are_refused(space: Arc<Space>) {
+    let german = doc! { "collation": { "locale": "de", "strength": 2 } };
+    let series = doc! { "timeseries": { "timeField": "at" } };
+    let view = doc! { "viewOn": space.name("clock"), "pipeline": [] };
+    let table = [
+        ("keys", german, "has a collation"),
+        (
+            "jobs",
+            doc! { "capped": true, "size": 1_000_000 },
+            "is capped",
+        ),
+        ("rates", series, "is a time series"),
+        ("nodes", view, "is a view"),
+    ];
+    for (collection, options, part) in table {
+        let mut create = doc! { "create": space.name(collection) };
+        create.extend(options);
+        space.database.run_command(create).await.unwrap();
+        let problem = refused(&space).await;
+        let named = format!("the collection {} {part}", space.name(collection));
+        assert!(problem.contains(&named), "{problem}");
+        assert_eq!(names(&space).await.len(), 1, "something was made");
+        space.of_majority(collection).drop().await.unwrap();
+    }
+    open(&space).await;
+}
+
 pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space: Arc<Space>) {
     let without = || space.builder().create(false);
     let error = without().connect().await.unwrap_err();

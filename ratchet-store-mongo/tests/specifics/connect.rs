@@ -77,7 +77,13 @@ pub(crate) async fn a_database_of_the_application_works(space: Arc<Space>) {
 
 pub(crate) async fn a_missing_right_is_misconfigured(space: Arc<Space>) {
     open(&space).await;
-    for command in ["create", "createIndexes", "find", "listIndexes"] {
+    for command in [
+        "create",
+        "createIndexes",
+        "find",
+        "listCollections",
+        "listIndexes",
+    ] {
         let fault = Fault::new(&space, &[command]).code(13).always().set().await;
         let name = space.name("more_");
         let builder = fault.builder(&space).prefix(name).connect().await;

@@ -23,6 +23,8 @@ pub(crate) struct Fault {
     name: String,
     mode: Document,
     data: Document,
+    /// How often the point had been met before.
+    met: i64,
 }
 
 impl Fault {
@@ -35,6 +37,7 @@ impl Fault {
             data: doc! { "failCommands": commands, "appName": &name },
             name,
             mode: doc! { "times": 1 },
+            met: 0,
         }
     }
 
@@ -87,7 +90,7 @@ impl Fault {
 
     /// The server has one point for all: tests that set it come one after the other. One that failed
     /// has its turn for a minute at most.
-    pub(crate) async fn set(self) -> Self {
+    pub(crate) async fn set(mut self) -> Self {
         let turn = || {
             doc! { "$set": { "by": &self.name, "until": {
                 "$add": [{ "$toLong": "$$NOW" }, 60_000_i64],
@@ -116,8 +119,19 @@ impl Fault {
             "mode": self.mode.clone(),
             "data": self.data.clone(),
         };
-        self.admin.run_command(set).await.unwrap();
+        let before = self.admin.run_command(set).await.unwrap();
+        self.met = before.get_i32("count").unwrap().into();
         self
+    }
+
+    /// Waits until so many commands have met it.
+    pub(crate) async fn met(&self, times: i64) {
+        let wait = doc! {
+            "waitForFailPoint": "failCommand",
+            "timesEntered": self.met + times,
+            "maxTimeMS": 30_000,
+        };
+        self.admin.run_command(wait).await.unwrap();
     }
 
     pub(crate) async fn lift(self) {
@@ -345,8 +359,15 @@ pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
     let queue = Name::new("queue", "q").unwrap();
-    coordinator.notify(Wakeup::queue(queue.clone())).await;
-    assert_eq!(wakeups.next().await.queue, Some(queue.clone()));
+    // What is sent before the stream is open is not on it.
+    loop {
+        coordinator.notify(Wakeup::queue(queue.clone())).await;
+        let first = tokio::time::timeout(Duration::from_millis(500), wakeups.next());
+        if let Ok(first) = first.await {
+            assert_eq!(first.queue, Some(queue.clone()));
+            break;
+        }
+    }
     let fault = fault.set().await;
     // Whatever happens to the stream: what is sent comes, or a hint to look everywhere.
     for _ in 0..5 {

@@ -23,19 +23,19 @@ async fn state(store: &MongoStore, id: JobId) -> JobState {
     store.get(&[id]).await.unwrap()[0].clone().unwrap().state
 }
 
-fn done(claimed: &ClaimedJob) -> Settlement {
+pub(crate) fn done(claimed: &ClaimedJob) -> Settlement {
     Settlement::new(claimed.claim.token, Outcome::Succeeded { result: None })
 }
 
 /// Jobs that are stored and claimed.
-async fn running(store: &MongoStore, jobs: &[NewJob]) -> Vec<ClaimedJob> {
+pub(crate) async fn running(store: &MongoStore, jobs: &[NewJob]) -> Vec<ClaimedJob> {
     store.enqueue(jobs).await.unwrap();
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed.len(), jobs.len());
     claimed
 }
 
-fn after(parents: &[ClaimedJob]) -> NewJob {
+pub(crate) fn after(parents: &[ClaimedJob]) -> NewJob {
     parents.iter().fold(job(), |child, parent| {
         child.after(parent.claim.token.job, Condition::Succeeded)
     })
@@ -43,7 +43,7 @@ fn after(parents: &[ClaimedJob]) -> NewJob {
 
 /// Waits until the server is at work on a command of the connections with this name, of which this
 /// holds.
-async fn under_way(space: &Space, name: &str, which: Document) {
+pub(crate) async fn under_way(space: &Space, name: &str, which: Document) {
     let admin = space.database.client().database("admin");
     loop {
         let mut wanted = which.clone();
@@ -99,7 +99,7 @@ pub(crate) async fn an_enqueue_sees_the_end_that_came_first(space: Arc<Space>) {
     let child = std::slice::from_ref(&child);
     let late = store.enqueue_in(&mut session, child).await.unwrap_err();
     assert_kind(&late, StoreErrorKind::Contention);
-    session.abort_transaction().await.unwrap();
+    session.commit_transaction().await.unwrap_err();
     session.start_transaction().await.unwrap();
     store.enqueue_in(&mut session, child).await.unwrap();
     session.commit_transaction().await.unwrap();

@@ -3,13 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod archive;
+mod claims;
 mod collections;
 mod connect;
 mod faults;
+mod guards;
 mod jobs;
 mod links;
+mod nodes;
+mod passes;
 mod permits;
 mod plans;
+mod rates;
 #[path = "../server/mod.rs"]
 mod server;
 mod standalone;
@@ -41,8 +46,15 @@ macro_rules! tests {
 }
 
 tests! {
+    claims: a_number_that_a_pause_took_back_is_not_given_out_again
+        a_node_that_was_displaced_meanwhile_claims_nothing
+        a_claim_passes_over_what_has_another_priority_by_then
+        what_a_killed_claim_took_is_returned a_claim_that_was_given_up_takes_nothing_later
+        an_action_goes_on_among_claimers what_was_mended_by_hand_stops_nobody
+        a_node_that_cannot_be_read_silences_no_other;
     collections: two_prefixes_never_see_each_other odd_names_work a_newer_version_is_refused
         collections_of_others_are_refused indexes_of_others_are_refused
+        collections_of_another_kind_are_refused
         what_is_missing_is_named_where_nothing_may_be_created many_starters_create_once;
     connect: a_wrong_password_is_misconfigured an_unknown_replica_set_is_misconfigured
         a_server_that_is_not_there_is_unavailable a_closed_store_refuses
@@ -54,6 +66,8 @@ tests! {
         heartbeats_go_on_when_jobs_have_all_connections wakeups_survive_a_lost_stream;
     archive: a_long_history_is_archived_whole_and_leaves_nothing
         two_passes_at_once_archive_each_job_once;
+    guards: a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_is_stale
+        a_guarded_write_whose_lock_expires_before_its_end_is_stale;
     jobs: payloads_that_look_like_commands_are_kept texts_that_look_like_expressions_are_kept
         a_long_history_moves_out_of_the_job a_purged_job_takes_its_history_along
         the_servers_clock_is_what_counts;
@@ -62,23 +76,40 @@ tests! {
         an_enqueue_sees_the_end_that_came_first two_ends_at_once_let_their_child_go
         an_end_and_a_signal_at_once_let_the_job_go an_enqueue_that_is_killed_leaves_nothing
         an_end_that_is_killed_leaves_nothing_half_made many_ends_in_one_batch_are_all_counted;
+    nodes: a_label_goes_with_the_last_node_that_has_it;
+    passes: a_parent_stays_for_the_last_of_many_children
+        kept_parents_in_front_are_passed_in_several_transactions
+        a_job_is_archived_as_one_transaction_sees_it
+        a_key_stays_the_first_jobs_before_during_and_after_its_purge;
     permits: a_claim_waits_for_who_takes_permits_of_the_same_resource
         a_claim_by_the_old_number_meets_the_new_one;
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
-        no_statement_of_a_loop_reads_all_jobs;
+        no_statement_of_a_loop_reads_all_jobs
+        a_listing_of_few_among_many_reads_the_front_and_them
+        counts_read_no_documents_but_those_of_running_jobs
+        a_pass_reads_one_page_of_many_children an_end_reads_only_the_open_links_of_its_job
+        idle_rates_come_from_an_index;
+    rates: the_server_forgets_idle_keys_and_no_fence
+        what_was_granted_before_a_loss_is_not_counted_again;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
         a_key_lost_to_others_is_contention jobs_need_a_transaction_that_was_begun
-        a_lane_held_by_a_transaction_holds_up_no_other;
+        a_lane_held_by_a_transaction_holds_up_no_other
+        what_is_refused_leaves_nothing_in_the_transaction
+        what_fails_behind_the_first_write_cannot_be_committed
+        a_session_that_can_have_no_transaction_is_misconfigured;
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let required = std::env::var("RATCHET_REQUIRE")
-        .is_ok_and(|named| named == "1" || named.split(',').any(|name| name == "mongodb"));
+    let named = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
+    let required = |server: &str| {
+        let mut named = named.split(',');
+        named.any(|name| name == "1" || name == server)
+    };
     let url = server::url(server::URL);
     let trial = |(name, test): &(&str, Test)| {
         let (url, test) = (url.clone(), *test);
-        let ignored = url.is_none() && !required;
+        let ignored = url.is_none() && !required("mongodb");
         let missing = server::missing(server::URL);
         Trial::test(*name, move || run(&url.ok_or(missing)?, test)).with_ignored_flag(ignored)
     };
@@ -86,7 +117,7 @@ fn main() -> ExitCode {
     let alone = server::url(server::STANDALONE_URL);
     for (name, test) in standalone::TESTS {
         let (alone, test) = (alone.clone(), *test);
-        let ignored = alone.is_none();
+        let ignored = alone.is_none() && !required("mongodb-standalone");
         let missing = server::missing(server::STANDALONE_URL);
         let trial = Trial::test(format!("standalone::{name}"), move || {
             run(&alone.ok_or(missing)?, test)

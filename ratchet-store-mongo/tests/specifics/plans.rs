@@ -5,28 +5,40 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::{
-    ClaimRequest, Heartbeat, JobFilter, NodeStatus, NodeSweep, Outcome, PageRequest, PurgeRequest,
-    ReclaimRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
+    Among, ClaimRequest, Heartbeat, JobFilter, JobOrder, JobSelector, NodeStatus, NodeSweep,
+    Outcome, PageRequest, PurgeRequest, RateRequest, ReclaimRequest, Report, ReportKind,
+    Settlement, Signal, SignalTarget,
 };
 use ratchet_core::store::{
-    ArchiveStore, JobStore, NodeStore, PermitStore, QueueStore, SignalStore,
+    ArchiveStore, JobStore, NodeStore, PermitStore, QueueStore, RateStore, SignalStore,
 };
-use ratchet_core::{BatchId, JobState, Json, Name, NewJob, NodeId, Priority};
+use ratchet_core::{BatchId, JobAction, JobState, Json, Name, NewJob, NodeId, Priority, Rate};
 use ratchet_store_mongo::MongoStore;
 
+use crate::links::{done, running};
+use crate::passes::{all, children, ended};
 use crate::server::Space;
 use crate::{claim_all, job};
 
-/// Runs work while the server writes down what it does; what it did to the jobs. Nobody else may be
-/// at work in the database meanwhile, so it is one of its own.
-async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {
+/// Runs work while the server writes down what it does; what it did to the jobs.
+pub(crate) async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {
+    profile_of(space, "jobs", work).await
+}
+
+/// The same, with what it did to this collection. Nobody else may be at work in the database
+/// meanwhile, so it is one of its own.
+pub(crate) async fn profile_of(
+    space: &Space,
+    collection: &str,
+    work: impl Future<Output = ()>,
+) -> Vec<Document> {
     let level = |level: i32| doc! { "profile": level };
     space.database.run_command(level(2)).await.unwrap();
     work.await;
     space.database.run_command(level(0)).await.unwrap();
-    let jobs = format!("{}.{}", space.database.name(), space.name("jobs"));
+    let namespace = format!("{}.{}", space.database.name(), space.name(collection));
     let profiled = space.database.collection::<Document>("system.profile");
-    let mut cursor = profiled.find(doc! { "ns": jobs }).await.unwrap();
+    let mut cursor = profiled.find(doc! { "ns": namespace }).await.unwrap();
     let mut all = Vec::new();
     while cursor.advance().await.unwrap() {
         all.push(Document::try_from(cursor.current()).unwrap());
@@ -44,8 +56,8 @@ fn number(row: &Document, field: &str) -> i64 {
     }
 }
 
-/// A database of its own, with this many jobs of five priorities in it.
-async fn filled(space: &Space, count: usize) -> (Space, MongoStore) {
+/// A database of its own.
+pub(crate) async fn own(space: &Space) -> (Space, MongoStore) {
     let name = format!("ratchet_test_{}", space.prefix.trim_end_matches('.'));
     let own = Space {
         url: space.url.clone(),
@@ -53,7 +65,12 @@ async fn filled(space: &Space, count: usize) -> (Space, MongoStore) {
         database: space.database.client().database(&name),
     };
     let store = MongoStore::builder(&space.url).database(&name).prefix("");
-    let store = store.connect().await.unwrap();
+    (own, store.connect().await.unwrap())
+}
+
+/// A database of its own, with this many jobs of five priorities in it.
+async fn filled(space: &Space, count: usize) -> (Space, MongoStore) {
+    let (own, store) = own(space).await;
     let jobs: Vec<NewJob> = (0..count)
         .map(|number| job().priority(Priority::ALL[number % 5]))
         .collect();
@@ -163,4 +180,104 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
         assert!(number(&row, "docsExamined") <= 60, "{row:#?}");
         assert!(number(&row, "keysExamined") <= 120, "{row:#?}");
     }
+}
+
+pub(crate) async fn counts_read_no_documents_but_those_of_running_jobs(space: Arc<Space>) {
+    let (own, store) = filled(&space, 2_000).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let done: Vec<_> = claimed[..90].iter().map(done).collect();
+    store.settle(&done).await.unwrap();
+    let rows = profile(&own, async {
+        let counts = store.count_jobs(&JobFilter::all()).await.unwrap();
+        let expected = [
+            (JobState::Pending, 1_900),
+            (JobState::Running, 10),
+            (JobState::Succeeded, 90),
+        ];
+        assert_eq!(counts, expected.into());
+        let queues = store.queues().await.unwrap();
+        assert_eq!(queues[0].counts, expected.into());
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    assert!(read(&rows) <= 2 * 10, "{rows:#?}");
+}
+
+pub(crate) async fn a_listing_of_few_among_many_reads_the_front_and_them(space: Arc<Space>) {
+    let (own, store) = filled(&space, 4_000).await;
+    let request = claim_all().limit(5);
+    assert_eq!(store.claim_next_batch(&request).await.unwrap().len(), 5);
+    let rows = profile(&own, async {
+        let page = PageRequest::first(10).order(JobOrder::NewestFirst);
+        for (state, count) in [(JobState::Paused, 0), (JobState::Running, 5)] {
+            let few = JobFilter::all().state(state);
+            assert_eq!(store.list(&few, &page).await.unwrap().jobs.len(), count);
+        }
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    let front = i64::try_from(2 * Among::front(11)).unwrap();
+    assert!(read(&rows) <= front + 20, "{rows:#?}");
+}
+
+fn read(rows: &[Document]) -> i64 {
+    rows.iter().map(|row| number(row, "docsExamined")).sum()
+}
+
+pub(crate) async fn a_pass_reads_one_page_of_many_children(space: Arc<Space>) {
+    let (own, store) = own(&space).await;
+    let parent = ended(&store, 1).await[0];
+    children(&store, parent, 2_500).await;
+    ended(&store, 1).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    for collection in ["links", "jobs"] {
+        let rows = profile_of(&own, collection, async {
+            store.purge(&all(1)).await.unwrap();
+        })
+        .await;
+        assert!(read(&rows) <= 1_020, "{rows:#?}");
+    }
+    own.database.drop().await.unwrap();
+}
+
+pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space>) {
+    let (own, store) = own(&space).await;
+    let first = running(&store, &[job()]).await;
+    let (token, error) = (first[0].claim.token, "no".to_owned());
+    let failed = Settlement::new(token, Outcome::Failed { error });
+    store.settle(&[failed]).await.unwrap();
+    let parent = token.job;
+    // Decided when they come.
+    children(&store, parent, 500).await;
+    let again = JobSelector::Ids(vec![parent]);
+    store.act(&again, JobAction::Requeue).await.unwrap();
+    children(&store, parent, 3).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.job, parent);
+    let rows = profile_of(&own, "links", async {
+        store.settle(&[done(&claimed[0])]).await.unwrap();
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    // Found by their parent and by themselves, and decided.
+    assert!(read(&rows) <= 3 * 3, "{rows:#?}");
+}
+
+pub(crate) async fn idle_rates_come_from_an_index(space: Arc<Space>) {
+    let (own, store) = own(&space).await;
+    let rate = Rate::new(1, Duration::from_secs(7_200));
+    let take = |number| {
+        let key = Name::new("key", format!("k{number}")).unwrap();
+        RateRequest::new(key, rate)
+    };
+    store
+        .take(&(0..300).map(take).collect::<Vec<_>>())
+        .await
+        .unwrap();
+    let rows = profile_of(&own, "rates", async {
+        assert_eq!(store.forget_idle(100).await.unwrap(), 0);
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    assert_eq!(read(&rows), 0, "{rows:#?}");
 }

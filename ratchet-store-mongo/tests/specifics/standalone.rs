@@ -6,10 +6,15 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::options::IndexOptions;
 use mongodb::{Client, IndexModel};
-use ratchet_core::model::{ActionOutcome, Guard, JobSelector, Outcome, PurgeRequest, Settlement};
+use ratchet_core::model::{
+    ActionOutcome, Guard, JobFilter, JobSelector, Outcome, PageRequest, PurgeRequest, Settlement,
+};
 use ratchet_core::store::{JobStore, LockStore, Store, VersionStore};
 use ratchet_core::{Fence, JobAction, JobState, Name, StoreErrorKind};
+use ratchet_store_mongo::MongoStore;
 
+use crate::faults::Fault;
+use crate::links::under_way;
 use crate::server::Space;
 use crate::{Test, assert_kind, claim_all, enqueue, exists, job, open};
 
@@ -25,6 +30,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     }),
     ("a_batch_that_cannot_be_stored_is_taken_away", |space| {
         Box::pin(a_batch_that_cannot_be_stored_is_taken_away(space))
+    }),
+    ("a_job_that_another_stored_stays", |space| {
+        Box::pin(a_job_that_another_stored_stays(space))
     }),
 ];
 
@@ -103,13 +111,23 @@ async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
     open(&space).await;
     let store = space.builder().deadline(Duration::from_secs(2));
     let store = store.connect().await.unwrap();
-    enqueue(&store, job().unique_key("u")).await;
+    refuse_again(&space, &store).await;
+    let batch = [job(), job().unique_key("u"), job()];
+    let error = store.enqueue(&batch).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    for job in &batch {
+        assert!(!exists(&store, job.id()).await);
+    }
+}
+
+/// Somebody who knew no better: a job with the unique key `u` is refused, whoever else has gone.
+async fn refuse_again(space: &Space, store: &MongoStore) {
+    enqueue(store, job().unique_key("u")).await;
     let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
         .claim
         .token;
     let done = Settlement::new(token, Outcome::Succeeded { result: None });
     store.settle(&[done]).await.unwrap();
-    // Somebody who knew no better: the second job of the batch is refused, whoever else has gone.
     let options = IndexOptions::builder().unique(true);
     let options = options.partial_filter_expression(doc! { "unique_key": { "$exists": true } });
     let index = IndexModel::builder()
@@ -117,10 +135,33 @@ async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
         .options(options.build())
         .build();
     space.of_majority("jobs").create_index(index).await.unwrap();
-    let batch = [job(), job().unique_key("u"), job()];
-    let error = store.enqueue(&batch).await.unwrap_err();
-    assert!(error.is_transient(), "{error}");
-    for job in &batch {
-        assert!(!exists(&store, job.id()).await);
-    }
+}
+
+async fn a_job_that_another_stored_stays(space: Arc<Space>) {
+    let other = open(&space).await;
+    let fault = Fault::new(&space, &["insert"]).late(1_500);
+    let store = fault.builder(&space).deadline(Duration::from_secs(4));
+    let store = store.connect().await.unwrap();
+    refuse_again(&space, &store).await;
+    let name = fault.name().to_owned();
+    let fault = fault.set().await;
+    let both = job();
+    let enqueuing = tokio::spawn({
+        let batch = [job(), both.clone(), job().unique_key("u")];
+        async move { store.enqueue(&batch).await }
+    });
+    // It has looked, and does not see that somebody else stores the second one.
+    under_way(
+        &space,
+        &name,
+        doc! { "command.insert": { "$exists": true } },
+    )
+    .await;
+    other.enqueue(std::slice::from_ref(&both)).await.unwrap();
+    enqueuing.await.unwrap().unwrap_err();
+    fault.lift().await;
+    assert!(exists(&other, both.id()).await);
+    let all = JobFilter::all().state(JobState::Pending);
+    let all = other.list(&all, &PageRequest::first(10)).await.unwrap();
+    assert_eq!(all.jobs.len(), 1);
 }

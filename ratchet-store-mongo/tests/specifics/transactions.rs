@@ -1,14 +1,17 @@
 //! Jobs in transactions of the application.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
+use mongodb::options::{Acknowledgment, ClientOptions};
 use mongodb::{Client, ClientSession};
-use ratchet_core::model::{Enqueued, Fenced, Outcome, Settlement};
-use ratchet_core::store::JobStore;
-use ratchet_core::{JobState, StoreErrorKind};
+use ratchet_core::model::{BatchCondition, Condition, Enqueued, Fenced, Outcome, Settlement};
+use ratchet_core::store::{JobStore, WorkflowStore};
+use ratchet_core::{BatchId, JobId, JobState, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
+use crate::faults::Fault;
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
@@ -73,8 +76,7 @@ pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
         .enqueue_in(&mut session, &[job().unique_key("u")])
         .await;
     assert_kind(&late.unwrap_err(), StoreErrorKind::Contention);
-    session.abort_transaction().await.unwrap();
-    // The whole again.
+    // It is aborted; the whole again.
     session.start_transaction().await.unwrap();
     let again = store
         .enqueue_in(&mut session, &[job().unique_key("u")])
@@ -134,4 +136,97 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
     assert_eq!(settling.await.unwrap().unwrap(), [Fenced::Applied; 2]);
     let held = store.get(&[behind[0].id()]).await.unwrap()[0].clone();
     assert_eq!(held.unwrap().state, JobState::Pending);
+}
+
+pub(crate) async fn what_is_refused_leaves_nothing_in_the_transaction(space: Arc<Space>) {
+    let (client, store) = application(&space).await;
+    let (closed, missing) = (BatchId::new(), BatchId::new());
+    store.create_batch(closed).await.unwrap();
+    store.close_batch(closed).await.unwrap();
+    let parent = enqueue(&store, job()).await;
+    let nobody = JobId::new();
+    let keyed = || job().idempotency_key("i").unique_key("u");
+    let refused = [
+        vec![keyed(), job().in_batch(closed)],
+        vec![keyed(), job().in_batch(missing)],
+        vec![job().lane("l"), job().after(nobody, Condition::Ended)],
+        vec![
+            job().lane("l").after(parent, Condition::Ended),
+            job().after_batch(missing, BatchCondition::Ended),
+        ],
+    ];
+    let mut session = begin(&space, &client).await;
+    for jobs in &refused {
+        let error = store.enqueue_in(&mut session, jobs).await.unwrap_err();
+        assert_kind(&error, StoreErrorKind::Invalid);
+    }
+    session.commit_transaction().await.unwrap();
+    assert_eq!(orders(&space).await, 2);
+    for job in refused.iter().flatten() {
+        assert!(!exists(&store, job.id()).await);
+    }
+    for collection in ["keys", "lanes", "links", "parents"] {
+        let rows = space.of_majority(collection);
+        let count = rows.count_documents(doc! {}).await.unwrap();
+        assert_eq!(count, 0, "{collection}");
+    }
+    let next = enqueue(&store, job().lane("l")).await;
+    let next = store.get(&[next]).await.unwrap()[0].clone();
+    assert_eq!(next.unwrap().state, JobState::Pending);
+}
+
+pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space: Arc<Space>) {
+    // The key is written, and the job is too late.
+    let fault = Fault::new(&space, &["insert"]).late(3_000).behind(1);
+    enqueue(&open(&space).await, job()).await;
+    let mut options = ClientOptions::parse(&space.url).await.unwrap();
+    options.app_name = Some(fault.name().to_owned());
+    let client = Client::with_options(options).unwrap();
+    let store = MongoStore::database_builder(client.database(space.database.name()));
+    let store = store.prefix(&space.prefix).deadline(Duration::from_secs(2));
+    let store = store.connect().await.unwrap();
+    let mut session = begin(&space, &client).await;
+    let fault = fault.set().await;
+    let keyed = job().idempotency_key("i");
+    let keyed = std::slice::from_ref(&keyed);
+    let error = store.enqueue_in(&mut session, keyed).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    fault.lift().await;
+    session.commit_transaction().await.unwrap_err();
+    assert_eq!(orders(&space).await, 1);
+    let keys = space.of_majority("keys");
+    assert_eq!(keys.count_documents(doc! {}).await.unwrap(), 0);
+    // The whole again.
+    session.start_transaction().await.unwrap();
+    let enqueued = store.enqueue_in(&mut session, keyed).await.unwrap();
+    assert_eq!(enqueued, [Enqueued::Created(keyed[0].id())]);
+    session.commit_transaction().await.unwrap();
+    assert!(exists(&store, keyed[0].id()).await);
+}
+
+pub(crate) async fn a_session_that_can_have_no_transaction_is_misconfigured(space: Arc<Space>) {
+    let (client, store) = application(&space).await;
+    let session = client.start_session().snapshot(true).await.unwrap();
+    cannot_begin(&store, session, "snapshot").await;
+    // Without a transaction, what is written would be stored at once.
+    let mut options = ClientOptions::parse(&space.url).await.unwrap();
+    options.write_concern = Some(Acknowledgment::Nodes(0).into());
+    let client = Client::with_options(options).unwrap();
+    let store = MongoStore::database_builder(client.database(space.database.name()));
+    let store = store.prefix(&space.prefix).connect().await.unwrap();
+    let session = client.start_session().await.unwrap();
+    cannot_begin(&store, session, "unacknowledged").await;
+}
+
+async fn cannot_begin(store: &MongoStore, mut session: ClientSession, why: &str) {
+    session.start_transaction().await.unwrap_err();
+    let jobs = [job(), job().idempotency_key("i")];
+    let refused = store.enqueue_in(&mut session, &jobs).await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Misconfigured);
+    let text = refused.to_string();
+    assert!(text.contains("no transaction can be begun"), "{text}");
+    assert!(text.contains(why), "{text}");
+    for job in &jobs {
+        assert!(!exists(store, job.id()).await);
+    }
 }

@@ -24,7 +24,7 @@ async fn histories(cx: &Cx, part: u64) {
         }
         return;
     }
-    let count = number("RATCHET_HISTORIES").unwrap_or(cx.histories());
+    let count = number("RATCHET_HISTORIES").unwrap_or(cx.settings().histories);
     for seed in (0..count).filter(|seed| seed % CASES_IN_ALL == part) {
         history::run(cx, seed, STEPS).await;
     }

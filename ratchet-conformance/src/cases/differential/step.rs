@@ -93,8 +93,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// The same, but for what a store may say otherwise than the model: that others may wait for the
-    /// end of a claimed job, when nobody does.
+    /// The same, but for what some stores may say otherwise than the model: that others may wait for
+    /// the end of a claimed job, when nobody does.
     pub(super) fn allowing_for(mut self, model: &Self) -> Self {
         match (&mut self, model) {
             (Self::Claimed(mine), Self::Claimed(model)) => {

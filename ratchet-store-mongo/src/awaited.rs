@@ -1,0 +1,116 @@
+//! Which old jobs somebody still waits for: these are neither purged nor archived.
+
+use std::collections::{BTreeSet, HashSet};
+
+use mongodb::bson::{RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
+use ratchet_core::JobId;
+use ratchet_core::model::Parent;
+
+use crate::connection::Tx;
+use crate::error::Result;
+use crate::links::{fields, unfinished_states};
+use crate::pipelines::ids;
+use crate::row;
+use crate::store::MongoStore;
+
+/// How far old jobs were looked at.
+pub(crate) struct Looked {
+    /// Those of which a child has not ended.
+    pub(crate) awaited: HashSet<JobId>,
+    /// How many of them were looked at.
+    pub(crate) at: usize,
+}
+
+/// How many parents and how many of their links are looked at in one command.
+const PARENTS_AT_ONCE: usize = 100;
+const LINKS_AT_ONCE: usize = 1_000;
+/// From how many links on the rest of the parents is left to the next transaction.
+const MOST_LINKS: usize = 20_000;
+
+impl MongoStore {
+    /// Those of these old jobs, given as documents, of which a child has not ended. It looks at the
+    /// first of them only if they have very many children. [purge.awaited] [archive.awaited]
+    pub(crate) async fn awaited(&self, tx: &mut Tx<'_>, jobs: &[RawDocumentBuf]) -> Result<Looked> {
+        let mut looked = Looked {
+            awaited: HashSet::new(),
+            at: jobs.len(),
+        };
+        let mut parents = Vec::new();
+        for (place, row) in jobs.iter().enumerate() {
+            if row::flag(row, "children") {
+                parents.push((place, row::job_id(row, "_id")?));
+            }
+        }
+        let mut links = 0;
+        for some in parents.chunks(PARENTS_AT_ONCE) {
+            if links >= MOST_LINKS {
+                looked.at = some[0].0;
+                break;
+            }
+            let some = some.iter().map(|(_, job)| *job).collect();
+            links += self.find_awaited(tx, some, &mut looked.awaited).await?;
+        }
+        Ok(looked)
+    }
+
+    /// Finds out which of these parents have a child that has not ended, and how many links it had
+    /// to look at: of each parent those of the first such child, and of those on the same page.
+    /// Index `parent`.
+    ///
+    /// A look at a page of children by their ids is several times faster than a `$lookup` of each
+    /// child, which starts a pipeline for it.
+    async fn find_awaited(
+        &self,
+        tx: &mut Tx<'_>,
+        mut parents: BTreeSet<JobId>,
+        awaited: &mut HashSet<JobId>,
+    ) -> Result<usize> {
+        let side = self.main();
+        let mut links = 0;
+        let mut behind: Option<(JobId, JobId)> = None;
+        while !parents.is_empty() {
+            let all: Vec<JobId> = parents.iter().copied().collect();
+            let mut on_these = match behind {
+                Some((parent, child)) if parents.contains(&parent) => doc! { "$or": [
+                    { "parent": row::id(parent), "child": { "$gt": row::id(child) } },
+                    { "parent": { "$in": ids(&all[1..]) } },
+                ] },
+                _ => doc! { "parent": { "$in": ids(&all) } },
+            };
+            on_these.insert("kind", i32::from(Parent::Job(all[0]).code()));
+            let options = FindOptions::builder()
+                .sort(doc! { "parent": 1, "child": 1 })
+                .limit(i64::try_from(LINKS_AT_ONCE).unwrap_or(i64::MAX))
+                .projection(doc! { "parent": 1, "child": 1 })
+                .build();
+            let mut page = Vec::new();
+            for row in tx.find(&side.links, on_these, options).await? {
+                page.push((row::job_id(&row, "parent")?, row::job_id(&row, "child")?));
+            }
+            links += page.len();
+            let Some(last) = page.last().copied() else {
+                break;
+            };
+            let children: Vec<JobId> = page.iter().map(|(_, child)| *child).collect();
+            let unfinished = self.unfinished(tx, &children).await?;
+            let held = page.iter().filter(|(_, child)| unfinished.contains(child));
+            awaited.extend(held.map(|(parent, _)| *parent));
+            if page.len() < LINKS_AT_ONCE {
+                break;
+            }
+            parents.retain(|one| *one > last.0 || (*one == last.0 && !awaited.contains(one)));
+            behind = Some(last);
+        }
+        Ok(links)
+    }
+
+    /// Those of these jobs that have not ended.
+    async fn unfinished(&self, tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<HashSet<JobId>> {
+        let these = doc! { "_id": { "$in": ids(jobs) }, "state": { "$in": unfinished_states() } };
+        let only = fields(doc! { "_id": 1 });
+        let rows = tx.find(&self.main().jobs, these, only).await?;
+        let found = rows.iter().map(|row| row::job_id(row, "_id"));
+        Ok(found.collect::<std::result::Result<_, _>>()?)
+    }
+}

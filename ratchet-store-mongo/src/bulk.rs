@@ -1,0 +1,92 @@
+//! Many updates in one command: how many fit, and what the answer says.
+
+use mongodb::bson::{Document, doc};
+use ratchet_core::StoreErrorKind;
+
+use crate::error::{Failure, Loss, Result};
+
+/// One of many updates.
+pub(crate) struct Statement {
+    pub(crate) filter: Document,
+    pub(crate) pipeline: Vec<Document>,
+    /// About how many bytes of texts it has.
+    pub(crate) bytes: usize,
+}
+
+impl Statement {
+    pub(crate) fn document(self) -> Document {
+        doc! { "q": self.filter, "u": self.pipeline }
+    }
+}
+
+/// The most statements of one command.
+pub(crate) const MOST: usize = 1_000;
+
+/// How many of these statements fit into one command: a command is a document, with the limit that
+/// all documents have, 16 MiB.
+pub(crate) fn fitting(statements: &[Statement]) -> usize {
+    const BYTES: usize = 8 * 1024 * 1024;
+    const EACH: usize = 2_048;
+    let mut bytes = 0;
+    let fits = |statement: &&Statement| {
+        bytes += statement.bytes + EACH;
+        bytes <= BYTES
+    };
+    let count = statements.iter().take(MOST).take_while(fits).count();
+    count.max(1)
+}
+
+/// The number of matched documents that an update command tells, or what went wrong in it.
+pub(crate) fn matched_in(reply: &Document) -> Result<u64> {
+    let refused = |errors: &Document| {
+        let code = errors.get_i32("code").unwrap_or_default();
+        Failure::from_server(code, "", errors.get_str("errmsg").unwrap_or_default())
+    };
+    if let Ok(errors) = reply.get_array("writeErrors")
+        && let Some(first) = errors.iter().find_map(|error| error.as_document())
+    {
+        return Err(refused(first));
+    }
+    if let Ok(error) = reply.get_document("writeConcernError") {
+        let mut failure = refused(error);
+        if failure.kind == StoreErrorKind::Unavailable {
+            failure.loss = Loss::Silent;
+        }
+        return Err(failure.about("the write is not confirmed by a majority"));
+    }
+    let count = reply.get_i32("n").unwrap_or_default();
+    Ok(u64::try_from(count).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statements(bytes: &[usize]) -> Vec<Statement> {
+        let statement = |bytes: &usize| Statement {
+            filter: Document::new(),
+            pipeline: Vec::new(),
+            bytes: *bytes,
+        };
+        bytes.iter().map(statement).collect()
+    }
+
+    #[test]
+    fn commands_stay_below_the_limit_of_documents() {
+        assert_eq!(fitting(&statements(&[100; 10])), 10);
+        assert_eq!(fitting(&statements(&[0; 5_000])), 1_000);
+        assert_eq!(fitting(&statements(&[3 << 20; 5])), 2);
+        assert_eq!(fitting(&statements(&[20 << 20, 1])), 1);
+    }
+
+    #[test]
+    fn refusals_inside_an_answer_are_failures() {
+        assert_eq!(matched_in(&doc! { "n": 3, "ok": 1 }).unwrap(), 3);
+        let refused = doc! { "n": 0, "writeErrors": [{ "index": 0, "code": 112, "errmsg": "" }] };
+        let failure = matched_in(&refused).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Contention);
+        let late = doc! { "n": 1, "writeConcernError": { "code": 64, "errmsg": "late" } };
+        let failure = matched_in(&late).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Timeout);
+    }
+}

@@ -1,0 +1,283 @@
+//! Opening the collections: the server is looked at, what is missing is made, and what is there is
+//! compared.
+
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::StoreErrorKind;
+
+use crate::config::Config;
+use crate::connection::{Rows, Side};
+use crate::error::{Failure, Result};
+use crate::indexes::{Index, compare, mismatch, plan};
+use crate::store::Server;
+
+/// The version of the collections and their indexes. A program refuses a newer one.
+const VERSION: i64 = 1;
+/// The wire protocol of MongoDB 4.4, the oldest that has all that is used.
+const OLDEST_WIRE: i32 = 9;
+
+/// Looks at the server, makes what is missing and compares what is there.
+pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
+    let server = look(side, config).await?;
+    // Everything is compared before anything is made.
+    let plan = plan(side);
+    let names: Vec<&str> = plan.iter().map(|(rows, _)| rows.name()).collect();
+    check_kinds(side, &names).await?;
+    check_version(side).await?;
+    let mut missing: Vec<(&Rows, Option<Vec<&Index>>)> = Vec::new();
+    for (rows, indexes) in &plan {
+        match stored_indexes(side, rows).await? {
+            None => missing.push((rows, None)),
+            Some(stored) => {
+                let lacking = compare(rows.name(), indexes, &stored)?;
+                if !lacking.is_empty() {
+                    missing.push((rows, Some(lacking)));
+                }
+            }
+        }
+    }
+    if !config.create {
+        return match missing.first() {
+            None => Ok(server),
+            Some((rows, lacking)) => {
+                Err(mismatch(match lacking.as_ref().and_then(|l| l.first()) {
+                    None => format!("the collection {} is missing", rows.name()),
+                    Some(index) => format!("{} has no index {}", rows.name(), index.name),
+                }))
+            }
+        };
+    }
+    for (rows, lacking) in missing {
+        if lacking.is_none() {
+            create(side, rows).await?;
+        }
+        let all = plan.iter().find(|(other, _)| other.name() == rows.name());
+        let all = all.map(|(_, indexes)| indexes.iter().collect());
+        make(side, rows, lacking.or(all).unwrap_or_default()).await?;
+    }
+    side.plain()
+        .change(
+            &side.meta,
+            doc! { "_id": "ratchet" },
+            doc! { "$max": { "version": VERSION } },
+            true,
+        )
+        .await
+        .or_else(|failure| match failure.is_duplicate() {
+            // Somebody else started at the same time.
+            true => Ok(None),
+            false => Err(failure),
+        })?;
+    Ok(server)
+}
+
+/// Which server it is, and whether it can be used.
+async fn look(side: &Side, config: &Config) -> Result<Server> {
+    let hello = match side.database.run_command(doc! { "hello": 1 }).await {
+        Ok(hello) => hello,
+        Err(error) => return Err(unreachable_server(config, error.into()).await),
+    };
+    let build = side
+        .database
+        .run_command(doc! { "buildInfo": 1 })
+        .await
+        .map_err(Failure::from)?;
+    let version = build.get_str("version").unwrap_or("unknown").to_owned();
+    if hello.get_i32("maxWireVersion").unwrap_or_default() < OLDEST_WIRE {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!("the server is MongoDB {version}; 4.4 or later is needed"),
+        ));
+    }
+    refuse_router(&hello)?;
+    Ok(Server {
+        version,
+        transactions: hello.contains_key("setName"),
+    })
+}
+
+/// Refuses a `mongos`: the time that it tells is its own, and two of them tell two.
+fn refuse_router(hello: &Document) -> Result<()> {
+    if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            "the server is a mongos, the router of a sharded cluster; Ratchet needs one clock for \
+             all its nodes, which routers do not have: connect to a replica set",
+        ));
+    }
+    Ok(())
+}
+
+/// Why no server can be used: one that answers but is in another replica set, or in none, or not
+/// initiated, is never chosen by the driver, which does not say so.
+async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
+    let Some(options) = config.options.as_ref() else {
+        return failure;
+    };
+    if failure.kind != StoreErrorKind::Unavailable {
+        return failure;
+    }
+    for host in &options.hosts {
+        let mut direct = options.clone();
+        direct.hosts = vec![host.clone()];
+        direct.repl_set_name = None;
+        direct.direct_connection = Some(true);
+        direct.server_selection_timeout = Some(config.terms.deadline / 5);
+        let Ok(client) = mongodb::Client::with_options(direct) else {
+            continue;
+        };
+        let admin = client.database("admin");
+        let Ok(hello) = admin.run_command(doc! { "hello": 1 }).await else {
+            continue;
+        };
+        let wanted = options.repl_set_name.as_deref();
+        let problem = match (hello.get_str("setName").ok(), wanted) {
+            (Some(found), Some(wanted)) if found != wanted => {
+                format!("the server is in the replica set `{found}`, the URL says `{wanted}`")
+            }
+            (None, _) if hello.get_bool("isreplicaset").unwrap_or(false) => {
+                "the server's replica set is not initiated".to_owned()
+            }
+            (None, Some(wanted)) => {
+                format!("the server is in no replica set, the URL says `{wanted}`")
+            }
+            _ => continue,
+        };
+        return Failure::new(StoreErrorKind::Misconfigured, problem);
+    }
+    failure
+}
+
+async fn check_version(side: &Side) -> Result<()> {
+    let meta = doc! { "_id": "ratchet" };
+    let version = match side.plain().find_one(&side.meta, meta).await {
+        Ok(found) => found.map(|meta| crate::row::int(&meta, "version")),
+        Err(failure) => return Err(failure.about("the database cannot be read")),
+    };
+    match version {
+        Some(Ok(version)) if version <= VERSION => Ok(()),
+        Some(Ok(version)) => Err(mismatch(format!(
+            "the collections are of version {version}, this program knows {VERSION} at most"
+        ))),
+        Some(Err(problem)) => Err(mismatch(format!("the version cannot be read: {problem}"))),
+        None => {
+            // Ours are empty before they have a version.
+            for rows in [&side.jobs, &side.nodes, &side.locks] {
+                if side.plain().find_one(rows, doc! {}).await?.is_some() {
+                    return Err(mismatch(format!(
+                        "there is a collection {} that is not Ratchet's",
+                        rows.name()
+                    )));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Refuses collections that are there and of another kind than ours.
+async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
+    let list = doc! {
+        "listCollections": 1,
+        "filter": { "name": { "$in": names } },
+        "cursor": { "batchSize": 1_000 },
+    };
+    let reply = side.database.run_command(list).await;
+    let reply = reply.map_err(|error| {
+        Failure::from(error).about("the collections of the database cannot be listed")
+    })?;
+    let batch = reply
+        .get_document("cursor")
+        .and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch = batch.map_err(|_| mismatch("the database lists no collections"))?;
+    for collection in batch.iter().filter_map(Bson::as_document) {
+        if let Some(problem) = odd(collection) {
+            let name = collection.get_str("name").unwrap_or_default();
+            return Err(mismatch(format!("the collection {name} {problem}")));
+        }
+    }
+    Ok(())
+}
+
+/// What is in the way in a collection as the server lists it.
+fn odd(collection: &Document) -> Option<&'static str> {
+    let nothing = Document::new();
+    let options = collection.get_document("options").unwrap_or(&nothing);
+    match collection.get_str("type") {
+        Ok("view") => return Some("is a view"),
+        Ok("timeseries") => return Some("is a time series, whose documents cannot be changed"),
+        _ => {}
+    }
+    if options.contains_key("collation") {
+        Some("has a collation: names that it takes for equal would be one")
+    } else if options.get_bool("capped").unwrap_or(false) {
+        Some("is capped: the server would delete its oldest documents")
+    } else if options.contains_key("expireAfterSeconds") {
+        Some("has an age at which the server deletes its documents")
+    } else {
+        None
+    }
+}
+
+/// The indexes of a collection; none if there is no such collection.
+async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>>> {
+    const NO_COLLECTION: i32 = 26;
+    let list = doc! { "listIndexes": rows.name(), "cursor": { "batchSize": 1_000 } };
+    let reply = match side.database.run_command(list).await.map_err(Failure::from) {
+        Err(failure) if failure.code == NO_COLLECTION => return Ok(None),
+        reply => reply?,
+    };
+    let batch = reply
+        .get_document("cursor")
+        .and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch = batch.map_err(|_| mismatch(format!("{} has no indexes", rows.name())))?;
+    let documents = batch.iter().filter_map(Bson::as_document);
+    Ok(Some(documents.cloned().collect()))
+}
+
+async fn create(side: &Side, rows: &Rows) -> Result<()> {
+    const EXISTS: i32 = 48;
+    match side.database.create_collection(rows.name()).await {
+        Ok(()) => Ok(()),
+        Err(error) => match Failure::from(error) {
+            // Somebody else started at the same time.
+            failure if failure.code == EXISTS => Ok(()),
+            failure => Err(failure.about("a collection cannot be created")),
+        },
+    }
+}
+
+/// Builds indexes; reads and writes go on meanwhile.
+async fn make(side: &Side, rows: &Rows, indexes: Vec<&Index>) -> Result<()> {
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let documents: Vec<Document> = indexes.into_iter().map(Index::document).collect();
+    let command = doc! {
+        "createIndexes": rows.name(),
+        "indexes": documents,
+        "writeConcern": { "w": "majority" },
+    };
+    match side.database.run_command(command).await {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let what = format!("the indexes of {} cannot be made", rows.name());
+            Err(Failure::from(error).about(&what))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_is_refused() {
+        let router = doc! { "msg": "isdbgrid", "maxWireVersion": 17, "ok": 1.0 };
+        let failure = refuse_router(&router).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
+        assert!(failure.to_string().contains("mongos"), "{failure}");
+        let member = doc! { "setName": "rs0", "maxWireVersion": 17, "ok": 1.0 };
+        assert!(refuse_router(&member).is_ok());
+        assert!(refuse_router(&doc! { "maxWireVersion": 17 }).is_ok());
+    }
+}

@@ -1,0 +1,286 @@
+//! Finding jobs by what they are, and counting them: which index has them.
+
+use std::collections::BTreeSet;
+
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::options::{FindOptions, Hint, ReadConcern};
+use ratchet_core::model::{Among, JobFilter, JobOrder, PageRequest, StateCounts};
+use ratchet_core::{JobId, JobState};
+
+use crate::connection::Tx;
+use crate::error::Result;
+use crate::pipelines::{self, code};
+use crate::row;
+use crate::store::MongoStore;
+
+/// An index that has all jobs of some states, with their routes. Only for those that run, which are
+/// few, documents are read.
+struct Place {
+    index: &'static str,
+    states: &'static [JobState],
+}
+
+const PLACES: [Place; 4] = [
+    Place {
+        index: "claim",
+        states: &[JobState::Pending],
+    },
+    Place {
+        index: "running",
+        states: &[JobState::Running],
+    },
+    Place {
+        index: "waiting",
+        states: &[JobState::Blocked, JobState::Paused],
+    },
+    Place {
+        index: "finished",
+        states: &[JobState::Succeeded, JobState::Failed, JobState::Cancelled],
+    },
+];
+
+/// The number of a state, and of a route, and how many jobs are in both.
+pub(crate) type Counted = (i32, i32, u64);
+
+impl MongoStore {
+    /// The first `limit` jobs of the page, in these states, that match the rest of the filter.
+    pub(crate) async fn selected(
+        &self,
+        filter: &JobFilter,
+        states: &[JobState],
+        page: &PageRequest,
+        limit: usize,
+        fields: Document,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        if states.is_empty() {
+            return Ok(Vec::new());
+        }
+        let side = self.main();
+        let mut wanted = self.narrowed(filter, states).await?;
+        let index = match Among::of(filter, states) {
+            Among::Unfinished => {
+                let front = self.front(&wanted, page, limit, &fields).await?;
+                if front.len() == limit {
+                    return Ok(front);
+                }
+                let ids = self.unfinished_ids(&wanted, states, page, limit).await?;
+                wanted.insert("_id", doc! { "$in": pipelines::ids(&ids) });
+                "_id_"
+            }
+            among => {
+                wanted.extend(behind(page));
+                match among {
+                    Among::Batch => "batch",
+                    Among::Tagged => "tag",
+                    Among::Ended => "ended",
+                    _ => "_id_",
+                }
+            }
+        };
+        let options = FindOptions::builder()
+            .sort(doc! { "_id": order(page) })
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .projection(fields)
+            .hint(Hint::Name(index.to_owned()))
+            .build();
+        side.plain().find(&side.jobs, wanted, options).await
+    }
+
+    /// Those that match among the next jobs, whatever these are.
+    async fn front(
+        &self,
+        wanted: &Document,
+        page: &PageRequest,
+        limit: usize,
+        fields: &Document,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let side = self.main();
+        let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let stages = vec![
+            doc! { "$match": behind(page) },
+            doc! { "$sort": { "_id": order(page) } },
+            doc! { "$limit": most(Among::front(limit)) },
+            doc! { "$match": wanted.clone() },
+            doc! { "$limit": most(limit) },
+            doc! { "$project": fields.clone() },
+        ];
+        let mut on = side.plain();
+        on.aggregate_by(&side.jobs, stages, ReadConcern::majority(), Some("_id_"))
+            .await
+    }
+
+    /// The first ids of unfinished jobs that match, each place looked at as it was at the same
+    /// moment: a job that goes from one to another is seen.
+    async fn unfinished_ids(
+        &self,
+        wanted: &Document,
+        states: &[JobState],
+        page: &PageRequest,
+        limit: usize,
+    ) -> Result<Vec<JobId>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let stages = |mut here: Document| {
+            here.extend(behind(page));
+            vec![
+                doc! { "$match": here },
+                doc! { "$sort": { "_id": order(page) } },
+                doc! { "$limit": limit },
+                doc! { "$project": { "_id": 1 } },
+            ]
+        };
+        let mut ids = BTreeSet::new();
+        for row in self.in_places(wanted, states, stages).await? {
+            ids.insert(row::job_id(&row, "_id")?);
+        }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(match page.order {
+            JobOrder::OldestFirst => ids.into_iter().take(limit).collect(),
+            JobOrder::NewestFirst => ids.into_iter().rev().take(limit).collect(),
+        })
+    }
+
+    /// How many jobs of each state match. [count.filter]
+    pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let side = self.main();
+        let states = filter.wanted_states();
+        let wanted = self.narrowed(filter, &states).await?;
+        let index = match Among::of(filter, &states) {
+            Among::Batch => Some("batch"),
+            Among::Tagged => Some("tag"),
+            _ => None,
+        };
+        let counted = if let Some(index) = index {
+            let stages = counting(wanted);
+            let mut on = side.plain();
+            let concern = ReadConcern::majority();
+            counted(
+                &on.aggregate_by(&side.jobs, stages, concern, Some(index))
+                    .await?,
+            )
+        } else {
+            counted(&self.in_places(&wanted, &states, counting).await?)
+        }?;
+        let mut counts = StateCounts::new();
+        for (state, _, count) in counted {
+            *counts
+                .entry(JobState::from_code(state.into())?)
+                .or_default() += count;
+        }
+        Ok(counts)
+    }
+
+    /// How many jobs there are of each state and route.
+    pub(crate) async fn count_routes(&self) -> Result<Vec<Counted>> {
+        let rows = self.in_places(&doc! {}, &JobState::ALL, counting).await?;
+        counted(&rows)
+    }
+
+    /// What these stages say of the jobs of each place that has some of these states.
+    async fn in_places(
+        &self,
+        wanted: &Document,
+        states: &[JobState],
+        stages: impl Fn(Document) -> Vec<Document>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let side = self.main();
+        let mut tx = self.begin(side).await?;
+        let looked = async {
+            let mut all = Vec::new();
+            for place in &PLACES {
+                let here = place.states.iter().filter(|state| states.contains(state));
+                let here: Vec<i32> = here.map(|state| code(*state)).collect();
+                if !here.is_empty() {
+                    let mut wanted = wanted.clone();
+                    wanted.insert("state", doc! { "$in": here });
+                    let concern = ReadConcern::majority();
+                    let stages = stages(wanted);
+                    let tx: &mut Tx<'_> = &mut tx;
+                    let rows = tx.aggregate_by(&side.jobs, stages, concern, Some(place.index));
+                    all.extend(rows.await?);
+                }
+            }
+            Ok(all)
+        }
+        .await;
+        tx.finish(looked).await
+    }
+
+    /// What matches the filter in these states.
+    async fn narrowed(&self, filter: &JobFilter, states: &[JobState]) -> Result<Document> {
+        let mut wanted = Document::new();
+        if filter.queue.is_some() || filter.kind.is_some() {
+            self.routes().refresh(self.main()).await?;
+            let routes = self.routes().matching(|route| {
+                let queue = filter.queue.as_ref();
+                let kind = filter.kind.as_ref();
+                queue.is_none_or(|queue| *queue == route.queue)
+                    && kind.is_none_or(|kind| *kind == route.kind)
+            });
+            wanted.insert("route", doc! { "$in": routes });
+        }
+        if let Some(tag) = &filter.tag {
+            wanted.insert("tags", tag.as_str());
+        }
+        if let Some(batch) = filter.batch {
+            wanted.insert("batch", row::id(batch));
+        }
+        if states.len() < JobState::ALL.len() {
+            let codes: Vec<i32> = states.iter().map(|state| code(*state)).collect();
+            wanted.insert("state", doc! { "$in": codes });
+        }
+        Ok(wanted)
+    }
+}
+
+/// The order of the ids on a page.
+fn order(page: &PageRequest) -> i32 {
+    match page.order {
+        JobOrder::OldestFirst => 1,
+        JobOrder::NewestFirst => -1,
+    }
+}
+
+/// The jobs behind the last page.
+fn behind(page: &PageRequest) -> Document {
+    let behind = match page.order {
+        JobOrder::OldestFirst => "$gt",
+        JobOrder::NewestFirst => "$lt",
+    };
+    page.after.map_or_else(
+        Document::new,
+        |after| doc! { "_id": { behind: row::id(after) } },
+    )
+}
+
+fn counting(wanted: Document) -> Vec<Document> {
+    let group: Bson = doc! { "state": "$state", "route": "$route" }.into();
+    vec![
+        doc! { "$match": wanted },
+        doc! { "$group": { "_id": group, "count": { "$sum": 1_i64 } } },
+    ]
+}
+
+/// What was counted; not of a state or a route that this version cannot read.
+fn counted(rows: &[RawDocumentBuf]) -> Result<Vec<Counted>> {
+    let mut counted = Vec::with_capacity(rows.len());
+    for row in rows {
+        let group = row.get_document("_id")?;
+        if let (Ok(state), Ok(route)) = (row::count(group, "state"), row::count(group, "route")) {
+            counted.push((state, route, row::count(row, "count")?));
+        }
+    }
+    Ok(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_is_in_one_place() {
+        for state in JobState::ALL {
+            let places = PLACES.iter().filter(|place| place.states.contains(&state));
+            assert_eq!(places.count(), 1, "{state:?}");
+        }
+    }
+}

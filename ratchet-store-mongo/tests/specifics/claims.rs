@@ -1,0 +1,270 @@
+//! Claims between whose look and whose write something happens, and documents that somebody changed
+//! by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, Document, doc};
+use mongodb::{ClientSession, Collection};
+use ratchet_core::model::{
+    ActionOutcome, ClaimRequest, ClaimedJob, Heartbeat, JobFilter, JobSelector, NodeStatus,
+    Outcome, PageRequest, ReclaimRequest, Settlement,
+};
+use ratchet_core::store::{JobStore, NodeStore, Store};
+use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority, StoreError};
+use ratchet_store_mongo::MongoStore;
+use tokio::task::JoinHandle;
+
+use crate::faults::Fault;
+use crate::server::Space;
+use crate::{claim_all, enqueue, job, open};
+
+/// The only job of this id.
+fn this(id: JobId) -> Document {
+    let id = Binary {
+        subtype: BinarySubtype::Uuid,
+        bytes: id.as_bytes().to_vec(),
+    };
+    doc! { "_id": id }
+}
+
+/// A transaction that has written to a job: what others write to it waits until it ends.
+async fn hold(space: &Space, id: JobId, change: Document) -> ClientSession {
+    let client = space.database.client();
+    let mut session = client.start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let jobs: Collection<Document> = space.database.collection(&space.name("jobs"));
+    let write = jobs.update_one(this(id), change).session(&mut session);
+    assert_eq!(write.await.unwrap().matched_count, 1);
+    session
+}
+
+fn touch() -> Document {
+    doc! { "$inc": { "rev": 1_i64 } }
+}
+
+/// A store whose commands can be told from those of others, and its name.
+async fn named(space: &Space) -> (MongoStore, String) {
+    let name = format!("test {}", JobId::new());
+    let builder = space.builder().application_name(&name);
+    (builder.connect().await.unwrap(), name)
+}
+
+/// The update of this name that is at work at the server, if there is one.
+async fn update_of(space: &Space, name: &str) -> Option<Bson> {
+    let admin = space.database.client().database("admin");
+    let stages = vec![
+        doc! { "$currentOp": {} },
+        doc! { "$match": { "appName": name, "op": "update" } },
+    ];
+    let mut found = admin.aggregate(stages).await.unwrap();
+    let there = found.advance().await.unwrap();
+    there.then(|| {
+        let op = Document::try_from(found.current()).unwrap();
+        op.get("opid").unwrap().clone()
+    })
+}
+
+/// The same, once there is one: it waits for who holds its job.
+async fn waiting(space: &Space, name: &str) -> Bson {
+    loop {
+        if let Some(op) = update_of(space, name).await {
+            return op;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+type Claiming = JoinHandle<Result<Vec<ClaimedJob>, StoreError>>;
+
+fn claim(store: &MongoStore, request: ClaimRequest) -> Claiming {
+    let store = store.clone();
+    tokio::spawn(async move { store.claim_next_batch(&request).await })
+}
+
+fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
+    claimed.iter().map(|job| job.claim.token.job).collect()
+}
+
+async fn running(store: &MongoStore) -> Vec<JobId> {
+    let running = JobFilter::all().state(JobState::Running);
+    let page = store
+        .list(&running, &PageRequest::first(100))
+        .await
+        .unwrap();
+    page.jobs.iter().map(|job| job.id).collect()
+}
+
+pub(crate) async fn a_number_that_a_pause_took_back_is_not_given_out_again(space: Arc<Space>) {
+    let (plain, (store, name)) = (open(&space).await, named(&space).await);
+    let id = enqueue(&plain, job()).await;
+    let mut other = hold(&space, id, touch()).await;
+    let claiming = claim(&store, claim_all());
+    waiting(&space, &name).await;
+    let queue = plain.queues().queues().await.unwrap().remove(0).name;
+    plain.queues().pause_queue(&queue).await.unwrap();
+    other.abort_transaction().await.unwrap();
+    assert_eq!(ids(&claiming.await.unwrap().unwrap()), []);
+    let back = plain.get(&[id]).await.unwrap().remove(0).unwrap();
+    assert_eq!((back.state, back.claim_seq), (JobState::Pending, 1));
+    plain.queues().resume_queue(&queue).await.unwrap();
+    let again = plain.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(again[0].claim.token.seq, 2);
+}
+
+pub(crate) async fn a_node_that_was_displaced_meanwhile_claims_nothing(space: Arc<Space>) {
+    let (plain, (store, name)) = (open(&space).await, named(&space).await);
+    let id = enqueue(&plain, job()).await;
+    let label = Name::new("label", "n").unwrap();
+    let beat = |node, status| Heartbeat::new(node, label.clone(), status, Duration::from_secs(1));
+    let node = NodeId::new();
+    for status in [NodeStatus::Joining, NodeStatus::Active] {
+        store.heartbeat(&beat(node, status)).await.unwrap();
+    }
+    let mut other = hold(&space, id, touch()).await;
+    let claiming = claim(&store, ClaimRequest::new(node, 10));
+    waiting(&space, &name).await;
+    let successor = beat(NodeId::new(), NodeStatus::Joining);
+    plain.heartbeat(&successor).await.unwrap();
+    other.abort_transaction().await.unwrap();
+    assert_eq!(ids(&claiming.await.unwrap().unwrap()), []);
+    assert_eq!(running(&plain).await, []);
+}
+
+pub(crate) async fn a_claim_passes_over_what_has_another_priority_by_then(space: Arc<Space>) {
+    let (plain, (store, name)) = (open(&space).await, named(&space).await);
+    let first = enqueue(&plain, job().priority(Priority::Critical)).await;
+    let second = enqueue(&plain, job()).await;
+    let lower = doc! { "$set": { "priority": i32::from(Priority::Lowest.level()) } };
+    let mut other = hold(&space, first, lower).await;
+    let claiming = claim(&store, claim_all().limit(1));
+    waiting(&space, &name).await;
+    other.commit_transaction().await.unwrap();
+    assert_eq!(ids(&claiming.await.unwrap().unwrap()), [second]);
+}
+
+pub(crate) async fn what_a_killed_claim_took_is_returned(space: Arc<Space>) {
+    let (plain, (store, name)) = (open(&space).await, named(&space).await);
+    let taken = enqueue(&plain, job()).await;
+    let held = enqueue(&plain, job()).await;
+    let mut other = hold(&space, held, touch()).await;
+    let claiming = claim(&store, claim_all());
+    let op = waiting(&space, &name).await;
+    // It waits at the second job, so it has the first.
+    let admin = space.database.client().database("admin");
+    admin
+        .run_command(doc! { "killOp": 1, "op": op })
+        .await
+        .unwrap();
+    let claimed = ids(&claiming.await.unwrap().unwrap());
+    other.abort_transaction().await.unwrap();
+    assert_eq!(claimed, [taken]);
+    assert_eq!(running(&plain).await, [taken]);
+}
+
+pub(crate) async fn a_claim_that_was_given_up_takes_nothing_later(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let name = format!("test {}", JobId::new());
+    let hasty = space.builder().application_name(&name);
+    let hasty = hasty.deadline(Duration::from_secs(2));
+    let hasty = hasty.connect().await.unwrap();
+    let id = enqueue(&plain, job()).await;
+    let mut other = hold(&space, id, touch()).await;
+    let claimed = hasty.claim_next_batch(&claim_all()).await;
+    assert!(claimed.is_err(), "{claimed:?}");
+    // The server gives it up too, while the job is still held.
+    let mut looks = 0;
+    while update_of(&space, &name).await.is_some() {
+        looks += 1;
+        assert!(looks < 500, "it waits for its turn");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    other.abort_transaction().await.unwrap();
+    assert_eq!(running(&plain).await, []);
+}
+
+pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let jobs: Vec<NewJob> = (0..2_000).map(|_| job()).collect();
+    plain.enqueue(&jobs).await.unwrap();
+    // Each of its updates is late, so that between its look and its write there is always a claim.
+    let fault = Fault::new(&space, &["update"]).late(200).always();
+    let store = fault.builder(&space).deadline(Duration::from_secs(5));
+    let store = store.connect().await.unwrap();
+    let fault = fault.set().await;
+    let cancelling = tokio::spawn(async move {
+        let oldest = JobSelector::matching(JobFilter::all(), 100);
+        store.act(&oldest, JobAction::Cancel).await
+    });
+    let mut claimed = 0;
+    while !cancelling.is_finished() {
+        claimed += plain
+            .claim_next_batch(&claim_all().limit(1))
+            .await
+            .unwrap()
+            .len();
+    }
+    fault.lift().await;
+    let acted = cancelling.await.unwrap().unwrap();
+    assert_eq!(acted.len(), 100);
+    assert!(
+        claimed > 0
+            && acted
+                .iter()
+                .any(|one| one.outcome == ActionOutcome::Became(JobState::Cancelled))
+    );
+}
+
+pub(crate) async fn what_was_mended_by_hand_stops_nobody(space: Arc<Space>) {
+    let store = open(&space).await;
+    let jobs = space.of_majority("jobs");
+    // A shell writes whole numbers as doubles: they are what they are.
+    let whole = enqueue(&store, job()).await;
+    let numbers = doc! { "run_at": 1.0, "priority": 2.0, "claim_seq": 6.0, "attempts": 0.0 };
+    jobs.update_one(this(whole), doc! { "$set": numbers })
+        .await
+        .unwrap();
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.seq, 7);
+    let done = Settlement::new(claimed[0].claim.token, Outcome::Succeeded { result: None });
+    store.settle(&[done]).await.unwrap();
+    // What makes no sense harms itself.
+    for (field, value) in [
+        ("run_at", Bson::from(1.5)),
+        ("claim_seq", "x".into()),
+        ("history", "x".into()),
+        ("claimed_at", "x".into()),
+        ("last_report", "x".into()),
+    ] {
+        let bad = enqueue(&store, job()).await;
+        let set = doc! { "$set": { field: value } };
+        if field == "claimed_at" || field == "last_report" {
+            store.claim_next_batch(&claim_all()).await.unwrap();
+        }
+        jobs.update_one(this(bad), set).await.unwrap();
+        let good = enqueue(&store, job()).await;
+        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        assert!(ids(&claimed).contains(&good), "{field} stops a claim");
+        store.reclaim(&ReclaimRequest::new()).await.unwrap();
+        store
+            .act(&JobSelector::Ids(vec![bad, good]), JobAction::Cancel)
+            .await
+            .unwrap();
+    }
+}
+
+pub(crate) async fn a_node_that_cannot_be_read_silences_no_other(space: Arc<Space>) {
+    let store = open(&space).await;
+    let beat = |node, label| {
+        let label = Name::new("label", label).unwrap();
+        Heartbeat::new(node, label, NodeStatus::Joining, Duration::from_secs(1))
+    };
+    let (one, other) = (NodeId::new(), NodeId::new());
+    store.heartbeat(&beat(one, "one")).await.unwrap();
+    let nodes = space.of_majority("nodes");
+    let spoil = doc! { "$set": { "started_at": "x" } };
+    nodes.update_one(doc! {}, spoil).await.unwrap();
+    let reply = store.heartbeat(&beat(other, "other")).await.unwrap();
+    assert_eq!(reply.others.live, 1);
+}
