@@ -86,7 +86,7 @@ impl Pool {
     /// The pool, and the connection beside it.
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
         let session = Session::new(config.deadline);
-        let connector = Connector::new(config.driver.clone(), session, config.acquire_timeout);
+        let connector = Connector::new(config, session);
         let era = Era::new(config.max_lifetime);
         let maker = Maker {
             connector: connector.clone(),
