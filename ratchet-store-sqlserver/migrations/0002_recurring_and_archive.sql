@@ -37,3 +37,6 @@ WHERE paused = 0 AND next_fire IS NOT NULL;
 CREATE INDEX recurring_claimed ON {schema}.recurring (claimed_until) WHERE claimed_until IS NOT NULL;
 -- The archived jobs, the longest finished first.
 CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
+
+IF SERVERPROPERTY('BabelfishVersion') IS NULL
+    EXEC(N'ALTER TABLE {schema_in_text}.archive SET (LOCK_ESCALATION = DISABLE)');

@@ -18,6 +18,13 @@ use crate::error::{Failure, Loss, Result};
 use crate::result::{self, Row};
 use crate::session::{Session, lock_timeout};
 
+/// Begins a transaction in which each statement sees what was committed before it, whatever an
+/// application has set before.
+pub(crate) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION";
+pub(crate) const COMMIT: &str = "COMMIT TRANSACTION";
+/// An error may have rolled back already.
+pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
+
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again: the driver cannot tell where in an
 /// answer a dropped call was.
@@ -227,9 +234,7 @@ impl<'a> Lease<'a> {
     /// Begins a transaction in which each statement sees what was committed before it.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.in_transaction = true;
-        self.script("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION")
-            .await
-            .map(drop)
+        self.script(BEGIN).await.map(drop)
     }
 
     /// Begins a transaction that waits for what others hold no longer than this.
@@ -249,16 +254,15 @@ impl<'a> Lease<'a> {
     pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
         match result {
             Ok(value) => {
-                self.end_with("COMMIT TRANSACTION").await?;
+                self.end_with(COMMIT).await?;
                 Ok(value)
             }
             Err(failure) => {
                 // An error has rolled back already, unless the server only refused to begin. If this
                 // fails too, the connection is closed, which rolls back as well.
-                let undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
                 if !self.broken {
                     // The caller is told what went wrong before.
-                    let _ = self.end_with(undo).await;
+                    let _ = self.end_with(ROLL_BACK).await;
                 }
                 Err(failure)
             }
