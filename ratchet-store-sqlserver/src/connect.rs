@@ -89,14 +89,7 @@ impl Connector {
                     config.host(host);
                     config.port(port);
                 }
-                // At this point it is about what to encrypt, and whether the server can.
-                Err(tiberius::error::Error::Protocol(text)) => {
-                    return Err(Failure::new(
-                        StoreErrorKind::Misconfigured,
-                        format!("the server does not go along: {text}"),
-                    ));
-                }
-                connected => return Ok(connected?),
+                connected => return connected.map_err(refused),
             }
         }
         Err(Failure::new(
@@ -131,6 +124,30 @@ async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
 }
 
 type Try<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+/// Until there is a session, what is not understood is about what to encrypt, and what is not well
+/// formed is not encrypted as it should be.
+fn refused(error: tiberius::error::Error) -> Failure {
+    use tiberius::error::Error;
+    let text = match error {
+        Error::Protocol(text) => format!("the server does not go along: {text}"),
+        Error::Io {
+            kind: io::ErrorKind::InvalidData,
+            message,
+        } => format!("the server does not encrypt as it was asked to: {message}"),
+        Error::Tls(text) => {
+            // The driver goes on with settings of its own.
+            let what = text.split(" To connect anyway").next().unwrap_or_default();
+            format!(
+                "{what} The settings are Builder::trust_authority (trust_authority in a URL, \
+                 TrustServerCertificateCA in a connection string) for who signed it, and \
+                 host_in_certificate (HostNameInCertificate) for whom it names"
+            )
+        }
+        other => return other.into(),
+    };
+    Failure::new(StoreErrorKind::Misconfigured, text)
+}
 
 fn unreachable(error: &io::Error) -> Failure {
     Failure::lost(format!("the connection failed: {error}"))
