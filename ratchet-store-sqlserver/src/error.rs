@@ -168,6 +168,9 @@ enum Meaning {
 /// Of the store's own statements: a lock of the application's kind was not to be had.
 pub(crate) const GATE: u32 = 50_001;
 
+/// Of the store's own statements: an application has ended a transaction by itself.
+pub(crate) const NOT_ONE: u32 = 50_002;
+
 /// The number that a server which stands in for SQL Server gives to errors it has no number for.
 const UNNUMBERED: u32 = 33_557_097;
 
@@ -207,6 +210,7 @@ impl Meaning {
             | 40_143 | 40_197 | 40_501 | 40_540 | 40_613 | 42_108 | 42_109 | 49_918 | 49_919
             | 49_920 => Self::Other(Unavailable),
             GATE => Self::Other(StoreErrorKind::Timeout),
+            NOT_ONE => Self::Other(StoreErrorKind::Invalid),
             UNNUMBERED => Self::unnumbered(message),
             _ => Self::Other(Other),
         }
@@ -247,8 +251,8 @@ mod tests {
     #[test]
     fn every_number_tells_the_caller_what_to_do() {
         use StoreErrorKind::{
-            Contention, Corrupt, Full, Misconfigured, Other, ReadOnly, SchemaMismatch, Timeout,
-            Unavailable,
+            Contention, Corrupt, Full, Invalid, Misconfigured, Other, ReadOnly, SchemaMismatch,
+            Timeout, Unavailable,
         };
         let table: &[(StoreErrorKind, &[u32])] = &[
             // Deadlocks, conflicts of row versions, schema that was changed meanwhile, duplicates.
@@ -258,6 +262,8 @@ mod tests {
             ),
             // A row that is held, and a lock of the store's own that is.
             (Timeout, &[1222, GATE]),
+            // A transaction that the application has ended by itself.
+            (Invalid, &[NOT_ONE]),
             (Full, &[1101, 1105, 1132, 9002, 40_544]),
             // No locks, no memory, too many workers.
             (Unavailable, &[1204, 1221, 701, 802, 8645, 8651, 8649, 3617]),
@@ -305,7 +311,7 @@ mod tests {
             ),
             (Corrupt, &[605, 823, 824, 825, 2570]),
             // Faults of a statement, and what nobody knows.
-            (Other, &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_002]),
+            (Other, &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003]),
             (Other, &[UNNUMBERED]),
         ];
         for (kind, codes) in table {

@@ -142,8 +142,9 @@ pub(crate) async fn open(
     match applied {
         Ok(()) => lease.script(&release_lock(&lock)).await.map(drop),
         Err(failure) => {
+            let failure = schema.advise(&mut lease, failure).await;
             lease.discard();
-            Err(schema.advise(failure))
+            Err(failure)
         }
     }
 }
@@ -168,16 +169,23 @@ struct Schema<'a> {
 }
 
 impl Schema<'_> {
-    /// Says what a DBA must run, where rights are what was missing to make the tables.
-    fn advise(&self, failure: Failure) -> Failure {
+    /// Says what a DBA must run, where rights were what was missing to make the tables.
+    async fn advise(&self, lease: &mut Lease<'_>, failure: Failure) -> Failure {
         if !failure.forbidden {
             return failure;
         }
+        let find = format!("SELECT 1 WHERE SCHEMA_ID({}) IS NOT NULL", literal(self.name));
+        let is_there = lease.script(&find).await.is_ok_and(|rows| !rows.is_empty());
         let (schema, user) = (quoted(self.name), quoted(self.user));
+        let get_schema = if is_there {
+            format!("GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::{schema} TO {user}")
+        } else {
+            // Alone in its batch, as it must be.
+            let create = format!("CREATE SCHEMA {schema} AUTHORIZATION {user}");
+            format!("EXEC({})", literal(&create))
+        };
         failure.advised(&format!(
-            "to make the tables, a DBA must run: GRANT CREATE TABLE TO {user}; and CREATE SCHEMA \
-             {schema} AUTHORIZATION {user}, or, if the schema is there, ALTER AUTHORIZATION ON \
-             SCHEMA::{schema} TO {user}"
+            "to make the tables, a DBA must run: GRANT CREATE TABLE TO {user}; {get_schema}"
         ))
     }
 

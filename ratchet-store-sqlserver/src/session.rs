@@ -6,6 +6,7 @@ use ratchet_core::{StoreErrorKind, time};
 
 use crate::connection::Lease;
 use crate::error::{Failure, Result};
+use crate::result::Row;
 use crate::statements::quoted;
 
 /// What sessions are like.
@@ -43,6 +44,25 @@ impl Session {
     }
 }
 
+/// What a session is like beyond the setup, in one text: where it is, as whom, and what is not set
+/// back by any name. A session in which an application has run statements of its own is used further
+/// only if this is as it was when it began.
+pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_USER, N'/', \
+     @@LANGUAGE, N'/', @@DATEFIRST, N'/', @@OPTIONS, N'/', @@TRANCOUNT, N'/', own.date_format, N'/', \
+     own.deadlock_priority, N'/', own.transaction_isolation_level, N'/', \
+     CONVERT(nvarchar(256), own.context_info, 2)) AS nvarchar(max)) \
+     FROM (SELECT 1 AS one) AS one \
+     LEFT JOIN sys.dm_exec_sessions AS own ON own.session_id = @@SPID";
+
+/// What the question for the character has returned.
+pub(crate) fn character(rows: &[Row]) -> Result<String> {
+    let row = rows.first().ok_or_else(|| {
+        let text = "the server does not say what the session is like";
+        Failure::new(StoreErrorKind::Other, text)
+    })?;
+    row.try_get(0)
+}
+
 /// The time as the server takes it: in milliseconds, of which 0 would be none.
 pub(crate) fn lock_timeout(patience: Duration) -> i64 {
     time::duration_millis(patience).clamp(1, i32::MAX.into())
@@ -69,7 +89,7 @@ const HAS_JSON: &str = "SELECT COUNT(*) FROM OPENJSON(N'[1]')";
 
 /// What the server is asked when a store connects.
 #[cfg(test)]
-pub(crate) const QUESTIONS: [&str; 2] = [WHO_AND_WHERE, HAS_JSON];
+pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
 
 /// Refuses a server or a database that will not do, and says what a DBA must run.
 ///

@@ -40,7 +40,11 @@ impl<'a> Login<'a> {
         }
     }
 
+    /// Takes the login away, and with it all that it was granted rights to.
     async fn drop(self) {
+        self.schema.take_away().await;
+        // For whoever takes it away in the end.
+        self.schema.execute("CREATE SCHEMA {schema}").await.unwrap();
         let drop_user = format!("DROP USER [{}]", self.name);
         self.schema.execute(&drop_user).await.unwrap();
         // It may take a moment until its last session is gone.
