@@ -210,7 +210,8 @@ impl Meaning {
             | 40_143 | 40_197 | 40_501 | 40_540 | 40_613 | 42_108 | 42_109 | 49_918 | 49_919
             | 49_920 => Self::Other(Unavailable),
             GATE => Self::Other(StoreErrorKind::Timeout),
-            NOT_ONE => Self::Other(StoreErrorKind::Invalid),
+            // What needs a transaction was asked for where none is open.
+            NOT_ONE | 628 | 3902 | 3903 => Self::Other(StoreErrorKind::Invalid),
             UNNUMBERED => Self::unnumbered(message),
             _ => Self::Other(Other),
         }
@@ -263,7 +264,7 @@ mod tests {
             // A row that is held, and a lock of the store's own that is.
             (Timeout, &[1222, GATE]),
             // A transaction that the application has ended by itself.
-            (Invalid, &[NOT_ONE]),
+            (Invalid, &[NOT_ONE, 628, 3902, 3903]),
             (Full, &[1101, 1105, 1132, 9002, 40_544]),
             // No locks, no memory, too many workers.
             (Unavailable, &[1204, 1221, 701, 802, 8645, 8651, 8649, 3617]),

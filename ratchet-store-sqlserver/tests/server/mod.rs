@@ -124,6 +124,15 @@ impl Schema {
         Ok(results.into_iter().flatten().collect())
     }
 
+    /// Whether the server stands in for SQL Server.
+    pub(crate) async fn is_babelfish(&self) -> bool {
+        let version = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
+        match self.rows(version).await {
+            Ok(rows) => rows[0].get::<&str, _>(0).is_some(),
+            Err(error) => panic!("the server does not say what it is: {error}"),
+        }
+    }
+
     /// A statement with the name of the schema in it.
     pub(crate) fn sql(&self, sql: &str) -> String {
         let quoted = format!("[{}]", self.name.replace(']', "]]"));

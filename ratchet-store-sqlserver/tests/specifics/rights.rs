@@ -75,12 +75,6 @@ impl<'a> Login<'a> {
     }
 }
 
-async fn is_babelfish(schema: &Schema) -> bool {
-    let version = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
-    let version = schema.rows(version).await.unwrap();
-    version[0].get::<&str, _>(0).is_some()
-}
-
 pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(schema: Arc<Schema>) {
     let login = Login::create(&schema).await;
     let told = login.told().await;
@@ -103,7 +97,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     let (_, told) = text.split_once("a DBA must run: ").unwrap();
     let (grant, create) = told.split_once("; ").unwrap();
     // What stands in for the server grants this to whoever has a schema.
-    if !is_babelfish(&schema).await {
+    if !schema.is_babelfish().await {
         schema.execute(grant).await.unwrap();
     }
     schema.execute(create).await.unwrap();

@@ -28,12 +28,10 @@ pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
 }
 
 pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
-    let babelfish = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
-    let babelfish = schema.rows(babelfish).await.unwrap();
     let mut names = vec!["My Schema; \"x\"", "größe'日本", "select"];
     // There a closing bracket in a name cannot be written, in whatever statement.
-    if babelfish[0].get::<&str, _>(0).is_none() {
-        names.push("My [Schema]");
+    if !schema.is_babelfish().await {
+        names.push("a]b'c\"d [e]");
     }
     for name in names {
         let odd = Schema::called(&schema.url, &format!("{name}{}", &schema.name[30..]))
@@ -162,7 +160,7 @@ pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Sc
         ("1969-12-31T23:59:59.999999", -1),
         ("1970-01-01T00:40:00.001999", 40 * 60_000 + 1),
         ("1970-01-31T00:00:00.000001", 30 * 86_400_000),
-        ("2039-12-14T00:00:00.000000", 70 * 365 * 86_400_000),
+        ("2039-12-15T00:00:00.000000", 70 * 365 * 86_400_000),
         ("9999-12-31T23:59:59.999999", ratchet_core::limits::MAX_RUN_AT),
     ] {
         let given = format!("CAST('{time}' AS datetime2(7))");
@@ -252,7 +250,8 @@ pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
         }
     };
     let id = enqueue(&store, job()).await;
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap()[0].id(), id);
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.job, id);
     let mut tx = store.begin().await.unwrap();
     let own = "SELECT CAST(CONCAT(DB_NAME(), N' ', APP_NAME()) AS nvarchar(256)) FROM ratchet.jobs";
     let own = tx.query(own, &[]).await.unwrap();
