@@ -75,7 +75,7 @@ const OTHERS: [&str; 36] = [
 
 /// Words that are of other languages, came later, or are not relied on.
 const REFUSED: [&str; 26] = [
-    "CONFLICT", "DATE", "DATETIME", "DATETIMEOFFSET", "DISTINCTFROM", "FALSE", "ILIKE", "LIMIT",
+    "CONFLICT", "DATE", "DATETIME", "DATETIMEOFFSET", "FALSE", "FOR", "ILIKE", "LIMIT",
     "MERGE", "NEWID", "NEWSEQUENTIALID", "NOLOCK", "NULLS", "READUNCOMMITTED", "RETURNING",
     "ROWVERSION", "SKIP", "SMALLDATETIME", "SQL_VARIANT", "TABLOCK", "TABLOCKX", "TIME",
     "TIMESTAMP", "TRUE", "UNIQUEIDENTIFIER", "WAITFOR",

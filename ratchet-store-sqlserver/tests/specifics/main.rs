@@ -46,6 +46,7 @@ tests! {
         a_commit_of_an_application_that_is_not_heard_of_is_unavailable
         an_enqueue_whose_answer_is_lost_is_stored_once
         calls_on_silent_connections_end_at_the_deadline
+        a_transaction_on_a_silent_connection_ends_at_the_deadline
         a_server_that_is_gone_for_a_while_is_found_again
         a_release_whose_answer_is_lost_is_applied
         purges_and_sweeps_whose_answer_is_lost_are_not_made_again;

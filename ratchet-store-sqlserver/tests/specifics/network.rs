@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_conformance::{Line, Outage};
 use ratchet_core::model::{Fenced, JobSelector, NodeSweep, PurgeRequest};
-use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_sqlserver::{Builder, Encryption, SqlServerStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -188,6 +188,23 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     store.enqueue(&again).await.unwrap();
     assert!(exists(&store, again[0].id()).await);
     store.heartbeat(&heartbeat()).await.unwrap();
+}
+
+pub(crate) async fn a_transaction_on_a_silent_connection_ends_at_the_deadline(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let proxy = Proxy::start(&schema.url).await;
+    let store = proxy.builder(&schema).max_connections(1);
+    let store = store.deadline(Duration::from_secs(8)).connect().await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    proxy.silence();
+    let asked = tokio::time::timeout(Duration::from_secs(30), tx.query("SELECT 1", &[])).await;
+    let refused = asked.expect("the deadline").unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Timeout);
+    assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
+    assert_eq!(store.connections(), Some(0), "its connection is gone");
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.query("SELECT 1", &[]).await.unwrap().len(), 1);
+    tx.rollback().await.unwrap();
 }
 
 pub(crate) async fn a_server_that_is_gone_for_a_while_is_found_again(schema: Arc<Schema>) {
