@@ -39,6 +39,7 @@ mod held;
 mod jobs;
 mod lanes;
 mod links;
+mod links_read;
 mod locks;
 mod migrate;
 mod nodes;

@@ -24,7 +24,9 @@ impl PermitStore for SqlServerStore {
         self.call("set_permits", || async {
             let set = self.sql().set_permits.query();
             let set = set.bind(resource.as_str()).bind(i64::from(max));
-            Ok(changed(self.lease().await?.execute(set).await?))
+            let rows = self.lease().await?.rows(set).await?;
+            let changed_rows: i32 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+            Ok(changed(u64::from(changed_rows.unsigned_abs())))
         })
         .await
     }

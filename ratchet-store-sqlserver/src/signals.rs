@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::arguments::table;
 use crate::connection::Lease;
 use crate::error::{Loss, Result as Inner};
-use crate::links::{self, StoredSignal};
+use crate::links_read::{self, StoredSignal};
 use crate::row;
 use crate::store::SqlServerStore;
 
@@ -158,7 +158,7 @@ impl SqlServerStore {
         let mut errors = Vec::new();
         for row in lease.rows(sql.miss_signals.query().bind(jobs)).await? {
             failed.push(row::job_id(&row, 0)?);
-            errors.push(match links::wait(&row) {
+            errors.push(match links_read::wait(&row) {
                 Ok(wait) => wait.missed(),
                 Err(problem) => row::unreadable(&problem),
             });

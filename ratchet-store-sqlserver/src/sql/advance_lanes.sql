@@ -4,8 +4,10 @@
 -- sees all who entered them.
 DECLARE @head TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                      lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, job binary(16) NULL);
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P2);
 DELETE FROM {schema}.lane_jobs
-WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P2));
+WHERE job IN (SELECT id FROM @wanted);
 INSERT INTO @head (queue, lane, job)
 SELECT wanted.queue, wanted.lane,
        (SELECT TOP (1) member.job FROM {schema}.lane_jobs AS member

@@ -10,7 +10,8 @@
 -- Rows that somebody else has locked are passed over (READPAST), which works where they are come by in
 -- a range and not where a whole key is sought: so they are sought by a range of their place. Where
 -- hints do nothing, the second of two claims waits for the first, and then finds the rows changed
--- (state = 0 at the end): it is short, and the caller looks again.
+-- (the conditions at the end): it is short, and the caller looks again. A candidate may also have been
+-- made due later since it was read, so the conditions are looked at again once it is locked.
 -- The lock of the application's kind is shared by all claims; a pause takes it alone, so that no claim
 -- that began before is still going on when the pause returns.
 DECLARE @now bigint = {now};
@@ -53,9 +54,9 @@ IF @looked > 0
         FROM @due AS due
         JOIN {schema}.jobs AS locked WITH (UPDLOCK, READPAST, ROWLOCK)
             ON locked.place >= due.place AND locked.place <= due.place
-        WHERE locked.state = 0
+        WHERE locked.state = 0 AND locked.run_at <= @now
         ORDER BY due.rank
-    ) AND state = 0;
+    ) AND state = 0 AND run_at <= @now;
 INSERT INTO @claimed (id, claim_seq, route, priority, run_at, attempts, crash_count, flags)
 SELECT id, claim_seq, route, priority, run_at, attempts, crash_count, flags FROM {schema}.jobs
 WHERE place IN (SELECT place FROM @taken);

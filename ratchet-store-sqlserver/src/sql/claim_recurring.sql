@@ -1,22 +1,28 @@
 -- Claims the definitions whose slots have come and that nobody has claimed, and says the time and when
 -- the next of the others is to be claimed: at least one row. What others have locked is left to them.
 -- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that nobody has claimed the first rows; index recurring_claimed: all that somebody has. Where hints
--- do nothing, what others claim is waited for, and the conditions are looked at again.
+-- that nobody has claimed the first rows, read without locks; index recurring_claimed: all that
+-- somebody has. The rows are locked by a range of their name, so that those which somebody else has
+-- are passed over. Where hints do nothing they are waited for; the conditions are looked at again.
 DECLARE @now bigint = {now};
 DECLARE @due TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 BEGIN TRANSACTION;
 INSERT INTO @due (name)
 SELECT TOP (@P2) name
-FROM {schema}.recurring WITH (UPDLOCK, READPAST, ROWLOCK)
+FROM {schema}.recurring
 WHERE paused = 0 AND next_fire IS NOT NULL AND next_fire <= @now
   AND (claimed_until IS NULL OR claimed_until <= @now)
 ORDER BY next_fire, name;
 UPDATE {schema}.recurring
 SET revision = revision + 1, claimed_by = CONVERT(binary(16), @P1), claimed_until = @now + @P3
 OUTPUT inserted.name INTO @claimed
-WHERE name IN (SELECT name FROM @due) AND paused = 0 AND next_fire <= @now
+WHERE name IN (
+    SELECT locked.name
+    FROM @due AS due
+    JOIN {schema}.recurring AS locked WITH (UPDLOCK, READPAST, ROWLOCK)
+        ON locked.name >= due.name AND locked.name <= due.name
+) AND paused = 0 AND next_fire <= @now
   AND (claimed_until IS NULL OR claimed_until <= @now);
 SELECT recurring.name, recurring.incarnation, recurring.revision, recurring.definition,
        recurring.next_fire, recurring.last_slot, recurring.paused, recurring.declared,

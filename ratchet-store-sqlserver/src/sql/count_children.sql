@@ -1,5 +1,7 @@
 -- Notes that the ends of children were counted, of those that were not; in which batches to count
 -- them. [batch.count] Primary key of batch_jobs.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.batch_jobs SET counted = 1
 OUTPUT inserted.job, inserted.batch
-WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND counted = 0
+WHERE job IN (SELECT id FROM @wanted) AND counted = 0

@@ -13,7 +13,9 @@ DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallin
                     idempotency_key nvarchar(128) COLLATE Latin1_General_BIN2 NULL,
                     lane nvarchar(128) COLLATE Latin1_General_BIN2 NULL, state smallint NOT NULL,
                     recurring nvarchar(128) COLLATE Latin1_General_BIN2 NULL, slot bigint NULL);
-DECLARE @stored TABLE (id binary(16) NOT NULL);
+DECLARE @tagged TABLE (job binary(16) NOT NULL,
+                       tag nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
+DECLARE @stored TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
                   traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
                   recurring, slot)
@@ -28,6 +30,9 @@ FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smalli
                          payload_version int, unique_key nvarchar(256),
                          idempotency_key nvarchar(256), lane nvarchar(256), state smallint,
                          recurring nvarchar(256), slot bigint) AS given;
+INSERT INTO @tagged (job, tag)
+SELECT CONVERT(binary(16), given.job, 2), {name given.tag}
+FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given;
 BEGIN TRANSACTION;
 INSERT INTO {schema}.idempotency_keys ([key], job, reserved_at)
 SELECT idempotency_key, id, @now FROM @new WHERE idempotency_key IS NOT NULL
@@ -48,8 +53,6 @@ FROM @new AS new
 WHERE EXISTS (SELECT 1 FROM @stored AS stored WHERE stored.id = new.id)
 ORDER BY id;
 INSERT INTO {schema}.job_tags (job, tag)
-SELECT stored.id, {name given.tag}
-FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given
-JOIN @stored AS stored ON stored.id = CONVERT(binary(16), given.job, 2);
+SELECT job, tag FROM @tagged WHERE job IN (SELECT id FROM @stored);
 COMMIT TRANSACTION;
 SELECT COUNT_BIG(*) FROM @stored

@@ -2,7 +2,9 @@
 -- that there are, with their states. A settlement at the same time waits for this and sees the flag
 -- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs. The row is
 -- written even if it has the flag: that is what locks it.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags | 16
-WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1));
+WHERE id IN (SELECT id FROM @wanted);
 SELECT id, state FROM {schema}.jobs
-WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1))
+WHERE id IN (SELECT id FROM @wanted)

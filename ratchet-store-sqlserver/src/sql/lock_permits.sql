@@ -1,5 +1,7 @@
 -- Lets nobody else claim jobs that need these resources, nor change how many may, until the
 -- transaction ends. [permit.max] [permit.change] Primary key. The rows are written as they were: that
 -- locks them everywhere.
+DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
 UPDATE {schema}.permits SET max_held = max_held
-WHERE resource IN (SELECT {name value} FROM OPENJSON(@P1))
+WHERE resource IN (SELECT name FROM @wanted)

@@ -1,6 +1,8 @@
 -- Lets requeued jobs wait for their signals again, but for those that have had theirs; who waits.
 -- [link.requeue] Primary key of signals.
 DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.signals SET state = 0, deadline = @now + timeout
 OUTPUT inserted.job
-WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND state <> 1
+WHERE job IN (SELECT id FROM @wanted) AND state <> 1

@@ -1,5 +1,7 @@
 -- Makes waiting jobs due at a time (@P2), or so long from now (@P3). [reschedule.job] [lane.reschedule]
 -- Primary key of jobs.
 DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.jobs SET run_at = COALESCE(@P2, @now + @P3)
-WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND state IN (0, 1, 2)
+WHERE id IN (SELECT id FROM @wanted) AND state IN (0, 1, 2)

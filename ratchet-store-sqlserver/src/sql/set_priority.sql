@@ -1,3 +1,5 @@
 -- Gives unfinished jobs another priority. [priority.job] Primary key of jobs.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.jobs SET priority = @P2
-WHERE id IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND state < 4
+WHERE id IN (SELECT id FROM @wanted) AND state < 4

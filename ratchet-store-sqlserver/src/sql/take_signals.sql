@@ -2,7 +2,9 @@
 -- is not too late (ratchet_core::links::is_too_late). [signal.deliver] [signal.once] [signal.late]
 -- Primary key of signals.
 DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.signals SET state = 1, delivered_at = @now, payload = @P2
 OUTPUT inserted.job
-WHERE job IN (SELECT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1)) AND state = 0
+WHERE job IN (SELECT id FROM @wanted) AND state = 0
   AND deadline > @now
