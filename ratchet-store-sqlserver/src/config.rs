@@ -337,7 +337,10 @@ mod tests {
         let builder = Builder::new(target).application_name("ours");
         let builder = builder.encryption(Encryption::Strict);
         let driver = format!("{:?}", builder.into_config().unwrap().driver);
-        assert!(driver.contains("ours") && driver.contains("Strict"), "{driver}");
+        assert!(
+            driver.contains("ours") && driver.contains("Strict"),
+            "{driver}"
+        );
     }
 
     #[test]

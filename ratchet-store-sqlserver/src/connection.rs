@@ -259,11 +259,12 @@ impl<'a> Lease<'a> {
     pub(crate) async fn restore(&mut self) -> Result<()> {
         let session = Arc::clone(&self.session);
         let setup = format!("{}\n{CHARACTER}", session.setup);
-        let now = Some(session::character(&self.script(&setup).await?)?);
-        if self.kept().is_some_and(|kept| kept.character == now) {
+        let now = session::character(&self.script(&setup).await?)?;
+        let before = self.kept().and_then(|kept| kept.character.as_ref());
+        if before == Some(&now) {
             return Ok(());
         }
-        let text = format!("the session was left as {}", now.unwrap_or_default());
+        let text = format!("the session was left as {now}");
         Err(Failure::new(StoreErrorKind::Other, text))
     }
 

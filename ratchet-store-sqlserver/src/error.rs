@@ -196,13 +196,12 @@ impl Meaning {
                 Self::Forbidden
             }
             // Wrong login, no such database, a setting or a level that will not do.
-            18_452 | 18_456 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 1934 | 3952
-            | 40_515 | 40_532 | 40_615 => Self::Other(Misconfigured),
+            18_452 | 18_456 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 1934
+            | 3952 | 40_515 | 40_532 | 40_615 => Self::Other(Misconfigured),
             // A table, column, function or procedure that is not there or not ours, or is there already
             // although nothing says so.
-            207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924 | 15_009 => {
-                Self::Other(SchemaMismatch)
-            }
+            207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
+            | 15_009 => Self::Other(SchemaMismatch),
             823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
             // The session, the database or the server goes down, comes up, or is moved.
             596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927
@@ -290,8 +289,8 @@ mod tests {
             (
                 Misconfigured,
                 &[
-                    18_452, 18_456, 18_470, 18_486, 18_487, 18_488, 4060, 4064, 911, 40_515, 40_532,
-                    40_615,
+                    18_452, 18_456, 18_470, 18_486, 18_487, 18_488, 4060, 4064, 911, 40_515,
+                    40_532, 40_615,
                 ],
             ),
             // Settings of the session and of the database.
@@ -312,7 +311,10 @@ mod tests {
             ),
             (Corrupt, &[605, 823, 824, 825, 2570]),
             // Faults of a statement, and what nobody knows.
-            (Other, &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003]),
+            (
+                Other,
+                &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003],
+            ),
             (Other, &[UNNUMBERED]),
         ];
         for (kind, codes) in table {

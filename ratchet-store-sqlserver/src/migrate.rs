@@ -174,7 +174,10 @@ impl Schema<'_> {
         if !failure.forbidden {
             return failure;
         }
-        let find = format!("SELECT 1 WHERE SCHEMA_ID({}) IS NOT NULL", literal(self.name));
+        let find = format!(
+            "SELECT 1 WHERE SCHEMA_ID({}) IS NOT NULL",
+            literal(self.name)
+        );
         let is_there = lease.script(&find).await.is_ok_and(|rows| !rows.is_empty());
         let (schema, user) = (quoted(self.name), quoted(self.user));
         let get_schema = if is_there {

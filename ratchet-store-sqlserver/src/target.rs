@@ -393,7 +393,10 @@ mod tests {
             ("encrypt=perhaps", "encrypt"),
             ("trust_any_certificate=1", "trust_any_certificate"),
             ("multi_subnet_failover=1", "multi_subnet_failover"),
-            ("trust_any_certificate=true&trust_authority=ca.pem", "authority"),
+            (
+                "trust_any_certificate=true&trust_authority=ca.pem",
+                "authority",
+            ),
         ] {
             let problem = refusal(&with(setting));
             assert!(problem.contains(named), "{problem}");
@@ -452,7 +455,10 @@ mod tests {
         for (text, named) in [
             (whole("Max Pool Size=9"), "`Max Pool Size`"),
             (whole("Encrypt=secret"), "Encrypt"),
-            (whole("TrustServerCertificate=secret"), "TrustServerCertificate"),
+            (
+                whole("TrustServerCertificate=secret"),
+                "TrustServerCertificate",
+            ),
             (whole("Integrated Security=SSPI"), "Integrated Security"),
             (whole("Trusted_Connection=yes"), "Trusted_Connection"),
             (

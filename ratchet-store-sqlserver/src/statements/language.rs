@@ -66,19 +66,72 @@ const FUNCTIONS: [&str; 18] = [
 
 /// Words before a bracket that are no functions.
 const OTHERS: [&str; 36] = [
-    "AND", "APPLY", "AS", "BINARY", "CHAR", "CHECK", "DATETIME2", "DECIMAL", "EXCEPT", "EXEC",
-    "EXISTS", "FROM", "IDENTITY", "IF", "IN", "INCLUDE", "INDEX", "JOIN", "KEY", "NONCLUSTERED",
-    "NOT", "NVARCHAR",
-    "ON", "OR", "OVER", "SELECT", "SET", "TABLE", "THEN", "TOP", "UNION", "VALUES", "WHEN", "WHERE",
-    "WITH", "BY",
+    "AND",
+    "APPLY",
+    "AS",
+    "BINARY",
+    "CHAR",
+    "CHECK",
+    "DATETIME2",
+    "DECIMAL",
+    "EXCEPT",
+    "EXEC",
+    "EXISTS",
+    "FROM",
+    "IDENTITY",
+    "IF",
+    "IN",
+    "INCLUDE",
+    "INDEX",
+    "JOIN",
+    "KEY",
+    "NONCLUSTERED",
+    "NOT",
+    "NVARCHAR",
+    "ON",
+    "OR",
+    "OVER",
+    "SELECT",
+    "SET",
+    "TABLE",
+    "THEN",
+    "TOP",
+    "UNION",
+    "VALUES",
+    "WHEN",
+    "WHERE",
+    "WITH",
+    "BY",
 ];
 
 /// Words that are of other languages, came later, or are not relied on.
 const REFUSED: [&str; 26] = [
-    "CONFLICT", "DATE", "DATETIME", "DATETIMEOFFSET", "FALSE", "FOR", "ILIKE", "LIMIT",
-    "MERGE", "NEWID", "NEWSEQUENTIALID", "NOLOCK", "NULLS", "READUNCOMMITTED", "RETURNING",
-    "ROWVERSION", "SKIP", "SMALLDATETIME", "SQL_VARIANT", "TABLOCK", "TABLOCKX", "TIME",
-    "TIMESTAMP", "TRUE", "UNIQUEIDENTIFIER", "WAITFOR",
+    "CONFLICT",
+    "DATE",
+    "DATETIME",
+    "DATETIMEOFFSET",
+    "FALSE",
+    "FOR",
+    "ILIKE",
+    "LIMIT",
+    "MERGE",
+    "NEWID",
+    "NEWSEQUENTIALID",
+    "NOLOCK",
+    "NULLS",
+    "READUNCOMMITTED",
+    "RETURNING",
+    "ROWVERSION",
+    "SKIP",
+    "SMALLDATETIME",
+    "SQL_VARIANT",
+    "TABLOCK",
+    "TABLOCKX",
+    "TIME",
+    "TIMESTAMP",
+    "TRUE",
+    "UNIQUEIDENTIFIER",
+    "WAITFOR",
 ];
 
 fn words() -> Words {
@@ -109,7 +162,10 @@ fn texts() -> Vec<(String, String)> {
     ] {
         texts.push(("an end of a transaction".into(), text.into()));
     }
-    texts.push(("the lock of migrations".into(), migrate::take_lock("N'a'", 1)));
+    texts.push((
+        "the lock of migrations".into(),
+        migrate::take_lock("N'a'", 1),
+    ));
     texts.push(("its release".into(), migrate::release_lock("N'a'")));
     texts
 }
@@ -189,7 +245,8 @@ fn every_text_is_of_the_language() {
             let without = others.fold(text.clone(), |text, (other, instead, _)| {
                 text.replace(other, instead)
             });
-            let is_needed = without.replace(unknown, instead) != without && parse(&without).is_err();
+            let is_needed =
+                without.replace(unknown, instead) != without && parse(&without).is_err();
             *needed.entry(unknown).or_default() += usize::from(is_needed);
         }
     }
@@ -269,7 +326,14 @@ fn times_are_numbers_but_in_the_clock() {
         seen += usize::from(rest != text);
         for word in tokens(&name, &rest).iter().filter_map(bare) {
             let of_times = [
-                "DATEA", "DATED", "DATEP", "DATET", "GETUTC", "GETDATE", "SYSUTC", "SYSDATE",
+                "DATEA",
+                "DATED",
+                "DATEP",
+                "DATET",
+                "GETUTC",
+                "GETDATE",
+                "SYSUTC",
+                "SYSDATE",
                 "CURRENT_T",
             ];
             assert!(
@@ -491,7 +555,10 @@ fn every_own_error_has_the_number_of_a_meaning() {
     let mut thrown = 0;
     for (name, text) in texts() {
         let tokens = tokens(&name, &text);
-        for pair in tokens.windows(2).filter(|pair| is_word(pair.first(), "THROW")) {
+        for pair in tokens
+            .windows(2)
+            .filter(|pair| is_word(pair.first(), "THROW"))
+        {
             let known = [GATE, NOT_ONE].map(|number| number.to_string());
             let is_known = matches!(&pair[1], Token::Number(number, _) if known.contains(number));
             assert!(is_known, "{name} throws {}", pair[1]);
@@ -532,7 +599,10 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
         "locks",
     ];
     let mut tables = BTreeSet::new();
-    let scripts: String = migrate::scripts("s").into_iter().map(|step| step.sql).collect();
+    let scripts: String = migrate::scripts("s")
+        .into_iter()
+        .map(|step| step.sql)
+        .collect();
     for line in scripts.lines() {
         let made = line.strip_prefix("CREATE TABLE [s].");
         tables.extend(made.and_then(|rest| rest.split(' ').next()));

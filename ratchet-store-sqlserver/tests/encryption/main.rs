@@ -17,7 +17,10 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/encryption/authority.pem");
+const AUTHORITY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/encryption/authority.pem"
+);
 
 /// What a packet is for.
 const PRELOGIN: u8 = 0x12;
@@ -42,7 +45,10 @@ async fn answering(encryption: u8) -> (String, JoinHandle<Option<(u8, u8)>>) {
         answer.extend([16, 0, 0, 0, 0, 0, encryption]);
         let length = u8::try_from(answer.len() + 8).unwrap();
         let header = [0x04, 0x01, 0, length, 0, 0, 1, 0];
-        caller.write_all(&[&header[..], &answer].concat()).await.ok()?;
+        caller
+            .write_all(&[&header[..], &answer].concat())
+            .await
+            .ok()?;
         let (kind, content) = packet(&mut caller).await?;
         Some((kind, *content.first()?))
     });
@@ -181,7 +187,10 @@ async fn a_server_that_speaks_no_tls_is_misconfigured_where_all_is_encrypted() {
     let url = url(&listener);
     let served = tokio::spawn(async move {
         let (mut caller, _) = listener.accept().await.unwrap();
-        caller.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        caller
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
         let mut rest = Vec::new();
         let _ = caller.read_to_end(&mut rest).await;
     });

@@ -22,7 +22,9 @@ pub(crate) fn url() -> Option<String> {
 
 /// The name of the database of a URL.
 pub(crate) fn database(url: &str) -> String {
-    let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let path = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('/'));
     let path = path.map_or("", |(_, path)| path.split('?').next().unwrap_or_default());
     percent_encoding::percent_decode_str(path)
         .decode_utf8_lossy()

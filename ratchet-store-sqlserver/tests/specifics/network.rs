@@ -175,7 +175,11 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     drop(open(&schema).await);
     let proxy = Proxy::start(&schema.url).await;
     let store = proxy.builder(&schema).max_connections(1);
-    let store = store.deadline(Duration::from_secs(12)).connect().await.unwrap();
+    let store = store
+        .deadline(Duration::from_secs(12))
+        .connect()
+        .await
+        .unwrap();
     store.enqueue(&[job()]).await.unwrap();
     store.heartbeat(&heartbeat()).await.unwrap();
     proxy.silence();
@@ -194,7 +198,11 @@ pub(crate) async fn a_transaction_on_a_silent_connection_ends_at_the_deadline(sc
     drop(open(&schema).await);
     let proxy = Proxy::start(&schema.url).await;
     let store = proxy.builder(&schema).max_connections(1);
-    let store = store.deadline(Duration::from_secs(8)).connect().await.unwrap();
+    let store = store
+        .deadline(Duration::from_secs(8))
+        .connect()
+        .await
+        .unwrap();
     let mut tx = store.begin().await.unwrap();
     proxy.silence();
     let asked = tokio::time::timeout(Duration::from_secs(30), tx.query("SELECT 1", &[])).await;
@@ -212,7 +220,11 @@ pub(crate) async fn a_server_that_is_gone_for_a_while_is_found_again(schema: Arc
     let line = Line::to(server).await.unwrap();
     let (_, url) = elsewhere(&schema.url, line.address().port());
     let store = SqlServerStore::builder(&url).schema(&schema.name);
-    let store = store.deadline(Duration::from_secs(60)).connect().await.unwrap();
+    let store = store
+        .deadline(Duration::from_secs(60))
+        .connect()
+        .await
+        .unwrap();
     let mut tx = store.begin().await.unwrap();
     let lost = [job()];
     store.enqueue_in(&mut tx, &lost).await.unwrap();

@@ -23,7 +23,9 @@ impl<'a> Login<'a> {
         let name = format!("login_{}", &schema.name[20..]);
         let password = PASSWORD.replace('\'', "''");
         schema
-            .execute(&format!("CREATE LOGIN [{name}] WITH PASSWORD = '{password}'"))
+            .execute(&format!(
+                "CREATE LOGIN [{name}] WITH PASSWORD = '{password}'"
+            ))
             .await
             .unwrap();
         schema

@@ -161,7 +161,10 @@ pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Sc
         ("1970-01-01T00:40:00.001999", 40 * 60_000 + 1),
         ("1970-01-31T00:00:00.000001", 30 * 86_400_000),
         ("2039-12-15T00:00:00.000000", 70 * 365 * 86_400_000),
-        ("9999-12-31T23:59:59.999999", ratchet_core::limits::MAX_RUN_AT),
+        (
+            "9999-12-31T23:59:59.999999",
+            ratchet_core::limits::MAX_RUN_AT,
+        ),
     ] {
         let given = format!("CAST('{time}' AS datetime2(7))");
         let read = clock.replace("SYSUTCDATETIME()", &given);
@@ -185,7 +188,10 @@ pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
     let made = schema.rows(&made).await.unwrap();
     let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
     assert_eq!(made, ["test_clock", "unique_keys"], "something half made");
-    schema.execute("DROP VIEW {schema}.unique_keys").await.unwrap();
+    schema
+        .execute("DROP VIEW {schema}.unique_keys")
+        .await
+        .unwrap();
     enqueue(&open(&schema).await, job()).await;
 }
 

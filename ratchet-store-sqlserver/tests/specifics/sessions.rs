@@ -33,7 +33,11 @@ async fn one(schema: &Schema) -> SqlServerStore {
 /// Somebody beside the store who holds all rows of a table.
 async fn holder(schema: &Schema, hold: &str) -> Client {
     let mut rival = server::connect(&schema.url).await.unwrap();
-    run(&mut rival, &schema.sql(&format!("BEGIN TRANSACTION; {hold}"))).await;
+    run(
+        &mut rival,
+        &schema.sql(&format!("BEGIN TRANSACTION; {hold}")),
+    )
+    .await;
     rival
 }
 
@@ -48,7 +52,9 @@ pub(crate) async fn a_session_is_used_again_and_again(schema: Arc<Schema>) {
     enqueue(&store, job()).await;
     assert_eq!(session(&store).await, first);
     // What the input is refused for leaves it as it is, and so does a rollback.
-    let refused = store.enqueue(&[job().in_batch(ratchet_core::BatchId::new())]).await;
+    let refused = store
+        .enqueue(&[job().in_batch(ratchet_core::BatchId::new())])
+        .await;
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
     store.begin().await.unwrap().rollback().await.unwrap();
     assert_eq!(session(&store).await, first);
@@ -128,7 +134,11 @@ pub(crate) async fn what_cannot_be_set_back_closes_the_session(schema: Arc<Schem
             } else {
                 tx.rollback().await.unwrap();
             }
-            assert_eq!(store.connections(), Some(0), "{left}: its connection is gone");
+            assert_eq!(
+                store.connections(),
+                Some(0),
+                "{left}: its connection is gone"
+            );
             let now = session(&store).await;
             assert_ne!(now, before, "{left}");
             before = now;
@@ -148,11 +158,7 @@ pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     let options = number(&mut tx, "@@OPTIONS").await;
     let patience = number(&mut tx, "@@LOCK_TIMEOUT").await;
     assert_eq!(patience, 60_000, "the deadline");
-    let mut sets = vec![
-        "SET LOCK_TIMEOUT 5",
-        "SET ANSI_NULLS OFF",
-        "SET NOCOUNT ON",
-    ];
+    let mut sets = vec!["SET LOCK_TIMEOUT 5", "SET ANSI_NULLS OFF", "SET NOCOUNT ON"];
     // There it cannot be set within a transaction.
     if !schema.is_babelfish().await {
         sets.push("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");

@@ -173,7 +173,10 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
             first.commit().await.unwrap();
             let lost = waiting.await.unwrap_err();
             assert_kind(&lost, StoreErrorKind::Contention);
-            assert_kind(&second.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
+            assert_kind(
+                &second.commit().await.unwrap_err(),
+                StoreErrorKind::Unavailable,
+            );
             // Again, as whoever began it does.
             let mut again = store.begin().await.unwrap();
             let told = store.enqueue_in(&mut again, &other).await.unwrap();
