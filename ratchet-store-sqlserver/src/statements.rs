@@ -17,7 +17,7 @@ pub(crate) struct Statement {
 
 impl Statement {
     fn new(text: String) -> Self {
-        // They are numbered without gaps (language.rs).
+        // They are numbered without gaps (parameters.rs).
         let mut parameters = 0;
         while text.contains(&format!("@P{}", parameters + 1)) {
             parameters += 1;
@@ -225,6 +225,8 @@ pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.s
 
 #[cfg(test)]
 mod language;
+#[cfg(test)]
+mod parameters;
 
 #[cfg(test)]
 mod tests {
