@@ -19,13 +19,16 @@ use crate::statements::ESCAPES;
 /// A statement with what is bound to it, `@P1` first.
 pub(crate) struct Query {
     sql: Arc<str>,
+    /// How many parameters it has.
+    parameters: usize,
     arguments: Vec<ColumnData<'static>>,
 }
 
 impl Query {
-    pub(crate) const fn new(sql: Arc<str>) -> Self {
+    pub(crate) const fn new(sql: Arc<str>, parameters: usize) -> Self {
         Self {
             sql,
+            parameters,
             arguments: Vec::new(),
         }
     }
@@ -36,7 +39,9 @@ impl Query {
         self
     }
 
+    /// The server would take one too many without a word.
     fn prepared(&self) -> tiberius::Query<'_> {
+        debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.sql);
         let mut query = tiberius::Query::new(&*self.sql);
         for argument in &self.arguments {
             query.bind(Raw(argument.clone()));

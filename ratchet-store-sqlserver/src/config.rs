@@ -3,14 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
-use tiberius::{AuthMethod, EncryptionLevel};
-use url::Url;
+use tiberius::EncryptionLevel;
 
 use crate::era::LIFETIME;
 use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::SqlServerStore;
+use crate::target::{self, Trust};
 
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
@@ -45,13 +44,6 @@ pub struct Builder {
     locking_reads: bool,
     max_lifetime: Duration,
     clock_table: Option<String>,
-}
-
-/// Whose certificate the server's must be, if not one that the platform trusts.
-#[derive(Clone)]
-enum Trust {
-    Any,
-    Authority(String),
 }
 
 impl Builder {
@@ -112,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// Takes whatever certificate the server shows. Whoever can answer in its place then reads
+    /// Takes whatever certificate the server shows; wins over what the URL says. Whoever can answer in its place then reads
     /// everything, the password included; for a server of one's own on the same host.
     pub fn trust_any_certificate(mut self) -> Self {
         self.trust = Some(Trust::Any);
@@ -195,14 +187,16 @@ impl Builder {
                 format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
             }
         };
-        let mut driver = parse(&self.target)?;
+        let target = target::parse(&self.target)?;
+        let mut driver = target.driver;
         if let Some(name) = &self.application_name {
             driver.application_name(name);
         }
         if let Some(encryption) = self.encryption {
             driver.encryption(level(encryption));
         }
-        match &self.trust {
+        // Never both: the driver panics at that.
+        match self.trust.or(target.trust) {
             Some(Trust::Any) => driver.trust_cert(),
             Some(Trust::Authority(path)) => driver.trust_cert_ca(path),
             None => {}
@@ -212,6 +206,7 @@ impl Builder {
         driver.handshake_timeout(None);
         Ok(Config {
             driver,
+            in_parallel: target.in_parallel,
             clock,
             schema: self.schema,
             max_connections: self.max_connections,
@@ -245,6 +240,8 @@ impl fmt::Debug for Builder {
 /// Checked settings.
 pub(crate) struct Config {
     pub(crate) driver: tiberius::Config,
+    /// Whether all addresses of the host are tried at once.
+    pub(crate) in_parallel: bool,
     pub(crate) schema: String,
     /// The expression of the clock.
     pub(crate) clock: String,
@@ -257,7 +254,7 @@ pub(crate) struct Config {
     pub(crate) max_lifetime: Duration,
 }
 
-fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
+pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, "connect")
         .with_source(InvalidInput::new(what, problem))
 }
@@ -277,126 +274,13 @@ fn check_identifier(what: &'static str, name: &str) -> Result<()> {
     Err(misconfigured(what, problem))
 }
 
-const fn level(encryption: Encryption) -> EncryptionLevel {
+pub(crate) const fn level(encryption: Encryption) -> EncryptionLevel {
     match encryption {
         Encryption::Strict => EncryptionLevel::Strict,
         Encryption::Required => EncryptionLevel::Required,
         Encryption::Login => EncryptionLevel::Off,
         Encryption::Off => EncryptionLevel::NotSupported,
     }
-}
-
-/// The settings of a URL or of a connection string of ADO.NET.
-fn parse(target: &str) -> Result<tiberius::Config> {
-    let scheme = target.split_once("://").map(|(scheme, _)| scheme);
-    match scheme {
-        Some(scheme) if SCHEMES.contains(&scheme) => parse_url(target),
-        None if target.contains('=') => parse_ado(target),
-        // Only a scheme is shown: the rest may have a password.
-        Some(scheme)
-            if scheme
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '+') =>
-        {
-            Err(misconfigured(
-                "the URL",
-                format!("has the scheme `{scheme}`, not `sqlserver`"),
-            ))
-        }
-        _ => Err(misconfigured(
-            "the URL",
-            "has no scheme; `sqlserver://<user>:<password>@<host>/<database>` is meant, or \
-             `Server=<host>;Database=<database>;User Id=<user>;Password=<password>`",
-        )),
-    }
-}
-
-fn parse_ado(text: &str) -> Result<tiberius::Config> {
-    let keys = text.split(';').filter_map(|pair| pair.split_once('='));
-    let named = keys.into_iter().any(|(key, _)| {
-        let key: String = key.split_whitespace().collect::<Vec<_>>().join(" ");
-        key.eq_ignore_ascii_case("application name") || key.eq_ignore_ascii_case("applicationname")
-    });
-    // What the driver says of it may quote it.
-    let mut config = tiberius::Config::from_ado_string(text)
-        .map_err(|_| misconfigured("the connection string", "cannot be read"))?;
-    if !named {
-        config.application_name("ratchet");
-    }
-    Ok(config)
-}
-
-fn parse_url(text: &str) -> Result<tiberius::Config> {
-    let refused = |problem: &str| misconfigured("the URL", problem);
-    let url = Url::parse(text).map_err(|error| refused(&format!("cannot be read: {error}")))?;
-    let mut config = tiberius::Config::new();
-    config.application_name("ratchet");
-    let host = url.host_str().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| refused("has no host"))?;
-    // An address of IPv6 has brackets in a URL.
-    config.host(host.trim_start_matches('[').trim_end_matches(']'));
-    config.port(url.port().unwrap_or(1433));
-    let decoded = |part: &str| {
-        let text = percent_decode_str(part).decode_utf8();
-        text.map(std::borrow::Cow::into_owned)
-            .map_err(|_| refused("has a part that is not UTF-8"))
-    };
-    let user = decoded(url.username())?;
-    let password = decoded(url.password().unwrap_or_default())?;
-    if user.is_empty() {
-        return Err(refused("has no user"));
-    }
-    config.authentication(AuthMethod::sql_server(user, password));
-    let database = decoded(url.path().trim_start_matches('/'))?;
-    if !database.is_empty() {
-        config.database(database);
-    }
-    for (key, value) in url.query_pairs() {
-        set(&mut config, &key, &value)?;
-    }
-    Ok(config)
-}
-
-/// One setting of a URL's query.
-fn set(config: &mut tiberius::Config, key: &str, value: &str) -> Result<()> {
-    let flag = || match value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(misconfigured(
-            "the URL",
-            format!("has {key}, which is neither `true` nor `false`"),
-        )),
-    };
-    match key {
-        "encrypt" => config.encryption(match value {
-            "strict" => EncryptionLevel::Strict,
-            "true" | "required" => EncryptionLevel::Required,
-            "login" => EncryptionLevel::Off,
-            "off" => EncryptionLevel::NotSupported,
-            _ => {
-                return Err(misconfigured(
-                    "the URL",
-                    "has encrypt, which is none of `strict`, `required`, `login` and `off`",
-                ));
-            }
-        }),
-        "trust_any_certificate" => {
-            if flag()? {
-                config.trust_cert();
-            }
-        }
-        "trust_authority" => config.trust_cert_ca(value),
-        "host_in_certificate" => config.hostname_in_certificate(value),
-        "application_name" => config.application_name(value),
-        "multi_subnet_failover" => config.multi_subnet_failover(flag()?),
-        _ => {
-            return Err(misconfigured(
-                "the URL",
-                format!("has `{key}`, which is no setting of this store"),
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -426,30 +310,36 @@ mod tests {
         assert!(problem(builder().schema("{now}")).contains("brace"));
         assert!(problem(builder().schema("a ")).contains("space"));
         assert!(problem(builder().clock_table("")).contains("clock_table"));
-        let refused = |url: &str| problem(Builder::new(url));
-        assert!(refused("mysql://me:secret@host/db").contains("`mysql`"));
-        assert!(refused("host/db").contains("no scheme"));
-        assert!(refused("sqlserver://me@host:port/db").contains("the URL"));
-        assert!(refused("sqlserver://host/db").contains("no user"));
-        assert!(refused("sqlserver://me@host/db?encrypt=perhaps").contains("encrypt"));
-        assert!(refused("sqlserver://me@host/db?sslmode=on").contains("`sslmode`"));
-        assert!(refused("Server=host\\a\\b,1,2;Password=secret").contains("connection string"));
+    }
+
+    /// The driver panics where both are said.
+    #[test]
+    fn the_builder_wins_over_what_the_target_trusts() {
+        for target in [
+            "sqlserver://me:p@host/db?trust_any_certificate=true",
+            "sqlserver://me:p@host/db?trust_authority=ca.pem",
+            "Server=host;User Id=me;TrustServerCertificate=true",
+            "Server=host;User Id=me;TrustServerCertificateCA=ca.pem",
+        ] {
+            let any = Builder::new(target).trust_any_certificate();
+            let any = format!("{:?}", any.into_config().unwrap().driver);
+            assert!(any.contains("bypass: true"), "{any}");
+            let authority = Builder::new(target).trust_authority("other.pem");
+            let authority = format!("{:?}", authority.into_config().unwrap().driver);
+            assert!(authority.contains("bypass: false"), "{authority}");
+            assert!(authority.contains("other.pem"), "{authority}");
+        }
     }
 
     #[test]
-    fn both_schemes_and_connection_strings_lead_to_the_server() {
-        let addr = |target: &str| {
-            let config = Builder::new(target).into_config().unwrap();
-            config.driver.get_addr()
-        };
-        assert_eq!(addr("sqlserver://me:p@db.example/app"), "db.example:1433");
-        assert_eq!(
-            addr("mssql://me:p@db.example:14330/app"),
-            "db.example:14330"
-        );
-        assert_eq!(
-            addr("Server=tcp:db.example,14330;Database=app;User Id=me;Password=p"),
-            "db.example:14330"
+    fn the_builder_wins_over_the_targets_name_and_encryption() {
+        let target = "sqlserver://me:p@host/db?application_name=theirs&encrypt=off";
+        let builder = Builder::new(target).application_name("ours");
+        let builder = builder.encryption(Encryption::Strict);
+        let driver = format!("{:?}", builder.into_config().unwrap().driver);
+        assert!(
+            driver.contains("ours") && driver.contains("Strict"),
+            "{driver}"
         );
     }
 

@@ -1,13 +1,18 @@
 //! Making connections whose sessions are as the statements need them.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
 use tiberius::Config;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 
+use crate::config;
 use crate::error::{Failure, Result};
 use crate::session::Session;
 
@@ -18,6 +23,8 @@ pub(crate) type Client = tiberius::Client<Compat<TcpStream>>;
 #[derive(Clone)]
 pub(crate) struct Connector {
     config: Config,
+    /// Whether all addresses of the host are tried at once.
+    in_parallel: bool,
     session: Arc<Session>,
     patience: Duration,
 }
@@ -26,11 +33,12 @@ pub(crate) struct Connector {
 const REDIRECTIONS: usize = 3;
 
 impl Connector {
-    pub(crate) fn new(config: Config, session: Session, patience: Duration) -> Self {
+    pub(crate) fn new(config: &config::Config, session: Session) -> Self {
         Self {
-            config,
+            config: config.driver.clone(),
+            in_parallel: config.in_parallel,
             session: Arc::new(session),
-            patience,
+            patience: config.acquire_timeout,
         }
     }
 
@@ -57,12 +65,21 @@ impl Connector {
         Arc::clone(&self.session)
     }
 
+    /// Connects to a host with a port.
+    async fn reach(&self, address: String) -> io::Result<TcpStream> {
+        if !self.in_parallel {
+            return TcpStream::connect(address).await;
+        }
+        let addresses = lookup_host(address).await?;
+        let tries = addresses.map(|address| Box::pin(TcpStream::connect(address)) as Try<_>);
+        first_ok(tries.collect()).await
+    }
+
     async fn log_in(&self) -> Result<Client> {
         let mut config = self.config.clone();
         for _ in 0..REDIRECTIONS {
-            let stream = TcpStream::connect(config.get_addr())
-                .await
-                .map_err(|error| unreachable(&error))?;
+            let stream = self.reach(config.get_addr()).await;
+            let stream = stream.map_err(|error| unreachable(&error))?;
             stream
                 .set_nodelay(true)
                 .map_err(|error| unreachable(&error))?;
@@ -72,14 +89,7 @@ impl Connector {
                     config.host(host);
                     config.port(port);
                 }
-                // At this point it is about what to encrypt, and whether the server can.
-                Err(tiberius::error::Error::Protocol(text)) => {
-                    return Err(Failure::new(
-                        StoreErrorKind::Misconfigured,
-                        format!("the server does not go along: {text}"),
-                    ));
-                }
-                connected => return Ok(connected?),
+                connected => return connected.map_err(refused),
             }
         }
         Err(Failure::new(
@@ -89,6 +99,77 @@ impl Connector {
     }
 }
 
-fn unreachable(error: &std::io::Error) -> Failure {
+/// The first of these that succeeds, or the last failure.
+async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    poll_fn(|context| {
+        let mut place = 0;
+        while let Some(one) = tries.get_mut(place) {
+            match one.as_mut().poll(context) {
+                Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
+                Poll::Ready(Err(error)) => {
+                    failure = error;
+                    drop(tries.remove(place));
+                }
+                Poll::Pending => place += 1,
+            }
+        }
+        if tries.is_empty() {
+            let none = io::Error::from(failure.kind());
+            return Poll::Ready(Err(std::mem::replace(&mut failure, none)));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+type Try<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+/// Until there is a session, what is not understood is about what to encrypt, and what is not well
+/// formed is not encrypted as it should be.
+fn refused(error: tiberius::error::Error) -> Failure {
+    use tiberius::error::Error;
+    let text = match error {
+        Error::Protocol(text) => format!("the server does not go along: {text}"),
+        Error::Io {
+            kind: io::ErrorKind::InvalidData,
+            message,
+        } => format!("the server does not encrypt as it was asked to: {message}"),
+        Error::Tls(text) => {
+            // The driver goes on with settings of its own.
+            let what = text.split(" To connect anyway").next().unwrap_or_default();
+            format!(
+                "{what} The settings are Builder::trust_authority (trust_authority in a URL, \
+                 TrustServerCertificateCA in a connection string) for who signed it, and \
+                 host_in_certificate (HostNameInCertificate) for whom it names"
+            )
+        }
+        other => return other.into(),
+    };
+    Failure::new(StoreErrorKind::Misconfigured, text)
+}
+
+fn unreachable(error: &io::Error) -> Failure {
     Failure::lost(format!("the connection failed: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(done: io::Result<u8>) -> Try<u8> {
+        Box::pin(std::future::ready(done))
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_keeps_no_other_from_it() {
+        let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let silent: Try<u8> = Box::pin(std::future::pending());
+        let first = first_ok(vec![silent, ready(refused()), ready(Ok(3))]).await;
+        assert_eq!(first.unwrap(), 3);
+        let none = first_ok(vec![ready(refused()), ready(refused())]).await;
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let nowhere: io::Result<u8> = first_ok(Vec::new()).await;
+        assert_eq!(nowhere.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

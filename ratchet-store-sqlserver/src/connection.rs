@@ -16,7 +16,17 @@ use crate::connect::{Client, Connector};
 use crate::era::{Era, Made};
 use crate::error::{Failure, Loss, Result};
 use crate::result::{self, Row};
-use crate::session::{Session, lock_timeout};
+use crate::session::{self, CHARACTER, Session, lock_timeout};
+
+/// Begins a transaction in which each statement sees what was committed before it, whatever an
+/// application has set before.
+pub(crate) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION";
+pub(crate) const COMMIT: &str = "COMMIT TRANSACTION";
+/// Refuses to end what was begun or ended by others.
+pub(crate) const STILL_ONE: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
+     N'statements of the application have ended the transaction, or begun another inside', 1";
+/// An error may have rolled back already.
+pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again: the driver cannot tell where in an
@@ -46,6 +56,18 @@ enum Held<'a> {
 pub(crate) struct Kept {
     client: Box<Client>,
     made: Made,
+    /// What its session was like before an application had it.
+    character: Option<String>,
+}
+
+impl Connector {
+    async fn open(&self, made: Made) -> Result<Kept> {
+        Ok(Kept {
+            client: Box::new(self.connect().await?),
+            made,
+            character: None,
+        })
+    }
 }
 
 /// Makes the connections of the pool.
@@ -60,8 +82,7 @@ impl managed::Manager for Maker {
 
     async fn create(&self) -> Result<Kept> {
         let made = self.era.made_now();
-        let client = Box::new(self.connector.connect().await?);
-        Ok(Kept { client, made })
+        self.connector.open(made).await
     }
 
     /// A lost connection shows at the next call on it, which is then repeated: asking each for a
@@ -86,7 +107,7 @@ impl Pool {
     /// The pool, and the connection beside it.
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
         let session = Session::new(config.deadline);
-        let connector = Connector::new(config.driver.clone(), session, config.acquire_timeout);
+        let connector = Connector::new(config, session);
         let era = Era::new(config.max_lifetime);
         let maker = Maker {
             connector: connector.clone(),
@@ -218,18 +239,39 @@ impl<'a> Lease<'a> {
         self.after(done)
     }
 
-    /// Makes the session anew what the statements need, whatever somebody has made of it.
+    /// Remembers what the session is like, before an application has it for the first time.
+    pub(crate) async fn remember(&mut self) -> Result<()> {
+        if self.kept().is_some_and(|kept| kept.character.is_some()) {
+            return Ok(());
+        }
+        let character = session::character(&self.script(CHARACTER).await?)?;
+        if let Some(kept) = self.kept() {
+            kept.character = Some(character);
+        }
+        Ok(())
+    }
+
+    /// Makes the session anew what the statements need, whatever an application has made of it.
+    ///
+    /// # Errors
+    /// If that is not enough: it is another user's or another database's now, or speaks another
+    /// language. Then it is to be closed.
     pub(crate) async fn restore(&mut self) -> Result<()> {
         let session = Arc::clone(&self.session);
-        self.script(&session.setup).await.map(drop)
+        let setup = format!("{}\n{CHARACTER}", session.setup);
+        let now = session::character(&self.script(&setup).await?)?;
+        let before = self.kept().and_then(|kept| kept.character.as_ref());
+        if before == Some(&now) {
+            return Ok(());
+        }
+        let text = format!("the session was left as {now}");
+        Err(Failure::new(StoreErrorKind::Other, text))
     }
 
     /// Begins a transaction in which each statement sees what was committed before it.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.in_transaction = true;
-        self.script("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION")
-            .await
-            .map(drop)
+        self.script(BEGIN).await.map(drop)
     }
 
     /// Begins a transaction that waits for what others hold no longer than this.
@@ -245,20 +287,26 @@ impl<'a> Lease<'a> {
         self.finish(result).await
     }
 
+    /// Commits a transaction in which an application has run statements of its own, unless they have
+    /// ended it or begun another inside.
+    pub(crate) async fn commit_own(&mut self) -> Result<()> {
+        self.script(STILL_ONE).await?;
+        self.end_with(COMMIT).await
+    }
+
     /// As [`end`](Self::end), and keeps the lease.
     pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
         match result {
             Ok(value) => {
-                self.end_with("COMMIT TRANSACTION").await?;
+                self.end_with(COMMIT).await?;
                 Ok(value)
             }
             Err(failure) => {
                 // An error has rolled back already, unless the server only refused to begin. If this
                 // fails too, the connection is closed, which rolls back as well.
-                let undo = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
                 if !self.broken {
                     // The caller is told what went wrong before.
-                    let _ = self.end_with(undo).await;
+                    let _ = self.end_with(ROLL_BACK).await;
                 }
                 Err(failure)
             }
@@ -293,13 +341,16 @@ impl<'a> Lease<'a> {
             return Err(no_connection());
         }
         self.broken = true;
+        match self.kept() {
+            Some(kept) => Ok(&mut kept.client),
+            None => Err(no_connection()),
+        }
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
         match &mut self.held {
-            Held::Pooled(Some(object)) => Ok(&mut object.client),
-            Held::Pooled(None) => Err(no_connection()),
-            Held::Liveness(slot) => match &mut **slot {
-                Some(kept) => Ok(&mut kept.client),
-                None => Err(no_connection()),
-            },
+            Held::Pooled(object) => object.as_mut().map(|object| &mut **object),
+            Held::Liveness(slot) => slot.as_mut(),
         }
     }
 
@@ -369,8 +420,7 @@ impl Liveness {
             Some(kept) if kept.made.is_good(now) => kept.made,
             _ => {
                 *slot = None;
-                let client = Box::new(self.connector.connect().await?);
-                *slot = Some(Kept { client, made: now });
+                *slot = Some(self.connector.open(now).await?);
                 now
             }
         };

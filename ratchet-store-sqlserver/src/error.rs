@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) held: bool,
     /// Whether it was given up because a key or an id is taken.
     pub(crate) duplicate: bool,
+    /// Whether a right is missing that a DBA could grant.
+    pub(crate) forbidden: bool,
     text: String,
     /// What of the input was refused.
     refused: Option<InvalidInput>,
@@ -43,6 +45,7 @@ impl Failure {
             loss: Loss::No,
             held: false,
             duplicate: false,
+            forbidden: false,
             text: text.into(),
             refused: None,
         }
@@ -85,22 +88,27 @@ impl Failure {
 
     fn from_server(error: &TokenError) -> Self {
         let what = Meaning::of(error.code(), error.message());
-        // These messages may quote the value.
-        let message = match error.code() {
-            245 | 248 | 295 | 2601 | 2627 | 2628 | 8114 | 8115 | 8152 | 8169 | 13609 => {
-                "a value was refused"
-            }
-            _ => error.message(),
-        };
         Self {
             kind: what.kind(),
             loss: loss_of(error.code(), error.class()),
             held: what == Meaning::Held,
             duplicate: what == Meaning::Taken,
-            text: format!("{message} (error {})", error.code()),
+            forbidden: what == Meaning::Forbidden,
+            text: told(error.code(), error.message()),
             refused: None,
         }
     }
+}
+
+/// What is told of an error of the server.
+fn told(code: u32, message: &str) -> String {
+    let message = match code {
+        // These messages quote the value.
+        220 | 232 | 244 | 245 | 248 | 295 | 2601 | 2627 | 2628 | 8114 | 8115 | 8152 | 8169
+        | 13609 => "a value was refused",
+        _ => message,
+    };
+    format!("{message} (error {code})")
 }
 
 /// Errors of this class and above end the connection.
@@ -152,11 +160,16 @@ enum Meaning {
     Taken,
     /// A lock was not to be had in the time that was given.
     Held,
+    /// A right is missing.
+    Forbidden,
     Other(StoreErrorKind),
 }
 
 /// Of the store's own statements: a lock of the application's kind was not to be had.
-const GATE: u32 = 50_001;
+pub(crate) const GATE: u32 = 50_001;
+
+/// Of the store's own statements: an application has ended a transaction by itself.
+pub(crate) const NOT_ONE: u32 = 50_002;
 
 /// The number that a server which stands in for SQL Server gives to errors it has no number for.
 const UNNUMBERED: u32 = 33_557_097;
@@ -177,14 +190,18 @@ impl Meaning {
             3617 | 8649 | 10_053 | 10_054 | 10_060 => Self::Other(Unavailable),
             1101 | 1105 | 9002 | 1132 | 40_544 => Self::Other(Full),
             3906 | 3908 | 978 | 976 => Self::Other(ReadOnly),
-            // Wrong login, no such database, no right, a setting or a level that will not do.
-            18_452 | 18_456 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 916 | 229
-            | 230 | 262 | 297 | 300 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 | 1934 | 3952
-            | 40_515 | 40_532 => Self::Other(Misconfigured),
-            // A table, column, function or procedure that is not there or not ours.
-            207 | 208 | 213 | 2812 | 4121 | 195 | 4104 | 4902 | 4924 | 15_009 => {
-                Self::Other(SchemaMismatch)
+            // What a user may not do; 2760 and 1088 say of a schema and of a table that they are not
+            // there, or not for this user.
+            229 | 230 | 262 | 297 | 300 | 916 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 => {
+                Self::Forbidden
             }
+            // Wrong login, no such database, a setting or a level that will not do.
+            18_452 | 18_456 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 1934
+            | 3952 | 40_515 | 40_532 | 40_615 => Self::Other(Misconfigured),
+            // A table, column, function or procedure that is not there or not ours, or is there already
+            // although nothing says so.
+            207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
+            | 15_009 => Self::Other(SchemaMismatch),
             823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
             // The session, the database or the server goes down, comes up, or is moved.
             596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927
@@ -192,6 +209,8 @@ impl Meaning {
             | 40_143 | 40_197 | 40_501 | 40_540 | 40_613 | 42_108 | 42_109 | 49_918 | 49_919
             | 49_920 => Self::Other(Unavailable),
             GATE => Self::Other(StoreErrorKind::Timeout),
+            // What needs a transaction was asked for where none is open.
+            NOT_ONE | 628 | 3902 | 3903 => Self::Other(StoreErrorKind::Invalid),
             UNNUMBERED => Self::unnumbered(message),
             _ => Self::Other(Other),
         }
@@ -199,15 +218,15 @@ impl Meaning {
 
     /// By the message, where there is no number.
     fn unnumbered(message: &str) -> Self {
-        use StoreErrorKind::{Misconfigured, Other, SchemaMismatch};
+        use StoreErrorKind::{Other, SchemaMismatch};
         let says = |text: &str| message.contains(text);
         if says("lock timeout") {
             Self::Held
         } else if says("could not serialize") || says("deadlock") {
             Self::Raced
         } else if says("permission denied") || says("must be owner") {
-            Self::Other(Misconfigured)
-        } else if says("does not exist") {
+            Self::Forbidden
+        } else if says("already exists") || says("does not exist") {
             Self::Other(SchemaMismatch)
         } else {
             Self::Other(Other)
@@ -219,6 +238,7 @@ impl Meaning {
         match self {
             Self::Raced | Self::Taken => StoreErrorKind::Contention,
             Self::Held => StoreErrorKind::Timeout,
+            Self::Forbidden => StoreErrorKind::Misconfigured,
             Self::Other(kind) => kind,
         }
     }
@@ -231,43 +251,76 @@ mod tests {
     #[test]
     fn every_number_tells_the_caller_what_to_do() {
         use StoreErrorKind::{
-            Contention, Corrupt, Full, Misconfigured, Other, ReadOnly, SchemaMismatch, Timeout,
-            Unavailable,
+            Contention, Corrupt, Full, Invalid, Misconfigured, Other, ReadOnly, SchemaMismatch,
+            Timeout, Unavailable,
         };
-        let table = [
-            (1205, Contention),
-            (3960, Contention),
-            (2627, Contention),
-            (2601, Contention),
-            (1222, Timeout),
-            (GATE, Timeout),
-            (1105, Full),
-            (9002, Full),
-            (1204, Unavailable),
-            (701, Unavailable),
-            (3906, ReadOnly),
-            (978, ReadOnly),
-            (596, Unavailable),
-            (6005, Unavailable),
-            (40_613, Unavailable),
-            (40_501, Unavailable),
-            (18_456, Misconfigured),
-            (4060, Misconfigured),
-            (229, Misconfigured),
-            (262, Misconfigured),
-            (2760, Misconfigured),
-            (1934, Misconfigured),
-            (207, SchemaMismatch),
-            (208, SchemaMismatch),
-            (2812, SchemaMismatch),
-            (824, Corrupt),
-            (245, Other),
-            (8134, Other),
-            (0, Other),
-            (UNNUMBERED, Other),
+        let table: &[(StoreErrorKind, &[u32])] = &[
+            // Deadlocks, conflicts of row versions, schema that was changed meanwhile, duplicates.
+            (
+                Contention,
+                &[1205, 3960, 3961, 41_302, 41_305, 41_325, 2627, 2601],
+            ),
+            // A row that is held, and a lock of the store's own that is.
+            (Timeout, &[1222, GATE]),
+            // A transaction that the application has ended by itself.
+            (Invalid, &[NOT_ONE, 628, 3902, 3903]),
+            (Full, &[1101, 1105, 1132, 9002, 40_544]),
+            // No locks, no memory, too many workers.
+            (Unavailable, &[1204, 1221, 701, 802, 8645, 8651, 8649, 3617]),
+            // A network that ended it, as the server tells.
+            (Unavailable, &[10_053, 10_054, 10_060]),
+            // A session or a server that goes down, a database that is not up.
+            (Unavailable, &[596, 6001, 6002, 6004, 6005, 6006, 17_142]),
+            (
+                Unavailable,
+                &[904, 921, 922, 923, 924, 926, 927, 942, 945, 952, 983, 988],
+            ),
+            (Unavailable, &[17_809, 17_830, 18_401]),
+            // Azure SQL: moved, throttled, paused.
+            (
+                Unavailable,
+                &[
+                    10_928, 10_929, 40_143, 40_197, 40_501, 40_540, 40_613, 42_108, 42_109, 49_918,
+                    49_919, 49_920,
+                ],
+            ),
+            (ReadOnly, &[3906, 3908, 978, 976]),
+            // Logins, databases, firewalls.
+            (
+                Misconfigured,
+                &[
+                    18_452, 18_456, 18_470, 18_486, 18_487, 18_488, 4060, 4064, 911, 40_515,
+                    40_532, 40_615,
+                ],
+            ),
+            // Settings of the session and of the database.
+            (Misconfigured, &[1934, 3952]),
+            // Rights.
+            (
+                Misconfigured,
+                &[
+                    229, 230, 262, 297, 300, 916, 1088, 2760, 3701, 3704, 15_151, 15_247,
+                ],
+            ),
+            // What is not there, or is there already.
+            (
+                SchemaMismatch,
+                &[
+                    207, 208, 213, 195, 1913, 2705, 2714, 2812, 4104, 4121, 4902, 4924, 15_009,
+                ],
+            ),
+            (Corrupt, &[605, 823, 824, 825, 2570]),
+            // Faults of a statement, and what nobody knows.
+            (
+                Other,
+                &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003],
+            ),
+            (Other, &[UNNUMBERED]),
         ];
-        for (code, kind) in table {
-            assert_eq!(Meaning::of(code, "").kind(), kind, "error {code}");
+        for (kind, codes) in table {
+            for code in *codes {
+                assert_eq!(Meaning::of(*code, "").kind(), *kind, "error {code}");
+            }
         }
     }
 
@@ -276,7 +329,32 @@ mod tests {
         assert_eq!(Meaning::of(2601, ""), Meaning::Taken);
         assert_eq!(Meaning::of(2627, ""), Meaning::Taken);
         assert_eq!(Meaning::of(1205, ""), Meaning::Raced);
+        assert_eq!(Meaning::of(3960, ""), Meaning::Raced);
         assert_eq!(Meaning::of(1222, ""), Meaning::Held);
+        // This one says who waits too long, but is no row that could be passed over.
+        assert_eq!(Meaning::of(GATE, "").kind(), StoreErrorKind::Timeout);
+        assert_ne!(Meaning::of(GATE, ""), Meaning::Held);
+    }
+
+    #[test]
+    fn missing_rights_are_told_apart_from_other_settings() {
+        for code in [229, 230, 262, 916, 2760, 15_247] {
+            assert_eq!(Meaning::of(code, ""), Meaning::Forbidden, "error {code}");
+        }
+        for code in [18_456, 4060, 1934] {
+            assert_ne!(Meaning::of(code, ""), Meaning::Forbidden, "error {code}");
+        }
+    }
+
+    #[test]
+    fn messages_that_quote_values_are_not_told() {
+        for code in [220, 232, 244, 245, 248, 295, 2601, 2627, 2628, 8114, 13_609] {
+            let told = told(code, "the value secret");
+            assert!(!told.contains("secret"), "{told}");
+            assert!(told.contains(&code.to_string()), "{told}");
+        }
+        let told = told(229, "The SELECT permission was denied on the object 'jobs'");
+        assert!(told.contains("SELECT permission") && told.contains("229"));
     }
 
     #[test]
@@ -289,8 +367,11 @@ mod tests {
         );
         let missing = of("relation \"jobs\" does not exist");
         assert_eq!(missing.kind(), StoreErrorKind::SchemaMismatch);
-        let forbidden = of("permission denied for table jobs");
-        assert_eq!(forbidden.kind(), StoreErrorKind::Misconfigured);
+        let there = of("relation \"jobs\" already exists");
+        assert_eq!(there.kind(), StoreErrorKind::SchemaMismatch);
+        assert_eq!(of("permission denied for table jobs"), Meaning::Forbidden);
+        assert_eq!(of("deadlock detected"), Meaning::Raced);
+        assert_eq!(of("syntax error").kind(), StoreErrorKind::Other);
     }
 
     #[test]
@@ -299,7 +380,12 @@ mod tests {
         assert_eq!(loss_of(596, 21), Loss::Told);
         assert_eq!(loss_of(6005, 14), Loss::Told);
         assert_eq!(loss_of(3906, 16), Loss::ReadOnly);
+        assert_eq!(loss_of(978, 14), Loss::ReadOnly);
+        for code in [596, 6001, 6002, 6004, 6005, 6006] {
+            assert_eq!(loss_of(code, 21), Loss::Told, "error {code}");
+        }
         assert_eq!(loss_of(824, 24), Loss::Silent);
+        assert_eq!(loss_of(1222, 16), Loss::No);
     }
 
     #[test]
@@ -311,6 +397,17 @@ mod tests {
         });
         assert_eq!(failure.kind, StoreErrorKind::Unavailable);
         assert_eq!(failure.loss, Loss::Silent);
+        for lost in [
+            Error::Protocol("out of step".into()),
+            Error::Routing {
+                host: "elsewhere".into(),
+                port: 1,
+            },
+        ] {
+            let failure = Failure::from(lost);
+            assert_eq!(failure.kind, StoreErrorKind::Unavailable);
+            assert_eq!(failure.loss, Loss::Silent);
+        }
         let failure = Failure::from(Error::Tls("bad certificate".into()));
         assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
         let failure = Failure::from(Error::Conversion("secret".into()));

@@ -58,6 +58,7 @@ mod settle;
 mod signals;
 mod statements;
 mod store;
+mod target;
 mod transaction;
 mod versions;
 mod workflows;

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Config;
 use crate::connection::{Lease, Liveness};
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Loss, Result};
 use crate::statements::{
     CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted,
 };
@@ -107,12 +107,14 @@ pub(crate) async fn open(
     liveness: &Liveness,
     sql: &Statements,
     words: &Words,
+    user: &str,
     config: &Config,
 ) -> Result<()> {
     let mut lease = liveness.lease().await?;
     let schema = Schema {
         name: &config.schema,
         sql,
+        user,
     };
     if schema.applied(&mut lease, STEPS).await? == STEPS.len() {
         return Ok(());
@@ -127,12 +129,7 @@ pub(crate) async fn open(
     let lock = literal(&application_lock("migrations", &config.schema));
     // The session's, so that it is held over the transactions of all steps. If anything goes wrong,
     // the connection is closed, and the lock with it.
-    let take = format!(
-        "DECLARE @got int; EXEC @got = sp_getapplock @Resource = {lock}, \
-         @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = {}; \
-         SELECT @got",
-        words.lock_timeout()
-    );
+    let take = take_lock(&lock, words.lock_timeout());
     let got = lease.script(&take).await?;
     let got: i32 = got.first().map_or(Ok(-1), |row| row.try_get(0))?;
     if got < 0 {
@@ -142,32 +139,74 @@ pub(crate) async fn open(
         ));
     }
     let applied = schema.apply_all(&mut lease, STEPS).await;
-    let release = format!("EXEC sp_releaseapplock @Resource = {lock}, @LockOwner = 'Session'");
     match applied {
-        Ok(()) => lease.script(&release).await.map(drop),
+        Ok(()) => lease.script(&release_lock(&lock)).await.map(drop),
         Err(failure) => {
+            let failure = schema.advise(&mut lease, failure).await;
             lease.discard();
-            Err(schema.advise(failure))
+            Err(failure)
         }
     }
+}
+
+/// Takes the lock of this name, for the session; the answer is negative if it is not to be had.
+pub(crate) fn take_lock(name: &str, patience: i64) -> String {
+    format!(
+        "DECLARE @got int; EXEC @got = sp_getapplock @Resource = {name}, \
+         @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = {patience}; SELECT @got"
+    )
+}
+
+pub(crate) fn release_lock(name: &str) -> String {
+    format!("EXEC sp_releaseapplock @Resource = {name}, @LockOwner = 'Session'")
 }
 
 struct Schema<'a> {
     name: &'a str,
     sql: &'a Statements,
+    /// As whom the store is in the database.
+    user: &'a str,
 }
 
 impl Schema<'_> {
-    /// Says what a DBA must run, where rights are what was missing.
-    fn advise(&self, failure: Failure) -> Failure {
-        if failure.kind != StoreErrorKind::Misconfigured {
+    /// Says what a DBA must run, where rights were what was missing to make the tables.
+    async fn advise(&self, lease: &mut Lease<'_>, failure: Failure) -> Failure {
+        if !failure.forbidden {
             return failure;
         }
+        let find = format!(
+            "SELECT 1 WHERE SCHEMA_ID({}) IS NOT NULL",
+            literal(self.name)
+        );
+        let is_there = lease.script(&find).await.is_ok_and(|rows| !rows.is_empty());
+        let (schema, user) = (quoted(self.name), quoted(self.user));
+        let get_schema = if is_there {
+            format!("GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::{schema} TO {user}")
+        } else {
+            // Alone in its batch, as it must be.
+            let create = format!("CREATE SCHEMA {schema} AUTHORIZATION {user}");
+            format!("EXEC({})", literal(&create))
+        };
         failure.advised(&format!(
-            "to make the tables the login needs a user in the database that may: a DBA must run, \
-             for this user, GRANT CREATE TABLE TO <user>; and CREATE SCHEMA {} AUTHORIZATION <user>",
-            quoted(self.name)
+            "to make the tables, a DBA must run: GRANT CREATE TABLE TO {user}; {get_schema}"
         ))
+    }
+
+    /// Refuses tables that are there for others only: whoever has no right to them does not even see
+    /// them.
+    async fn check_rights(&self, lease: &mut Lease<'_>) -> Result<()> {
+        match lease.rows(self.sql.applied_migrations.query()).await {
+            Err(failure) if failure.forbidden => {
+                let (schema, user) = (quoted(self.name), quoted(self.user));
+                Err(failure.advised(&format!(
+                    "a DBA must run: GRANT SELECT, INSERT, UPDATE, DELETE ON SCHEMA::{schema} TO \
+                     {user}"
+                )))
+            }
+            Err(failure) if failure.loss != Loss::No => Err(failure),
+            // There is no such table.
+            _ => Ok(()),
+        }
     }
 
     /// Applies the missing migrations, each in its transaction.
@@ -192,8 +231,9 @@ impl Schema<'_> {
     /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
     /// or not all that its migrations made.
     async fn applied(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<usize> {
-        let own = self.own_objects(lease).await?;
+        let mut own = self.own_objects(lease).await?;
         if own.is_empty() {
+            self.check_rights(lease).await?;
             return Ok(0);
         }
         let schema = quoted(self.name);
@@ -211,6 +251,10 @@ impl Schema<'_> {
         }
         check_versions(&schema, steps, &stored)?;
         let expected: BTreeSet<String> = objects(&steps[..stored.len()]).collect();
+        if !expected.is_subset(&own) {
+            // Somebody may have made the next tables between the two looks.
+            own = self.own_objects(lease).await?;
+        }
         let missing: Vec<&str> = expected.difference(&own).map(String::as_str).collect();
         if missing.is_empty() {
             return Ok(stored.len());

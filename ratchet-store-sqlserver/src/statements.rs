@@ -9,18 +9,34 @@ use crate::session::{Server, lock_timeout};
 
 /// A statement on the tables of one schema.
 #[derive(Clone)]
-pub(crate) struct Statement(Arc<str>);
+pub(crate) struct Statement {
+    text: Arc<str>,
+    /// How many parameters it has.
+    parameters: usize,
+}
 
 impl Statement {
+    fn new(text: String) -> Self {
+        // They are numbered without gaps (parameters.rs).
+        let mut parameters = 0;
+        while text.contains(&format!("@P{}", parameters + 1)) {
+            parameters += 1;
+        }
+        Self {
+            text: text.into(),
+            parameters,
+        }
+    }
+
     /// The statement to be bound and run.
     pub(crate) fn query(&self) -> Query {
-        Query::new(Arc::clone(&self.0))
+        Query::new(Arc::clone(&self.text), self.parameters)
     }
 }
 
 impl fmt::Debug for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -175,7 +191,7 @@ macro_rules! statements {
         impl Statements {
             /// The statements with these words.
             pub(crate) fn new(words: &Words) -> Self {
-                let statement = |file: &str| Statement(words.render(file).into());
+                let statement = |file: &str| Statement::new(words.render(file));
                 Self {
                     $($name: statement(include_str!(
                         concat!("sql/", stringify!($name), ".sql")
@@ -218,13 +234,13 @@ statements! {
 pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.sql");
 
 #[cfg(test)]
+mod language;
+#[cfg(test)]
+mod parameters;
+
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    const SERVER: Server = Server {
-        version: String::new(),
-        is_babelfish: false,
-    };
 
     #[test]
     fn texts_of_lists_are_as_they_were() {
@@ -243,153 +259,11 @@ mod tests {
 
     #[test]
     fn any_name_can_be_a_schema() {
-        let words = Words::new("a]'; b", "0", Duration::from_secs(1), &SERVER);
+        let words = Words::new("a]'; b", "0", Duration::from_secs(1), &language::SERVER);
         let text = words.render("-- a comment\nSELECT {now}, {claims} FROM {schema}.t");
         assert_eq!(
             text,
             "SELECT 0, N'ratchet claims of a]''; b' FROM [a]]'; b].t"
         );
-    }
-
-    use std::collections::BTreeSet;
-
-    use sqlparser::dialect::MsSqlDialect;
-    use sqlparser::tokenizer::{Token, Tokenizer};
-
-    fn tokens(name: &str, text: &str) -> Vec<Token> {
-        let words = Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1), &SERVER);
-        let text = words.render(text);
-        assert!(
-            !text.contains(['{', '}']),
-            "{name} has a word that nobody knows"
-        );
-        let tokens = Tokenizer::new(&MsSqlDialect {}, &text).tokenize();
-        match tokens {
-            Ok(tokens) => tokens
-                .into_iter()
-                .filter(|token| !matches!(token, Token::Whitespace(_)))
-                .collect(),
-            Err(error) => panic!("{name} is not of the language: {error}"),
-        }
-    }
-
-    /// The variables and parameters of a statement, `@P1` as `@P1`.
-    fn variables(tokens: &[Token]) -> Vec<String> {
-        let words = tokens.iter().filter_map(|token| match token {
-            Token::Word(word) if word.value.starts_with('@') => Some(word.value.clone()),
-            Token::Placeholder(name) => Some(name.clone()),
-            _ => None,
-        });
-        words.filter(|name| !name.starts_with("@@")).collect()
-    }
-
-    fn is_word(token: Option<&Token>, text: &str) -> bool {
-        matches!(token, Some(Token::Word(word)) if word.value.eq_ignore_ascii_case(text))
-    }
-
-    fn every_file() -> impl Iterator<Item = (&'static str, Vec<Token>)> {
-        FILES.iter().map(|(name, text)| (*name, tokens(name, text)))
-    }
-
-    #[test]
-    fn every_statement_says_what_it_serves() {
-        for (name, text) in FILES {
-            assert!(text.starts_with("-- "), "{name} has no comment");
-        }
-    }
-
-    /// `bind` counts from 1, so a gap is a parameter that somebody forgot.
-    #[test]
-    fn parameters_are_numbered_without_gaps() {
-        for (name, tokens) in every_file() {
-            let parameters: BTreeSet<usize> = variables(&tokens)
-                .iter()
-                .filter_map(|variable| variable.strip_prefix("@P")?.parse().ok())
-                .collect();
-            let expected: BTreeSet<usize> = (1..=parameters.len()).collect();
-            assert_eq!(parameters, expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn every_variable_is_declared_once_and_used() {
-        for (name, tokens) in every_file() {
-            let all = variables(&tokens);
-            let own = all.iter().filter(|one| {
-                let number = one.strip_prefix("@P").map(str::parse::<usize>);
-                // The parameters of the one procedure that is called.
-                let of_procedure = ["@Resource", "@LockMode", "@LockOwner", "@LockTimeout"];
-                !matches!(number, Some(Ok(_))) && !of_procedure.contains(&one.as_str())
-            });
-            let own: Vec<&String> = own.collect();
-            for variable in own.iter().copied().collect::<BTreeSet<_>>() {
-                let uses = own.iter().filter(|one| **one == variable).count();
-                assert!(
-                    uses > 1,
-                    "{name} declares {variable} for nothing, or does not"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn brackets_and_transactions_are_closed() {
-        for (name, tokens) in every_file() {
-            let mut open = 0_i32;
-            let (mut begun, mut ended) = (0, 0);
-            for (place, token) in tokens.iter().enumerate() {
-                match token {
-                    Token::LParen => open += 1,
-                    Token::RParen => open -= 1,
-                    _ => {}
-                }
-                assert!(open >= 0, "{name}");
-                let next_is_transaction = is_word(tokens.get(place + 1), "TRANSACTION");
-                begun += i32::from(is_word(Some(token), "BEGIN") && next_is_transaction);
-                ended += i32::from(is_word(Some(token), "COMMIT") && next_is_transaction);
-            }
-            assert_eq!(open, 0, "{name}");
-            assert_eq!(begun, ended, "{name}");
-            assert!(begun < 2, "{name}");
-        }
-    }
-
-    /// What writes in several parts does so as a whole: in a transaction of its own, or in one that
-    /// the caller has begun, as the comment of the file then says.
-    #[test]
-    fn what_writes_twice_is_in_a_transaction() {
-        for ((name, tokens), (_, text)) in every_file().zip(FILES) {
-            let writes = tokens.windows(3).filter(|three| {
-                let to_table = |token: &Token| is_word(Some(token), "a schema");
-                let update = is_word(three.first(), "UPDATE") && to_table(&three[1]);
-                let into = is_word(three.first(), "INSERT") && to_table(&three[2]);
-                let from = is_word(three.first(), "DELETE") && to_table(&three[2]);
-                update || into || from
-            });
-            let writes = writes.count();
-            let own = tokens
-                .windows(2)
-                .any(|two| is_word(two.first(), "BEGIN") && is_word(two.get(1), "TRANSACTION"));
-            let comment: String = text.lines().filter(|line| line.starts_with("--")).collect();
-            let said = ["transaction", "locked", "begins again"]
-                .iter()
-                .any(|word| comment.contains(word));
-            assert!(writes < 2 || own || said, "{name} writes {writes} times");
-        }
-    }
-
-    /// The file of a statement that PostgreSQL has too is called as it is there.
-    #[test]
-    fn statements_are_called_as_in_the_other_stores() {
-        let theirs = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../ratchet-store-postgres/src/sql"
-        );
-        // The tags are aggregated there.
-        let own = ["tags_of"];
-        for (name, _) in FILES {
-            let file = std::path::Path::new(theirs).join(format!("{name}.sql"));
-            assert!(file.exists() || own.contains(name), "{name}");
-        }
     }
 }

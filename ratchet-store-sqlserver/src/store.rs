@@ -136,7 +136,7 @@ impl SqlServerStore {
             let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
             let words = Words::new(&config.schema, &config.clock, config.deadline, &server);
             let sql = Statements::new(&words);
-            migrate::open(&liveness, &sql, &words, &config).await?;
+            migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
             let routes = Routes::default();
             routes.refresh(&liveness, &sql).await?;
             Ok((pool, liveness, sql, server.version, routes))

@@ -17,8 +17,9 @@ use crate::store::SqlServerStore;
 /// dropped or timed out, its connection is closed and never used again, and the server rolls back.
 ///
 /// Any error of the server rolls the whole of it back (`XACT_ABORT`), and so does a lost race for a
-/// key: every later call on it fails. What an application sets in its session (`SET …`) lasts until
-/// the end; its temporary tables are the application's to drop.
+/// key: every later call on it fails. What an application sets in its session (`SET …`, `USE`) lasts
+/// until the end, when it is set back, or else the connection closed; its temporary tables are the
+/// application's to drop. It neither commits nor begins by a statement.
 pub struct Transaction {
     lease: Lease<'static>,
     store: SqlServerStore,
@@ -29,6 +30,7 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) async fn begin(store: &SqlServerStore) -> Inner<Self> {
         let mut lease = store.lease().await?;
+        lease.remember().await?;
         lease.begin().await?;
         Ok(Self {
             lease,
@@ -69,12 +71,13 @@ impl Transaction {
     /// Commits, and gives the connection back.
     ///
     /// # Errors
-    /// `Unavailable` if an earlier call failed: then nothing was written. Whatever else the database
-    /// says; if the connection was lost, nobody knows whether it was committed.
+    /// `Unavailable` if an earlier call failed: then nothing was written. `Invalid` if the application
+    /// has ended the transaction by a statement, or begun another inside: what is open is rolled back.
+    /// Whatever else the database says; if the connection was lost, nobody knows whether it was committed.
     pub async fn commit(mut self) -> Result<()> {
         const OPERATION: &str = "commit";
         self.start(OPERATION)?;
-        let done = within(&self.store, self.lease.finish(Ok(()))).await;
+        let done = within(&self.store, self.lease.commit_own()).await;
         self.stop(OPERATION, done)?;
         self.give_back().await;
         Ok(())

@@ -20,6 +20,17 @@ pub(crate) fn url() -> Option<String> {
     std::env::var("RATCHET_TEST_SQLSERVER_URL").ok()
 }
 
+/// The name of the database of a URL.
+pub(crate) fn database(url: &str) -> String {
+    let path = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('/'));
+    let path = path.map_or("", |(_, path)| path.split('?').next().unwrap_or_default());
+    percent_encoding::percent_decode_str(path)
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
 /// A connection of the driver's.
 pub(crate) type Client = tiberius::Client<Compat<TcpStream>>;
 
@@ -80,6 +91,18 @@ impl Schema {
         Ok(schema)
     }
 
+    /// A schema that is there already.
+    pub(crate) async fn adopt(url: &str, name: &str) -> Self {
+        match connect(url).await {
+            Ok(client) => Self {
+                url: url.to_owned(),
+                name: name.to_owned(),
+                client: Mutex::new(client),
+            },
+            Err(error) => panic!("there is no connection: {error}"),
+        }
+    }
+
     /// A store on it, with few connections: many tests run at once, and on Babelfish the first use of
     /// each statement on each connection takes long.
     pub(crate) fn builder(&self) -> Builder {
@@ -101,6 +124,15 @@ impl Schema {
         let mut client = self.client.lock().await;
         let results = client.simple_query(sql).await?.into_results().await?;
         Ok(results.into_iter().flatten().collect())
+    }
+
+    /// Whether the server stands in for SQL Server.
+    pub(crate) async fn is_babelfish(&self) -> bool {
+        let version = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
+        match self.rows(version).await {
+            Ok(rows) => rows[0].get::<&str, _>(0).is_some(),
+            Err(error) => panic!("the server does not say what it is: {error}"),
+        }
     }
 
     /// A statement with the name of the schema in it.

@@ -15,7 +15,7 @@ fn name(text: &str) -> Name {
     Name::new("name", text).unwrap()
 }
 
-fn heartbeat() -> Heartbeat {
+pub(crate) fn heartbeat() -> Heartbeat {
     let interval = Duration::from_secs(5);
     Heartbeat::new(NodeId::new(), name("node"), NodeStatus::Active, interval)
 }

@@ -28,12 +28,10 @@ pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
 }
 
 pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
-    let babelfish = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
-    let babelfish = schema.rows(babelfish).await.unwrap();
     let mut names = vec!["My Schema; \"x\"", "größe'日本", "select"];
     // There a closing bracket in a name cannot be written, in whatever statement.
-    if babelfish[0].get::<&str, _>(0).is_none() {
-        names.push("My [Schema]");
+    if !schema.is_babelfish().await {
+        names.push("a]b'c\"d [e]");
     }
     for name in names {
         let odd = Schema::called(&schema.url, &format!("{name}{}", &schema.name[30..]))
@@ -149,4 +147,131 @@ pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Sc
     assert_eq!(stored.spec.payload, job.spec().payload);
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed[0].input.payload, job.spec().payload);
+}
+
+/// The one expression that makes a number of a time, with times in the place of the server's.
+pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Schema>) {
+    let script = SqlServerStore::migrations("s").remove(0).sql;
+    let (_, clock) = script.rsplit_once("', ").unwrap();
+    let clock = clock.trim_end().trim_end_matches(';');
+    assert!(clock.contains("SYSUTCDATETIME()"), "{clock}");
+    for (time, millis) in [
+        ("1970-01-01T00:00:00.000000", 0_i64),
+        ("1969-12-31T23:59:59.999999", -1),
+        ("1970-01-01T00:40:00.001999", 40 * 60_000 + 1),
+        ("1970-01-31T00:00:00.000001", 30 * 86_400_000),
+        ("2039-12-15T00:00:00.000000", 70 * 365 * 86_400_000),
+        (
+            "9999-12-31T23:59:59.999999",
+            ratchet_core::limits::MAX_RUN_AT,
+        ),
+    ] {
+        let given = format!("CAST('{time}' AS datetime2(7))");
+        let read = clock.replace("SYSUTCDATETIME()", &given);
+        let rows = schema.rows(&format!("SELECT {read}")).await.unwrap();
+        assert_eq!(rows[0].get::<i64, _>(0), Some(millis), "{time}");
+    }
+}
+
+pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
+    // It is in the way of a table in the middle of the first step.
+    let theirs = "CREATE VIEW {schema}.unique_keys AS SELECT 1 AS mine";
+    schema.execute(theirs).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    let made = format!(
+        "SELECT CAST(o.name AS nvarchar(128)) FROM sys.objects AS o
+         JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+         WHERE s.name = N'{}' AND o.type IN ('U', 'V') ORDER BY o.name",
+        schema.name
+    );
+    let made = schema.rows(&made).await.unwrap();
+    let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
+    assert_eq!(made, ["test_clock", "unique_keys"], "something half made");
+    schema
+        .execute("DROP VIEW {schema}.unique_keys")
+        .await
+        .unwrap();
+    enqueue(&open(&schema).await, job()).await;
+}
+
+pub(crate) async fn a_starter_waits_for_who_migrates(schema: Arc<Schema>) {
+    let mut other = crate::server::connect(&schema.url).await.unwrap();
+    let lock = |call: &str| {
+        let resource = format!("ratchet migrations of {}", schema.name);
+        format!("EXEC {call} @Resource = N'{resource}', @LockOwner = 'Session'")
+    };
+    let take = lock("sp_getapplock") + ", @LockMode = 'Exclusive'";
+    let taken = other.simple_query(take).await.unwrap();
+    taken.into_results().await.unwrap();
+    let impatient = schema.builder().deadline(Duration::from_secs(5));
+    let error = impatient.connect().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    let starting = tokio::spawn(schema.builder().connect());
+    let freed = other.simple_query(lock("sp_releaseapplock")).await.unwrap();
+    freed.into_results().await.unwrap();
+    enqueue(&starting.await.unwrap().unwrap(), job()).await;
+}
+
+pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema: Arc<Schema>) {
+    let mut steps = SqlServerStore::migrations(&schema.name);
+    let last = steps.pop().unwrap();
+    for step in steps {
+        schema.execute(&step.sql).await.unwrap();
+    }
+    let mut other = crate::server::connect(&schema.url).await.unwrap();
+    // The table of the steps cannot be read until this ends.
+    let making = format!(
+        "BEGIN TRANSACTION; {}; ALTER TABLE {{schema}}.migrations ADD held int NULL",
+        last.sql
+    );
+    let made = other.simple_query(schema.sql(&making)).await.unwrap();
+    made.into_results().await.unwrap();
+    let mut starting = Box::pin(schema.builder().connect());
+    let waited = tokio::time::timeout(Duration::from_secs(5), &mut starting).await;
+    assert!(waited.is_err(), "it had not to wait");
+    let end = other.simple_query("COMMIT TRANSACTION").await.unwrap();
+    end.into_results().await.unwrap();
+    enqueue(&starting.await.unwrap(), job()).await;
+}
+
+/// All that a URL can say is the database; and one of SQL Server's own making has to be set first.
+pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
+    let database = format!("ratchet_{}", &schema.name[20..]);
+    let run = async |sql: &str| schema.execute(sql).await.unwrap();
+    run(&format!("CREATE DATABASE [{database}]")).await;
+    let mut url = url::Url::parse(&schema.url).unwrap();
+    url.set_path(&format!("/{database}"));
+    let url = url.to_string().replace("sqlserver://", "mssql://");
+    let store = match SqlServerStore::connect(&url).await {
+        Ok(store) => store,
+        Err(refused) => {
+            assert_kind(&refused, StoreErrorKind::Misconfigured);
+            let text = refused.to_string();
+            let unset = SqlServerStore::builder(&url).locking_reads(true);
+            unset.connect().await.unwrap().close().await;
+            let (_, told) = text.split_once("a DBA must run: ").unwrap();
+            run(told.split(';').next().unwrap()).await;
+            SqlServerStore::connect(&url).await.unwrap()
+        }
+    };
+    let id = enqueue(&store, job()).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.job, id);
+    let mut tx = store.begin().await.unwrap();
+    let own = "SELECT CAST(CONCAT(DB_NAME(), N' ', APP_NAME()) AS nvarchar(256)) FROM ratchet.jobs";
+    let own = tx.query(own, &[]).await.unwrap();
+    let expected = format!("{database} ratchet");
+    assert_eq!(own[0].get::<&str, _>(0), Some(expected.as_str()));
+    tx.rollback().await.unwrap();
+    store.close().await;
+    // It may take a moment until the last session is gone.
+    let drop = format!("DROP DATABASE [{database}]");
+    for _ in 0..50 {
+        if schema.execute(&drop).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    eprintln!("the database {database} is left over");
 }

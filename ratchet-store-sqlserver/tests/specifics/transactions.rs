@@ -159,6 +159,39 @@ pub(crate) async fn an_error_of_the_server_fails_the_transaction(schema: Arc<Sch
     tx.commit().await.unwrap();
 }
 
+pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    for first_commits in [true, false] {
+        let key = || job().unique_key(if first_commits { "a" } else { "b" });
+        let (mut first, mut second) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+        let (one, other) = ([key()], [key()]);
+        store.enqueue_in(&mut first, &one).await.unwrap();
+        let mut waiting = Box::pin(store.enqueue_in(&mut second, &other));
+        let waited = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
+        assert!(waited.is_err(), "it had not to wait");
+        if first_commits {
+            first.commit().await.unwrap();
+            let lost = waiting.await.unwrap_err();
+            assert_kind(&lost, StoreErrorKind::Contention);
+            assert_kind(
+                &second.commit().await.unwrap_err(),
+                StoreErrorKind::Unavailable,
+            );
+            // Again, as whoever began it does.
+            let mut again = store.begin().await.unwrap();
+            let told = store.enqueue_in(&mut again, &other).await.unwrap();
+            assert_eq!(told, [Enqueued::Duplicate(one[0].id())]);
+            again.commit().await.unwrap();
+        } else {
+            first.rollback().await.unwrap();
+            assert_eq!(waiting.await.unwrap(), [Enqueued::Created(other[0].id())]);
+            second.commit().await.unwrap();
+        }
+        assert_eq!(exists(&store, one[0].id()).await, first_commits);
+        assert_eq!(exists(&store, other[0].id()).await, !first_commits);
+    }
+}
+
 pub(crate) async fn what_an_application_sets_does_not_last(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for commits in [true, false] {
