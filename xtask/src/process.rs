@@ -18,9 +18,22 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The cargo that runs this program, with these words as its first arguments.
+///
+/// It is not told what the cargo above it said of this package: crates whose builds depend on that
+/// would be built anew, and half of the workspace with them.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
+    let of_a_package = |name: &str| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(of_a_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
