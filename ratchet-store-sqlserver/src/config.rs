@@ -6,7 +6,9 @@ use std::time::Duration;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 use tiberius::EncryptionLevel;
 
+use crate::connect::{Connector, DriverConnection};
 use crate::era::LIFETIME;
+use crate::session::Session;
 use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::SqlServerStore;
 use crate::target::{self, Trust};
@@ -164,6 +166,27 @@ impl Builder {
             .into_config()
             .map_err(|error| error.during("connect"))?;
         SqlServerStore::open(config).await
+    }
+
+    /// Opens a connection of the driver's to the same database, which belongs to no store: for
+    /// statements that cannot be in a [`Transaction`](crate::Transaction), such as
+    /// `ALTER DATABASE`. Its session is as those of a store are.
+    ///
+    /// # Errors
+    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect); the tables are not looked
+    /// at.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the connection up.
+    pub async fn connect_driver(self) -> Result<DriverConnection> {
+        const OPERATION: &str = "connect_driver";
+        let config = self
+            .into_config()
+            .map_err(|error| error.during(OPERATION))?;
+        let session = Session::new(config.deadline);
+        let connector = Connector::new(config.driver, session, config.acquire_timeout);
+        let connected = connector.connect().await;
+        connected.map_err(|failure| failure.during(OPERATION))
     }
 
     fn into_config(self) -> Result<Config> {

@@ -16,8 +16,10 @@ use crate::config;
 use crate::error::{Failure, Result};
 use crate::session::Session;
 
-/// A connection of the driver.
-pub(crate) type Client = tiberius::Client<Compat<TcpStream>>;
+/// A connection of the driver's, over TCP.
+pub type DriverConnection = tiberius::Client<Compat<TcpStream>>;
+
+pub(crate) type Client = DriverConnection;
 
 /// How connections are made.
 #[derive(Clone)]

@@ -64,6 +64,7 @@ mod versions;
 mod workflows;
 
 pub use config::{Builder, Encryption, SCHEMES};
+pub use connect::DriverConnection;
 pub use migrate::Migration;
 pub use store::SqlServerStore;
 pub use transaction::Transaction;

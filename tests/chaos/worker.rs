@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ratchet::mongo::MongoStore;
 use ratchet::postgres::PostgresStore;
+use ratchet::sqlserver::SqlServerStore;
 use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
@@ -23,6 +24,7 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 pub(crate) enum Backend {
     Postgres,
     MongoDb,
+    SqlServer,
 }
 
 impl Backend {
@@ -30,6 +32,7 @@ impl Backend {
         match self {
             Self::Postgres => "postgres",
             Self::MongoDb => "mongodb",
+            Self::SqlServer => "sqlserver",
         }
     }
 
@@ -38,6 +41,7 @@ impl Backend {
         match self {
             Self::Postgres => "RATCHET_TEST_POSTGRES_URL",
             Self::MongoDb => "RATCHET_TEST_MONGODB_URL",
+            Self::SqlServer => "RATCHET_TEST_SQLSERVER_URL",
         }
     }
 }
@@ -79,6 +83,14 @@ impl Order {
             Backend::MongoDb => Arc::new(
                 MongoStore::builder(&self.url)
                     .database(&self.schema)
+                    .max_connections(self.connections)
+                    .application_name(&self.schema)
+                    .connect()
+                    .await?,
+            ),
+            Backend::SqlServer => Arc::new(
+                SqlServerStore::builder(&self.url)
+                    .schema(&self.schema)
                     .max_connections(self.connections)
                     .application_name(&self.schema)
                     .connect()
