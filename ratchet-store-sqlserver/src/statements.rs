@@ -68,6 +68,8 @@ pub(crate) struct Words {
     lock_timeout: i64,
     /// What long texts in a list are declared as.
     long: &'static str,
+    /// How claims take the lock that all of them take.
+    together: &'static str,
 }
 
 impl Words {
@@ -82,6 +84,13 @@ impl Words {
                 "ntext"
             } else {
                 "nvarchar(max)"
+            },
+            // Where nobody passes over locked rows, all claims choose the same ones, and all but the
+            // first wait for nothing and come back with nothing. There they go one after the other.
+            together: if server.is_babelfish {
+                "Exclusive"
+            } else {
+                "Shared"
             },
         }
     }
@@ -98,6 +107,7 @@ impl Words {
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
         text.replace("{now}", &self.now)
             .replace("{long}", self.long)
+            .replace("{together}", self.together)
             .replace("{patience}", &lock_timeout(PATIENCE).to_string())
             .replace("{lock_timeout}", &self.lock_timeout.to_string())
             .replace(
