@@ -176,7 +176,7 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     let proxy = Proxy::start(&schema.url).await;
     let store = proxy.builder(&schema).max_connections(1);
     let store = store
-        .deadline(Duration::from_secs(12))
+        .deadline(Duration::from_secs(15))
         .connect()
         .await
         .unwrap();
@@ -199,13 +199,13 @@ pub(crate) async fn a_transaction_on_a_silent_connection_ends_at_the_deadline(sc
     let proxy = Proxy::start(&schema.url).await;
     let store = proxy.builder(&schema).max_connections(1);
     let store = store
-        .deadline(Duration::from_secs(8))
+        .deadline(Duration::from_secs(15))
         .connect()
         .await
         .unwrap();
     let mut tx = store.begin().await.unwrap();
     proxy.silence();
-    let asked = tokio::time::timeout(Duration::from_secs(30), tx.query("SELECT 1", &[])).await;
+    let asked = tokio::time::timeout(Duration::from_secs(60), tx.query("SELECT 1", &[])).await;
     let refused = asked.expect("the deadline").unwrap_err();
     assert_kind(&refused, StoreErrorKind::Timeout);
     assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
