@@ -18,3 +18,6 @@ CREATE TABLE {schema}.rates (
     granted bit NOT NULL,
     CONSTRAINT rates_pkey PRIMARY KEY ([key])
 );
+
+IF SERVERPROPERTY('BabelfishVersion') IS NULL
+    EXEC(N'ALTER TABLE {schema_in_text}.rates SET (LOCK_ESCALATION = DISABLE)');

@@ -109,9 +109,11 @@ const FATAL: u8 = 20;
 fn loss_of(code: u32, class: u8) -> Loss {
     match code {
         // The database is read-only, or a copy that is; or was failed over and lets nobody write yet.
-        3906 | 3908 | 978 | 976 => Loss::ReadOnly,
+        3906 | 3908 | 979 | 978 | 976 => Loss::ReadOnly,
         // The session was killed; the server goes down. What was going on is rolled back.
         596 | 6001 | 6002 | 6004 | 6005 | 6006 => Loss::Told,
+        // The driver and the server do not mean the same transaction.
+        3988 | 3989 => Loss::Silent,
         _ if class >= FATAL => Loss::Silent,
         _ => Loss::No,
     }
@@ -176,11 +178,17 @@ impl Meaning {
             // The command was cancelled by its caller, or by a limit of the server.
             3617 | 8649 | 10_053 | 10_054 | 10_060 => Self::Other(Unavailable),
             1101 | 1105 | 9002 | 1132 | 40_544 => Self::Other(Full),
-            3906 | 3908 | 978 | 976 => Self::Other(ReadOnly),
+            3906 | 3908 | 979 | 978 | 976 => Self::Other(ReadOnly),
             // Wrong login, no such database, no right, a setting or a level that will not do.
             18_452 | 18_456 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 916 | 229
             | 230 | 262 | 297 | 300 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 | 1934 | 3952
             | 40_515 | 40_532 => Self::Other(Misconfigured),
+            // A firewall or a network that lets nobody in from here, logins of other kinds; no plan with the
+            // indexes that the statements name, so they are others.
+            4061 | 4062 | 4063 | 18_450 | 18_471 | 40_615 | 40_914 | 8622 => {
+                Self::Other(Misconfigured)
+            }
+            3988 | 3989 => Self::Other(Unavailable),
             // A table, column, function or procedure that is not there or not ours.
             207 | 208 | 213 | 2812 | 4121 | 195 | 4104 | 4902 | 4924 | 15_009 => {
                 Self::Other(SchemaMismatch)
@@ -247,6 +255,11 @@ mod tests {
             (701, Unavailable),
             (3906, ReadOnly),
             (978, ReadOnly),
+            (979, ReadOnly),
+            (3989, Unavailable),
+            (8622, Misconfigured),
+            (40_615, Misconfigured),
+            (40_914, Misconfigured),
             (596, Unavailable),
             (6005, Unavailable),
             (40_613, Unavailable),
@@ -299,6 +312,8 @@ mod tests {
         assert_eq!(loss_of(596, 21), Loss::Told);
         assert_eq!(loss_of(6005, 14), Loss::Told);
         assert_eq!(loss_of(3906, 16), Loss::ReadOnly);
+        assert_eq!(loss_of(979, 14), Loss::ReadOnly);
+        assert_eq!(loss_of(3989, 16), Loss::Silent);
         assert_eq!(loss_of(824, 24), Loss::Silent);
     }
 

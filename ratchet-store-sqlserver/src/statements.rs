@@ -52,6 +52,8 @@ pub(crate) struct Words {
     lock_timeout: i64,
     /// What long texts in a list are declared as.
     long: &'static str,
+    /// What those who read add to their hints so that they pass over what somebody is writing.
+    passing: &'static str,
 }
 
 impl Words {
@@ -67,7 +69,19 @@ impl Words {
             } else {
                 "nvarchar(max)"
             },
+            passing: "",
         }
+    }
+
+    /// The same for a database where readers may wait for writers: claims, heartbeats and sweeps pass
+    /// over what somebody is writing.
+    pub(crate) const fn locking_reads(mut self, locking: bool) -> Self {
+        self.passing = if locking {
+            ", READPAST, READCOMMITTEDLOCK"
+        } else {
+            ""
+        };
+        self
     }
 
     /// How long a statement waits for a lock, in milliseconds.
@@ -82,6 +96,7 @@ impl Words {
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
         text.replace("{now}", &self.now)
             .replace("{long}", self.long)
+            .replace("{passing}", self.passing)
             .replace("{patience}", &lock_timeout(PATIENCE).to_string())
             .replace("{lock_timeout}", &self.lock_timeout.to_string())
             .replace(
@@ -239,6 +254,43 @@ mod tests {
             text,
             "SELECT 0, N'ratchet claims of a]''; b' FROM [a]]'; b].t"
         );
+    }
+
+    /// What readers must not wait for is passed over where they would, and only there: elsewhere they
+    /// see the row as it was, and no hint may make them take locks.
+    #[test]
+    fn readers_pass_over_what_is_written_only_where_they_would_wait() {
+        let words = |locking| {
+            let words = Words::new("s", "0", Duration::from_secs(1), &SERVER);
+            words.locking_reads(locking)
+        };
+        let mut passing = Vec::new();
+        for (name, file) in FILES {
+            let hints = |text: &str| text.matches("READPAST").count();
+            let (own, plain) = (hints(file), words(false).render(file));
+            assert_eq!(hints(&plain), hints(&words(false).render(&file.replace("{passing}", ""))));
+            let locking = words(true).render(file);
+            let added = file.matches("{passing}").count();
+            assert_eq!(hints(&locking), hints(&plain) + added, "{name} has {own} of its own");
+            assert_eq!(
+                locking.replace(", READPAST, READCOMMITTEDLOCK)", ")"),
+                plain.replace(", READPAST, READCOMMITTEDLOCK)", ")"),
+                "{name}"
+            );
+            passing.extend((added > 0).then_some(*name));
+        }
+        let expected = [
+            "beat_node",
+            "claim_jobs",
+            "claim_recurring",
+            "forget_rates",
+            "lock_old",
+            "look_at_permits",
+            "purge_archive",
+            "purge_batches",
+            "running_jobs",
+        ];
+        assert_eq!(passing, expected);
     }
 
     use std::collections::BTreeSet;

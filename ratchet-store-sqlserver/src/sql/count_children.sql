@@ -2,6 +2,8 @@
 -- them. [batch.count] Primary key of batch_jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE {schema}.batch_jobs SET counted = 1
+UPDATE member SET counted = 1
 OUTPUT inserted.job, inserted.batch
-WHERE job IN (SELECT id FROM @wanted) AND counted = 0
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.batch_jobs AS member WITH (FORCESEEK, ROWLOCK) ON member.job = wanted.id
+WHERE member.counted = 0
