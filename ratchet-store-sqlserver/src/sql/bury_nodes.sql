@@ -4,9 +4,10 @@ DECLARE @buried TABLE (node binary(16) NOT NULL);
 INSERT INTO @silent (node, last_seen)
 SELECT CONVERT(binary(16), given.node, 2), given.last_seen
 FROM OPENJSON(@P1) WITH (node char(32), last_seen bigint) AS given;
-UPDATE lost SET status = 4
+UPDATE {schema}.nodes SET status = 4
 OUTPUT inserted.node INTO @buried
-FROM @silent AS silent
-INNER LOOP JOIN {schema}.nodes AS lost WITH (FORCESEEK, ROWLOCK) ON lost.node = silent.node
-WHERE lost.last_seen = silent.last_seen AND lost.status < 3;
+FROM @silent AS silent{seek nodes}
+WHERE nodes.node = silent.node
+  AND nodes.last_seen = silent.last_seen AND nodes.status < 3
+OPTION (FORCE ORDER, LOOP JOIN);
 SELECT node FROM @buried

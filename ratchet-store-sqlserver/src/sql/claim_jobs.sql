@@ -56,13 +56,14 @@ BEGIN
         ON locked.id >= due.id AND locked.id <= due.id
     WHERE locked.state + 0 = 0 AND locked.run_at <= @now
     ORDER BY due.rank;
-    UPDATE job
-    SET state = 3, claim_seq = job.claim_seq + 1, node = @node, claimed_at = @now, last_report = NULL,
+    UPDATE {schema}.jobs
+    SET state = 3, claim_seq = jobs.claim_seq + 1, node = @node, claimed_at = @now, last_report = NULL,
         cancel_requested = 0
     OUTPUT inserted.id INTO @taken
-    FROM @held AS held
-    INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = held.id
-    WHERE job.state + 0 = 0 AND job.run_at <= @now;
+    FROM @held AS held{seek jobs}
+    WHERE jobs.id = held.id
+      AND jobs.state + 0 = 0 AND jobs.run_at <= @now
+    OPTION (FORCE ORDER, LOOP JOIN);
 END;
 INSERT INTO @claimed (id, claim_seq, route, priority, run_at, attempts, crash_count, flags)
 SELECT id, claim_seq, route, priority, run_at, attempts, crash_count, flags FROM {schema}.jobs

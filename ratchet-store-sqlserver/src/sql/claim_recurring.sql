@@ -21,13 +21,15 @@ FROM @due AS due
 INNER LOOP JOIN {schema}.recurring AS locked
     WITH (INDEX(recurring_pkey), FORCESEEK, UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
     ON locked.name >= due.name AND locked.name <= due.name;
-UPDATE taken
-SET revision = taken.revision + 1, claimed_by = CONVERT(binary(16), @P1), claimed_until = @now + @P3
+UPDATE {schema}.recurring
+SET revision = recurring.revision + 1, claimed_by = CONVERT(binary(16), @P1),
+    claimed_until = @now + @P3
 OUTPUT inserted.name INTO @claimed
-FROM @held AS held
-INNER LOOP JOIN {schema}.recurring AS taken WITH (FORCESEEK, ROWLOCK) ON taken.name = held.name
-WHERE taken.paused = 0 AND taken.next_fire <= @now
-  AND (taken.claimed_until IS NULL OR taken.claimed_until <= @now);
+FROM @held AS held{seek recurring}
+WHERE recurring.name = held.name
+  AND recurring.paused = 0 AND recurring.next_fire <= @now
+  AND (recurring.claimed_until IS NULL OR recurring.claimed_until <= @now)
+OPTION (FORCE ORDER, LOOP JOIN);
 SELECT recurring.name, recurring.incarnation, recurring.revision, recurring.definition,
        recurring.next_fire, recurring.last_slot, recurring.paused, recurring.declared,
        recurring.created_at, recurring.claimed_by, recurring.claimed_until, @now,

@@ -2,8 +2,9 @@
 -- them. [batch.count] Primary key of batch_jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE member SET counted = 1
+UPDATE {schema}.batch_jobs SET counted = 1
 OUTPUT inserted.job, inserted.batch
-FROM @wanted AS wanted
-INNER LOOP JOIN {schema}.batch_jobs AS member WITH (FORCESEEK, ROWLOCK) ON member.job = wanted.id
-WHERE member.counted = 0
+FROM @wanted AS wanted{seek batch_jobs}
+WHERE batch_jobs.job = wanted.id
+  AND batch_jobs.counted = 0
+OPTION (FORCE ORDER, LOOP JOIN)

@@ -10,10 +10,10 @@ DECLARE @entered TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL
 INSERT INTO @wanted (queue, lane, count)
 SELECT {name given.queue}, {name given.lane}, given.count
 FROM OPENJSON(@P1) WITH (queue nvarchar(256), lane nvarchar(256), count bigint) AS given;
-UPDATE lane SET last_seq = lane.last_seq + wanted.count
+UPDATE {schema}.lanes SET last_seq = lanes.last_seq + wanted.count
 OUTPUT inserted.queue, inserted.lane INTO @entered
-FROM @wanted AS wanted, {schema}.lanes AS lane WITH (FORCESEEK, ROWLOCK)
-WHERE lane.queue = wanted.queue AND lane.lane = wanted.lane
+FROM @wanted AS wanted{seek lanes}
+WHERE lanes.queue = wanted.queue AND lanes.lane = wanted.lane
 OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO {schema}.lanes (queue, lane, last_seq)
 SELECT wanted.queue, wanted.lane, wanted.count

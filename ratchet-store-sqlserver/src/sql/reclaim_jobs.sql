@@ -20,18 +20,18 @@ FROM OPENJSON(@P1) WITH (job char(32), seq bigint, crash_count int, cancel_reque
                          last_report bigint, node char(32), crashes int, state smallint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
-UPDATE job
+UPDATE {schema}.jobs
 SET state = lost.state, crash_count = lost.crashes,
-    node = CASE WHEN lost.state = 3 THEN NULL ELSE job.node END,
+    node = CASE WHEN lost.state = 3 THEN NULL ELSE jobs.node END,
     finished_at = CASE WHEN lost.state >= 4 THEN @now END
 OUTPUT inserted.id INTO @taken
-FROM @lost AS lost, {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK)
-WHERE job.id = lost.job AND job.claim_seq = lost.seq AND job.state + 0 = 3
-  AND job.crash_count = lost.crash_count AND job.cancel_requested = lost.cancel_requested
-  AND (job.last_report = lost.last_report
-       OR (job.last_report IS NULL AND lost.last_report IS NULL))
-  AND (job.node = lost.node OR (job.node IS NULL AND lost.node IS NULL))
-  AND (@P2 = 1 OR lost.state < 4 OR job.flags & 52 = 0)
+FROM @lost AS lost{seek jobs}
+WHERE jobs.id = lost.job AND jobs.claim_seq = lost.seq AND jobs.state + 0 = 3
+  AND jobs.crash_count = lost.crash_count AND jobs.cancel_requested = lost.cancel_requested
+  AND (jobs.last_report = lost.last_report
+       OR (jobs.last_report IS NULL AND lost.last_report IS NULL))
+  AND (jobs.node = lost.node OR (jobs.node IS NULL AND lost.node IS NULL))
+  AND (@P2 = 1 OR lost.state < 4 OR jobs.flags & 52 = 0)
 OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at)
 SELECT id, claim_seq, state, flags, node, claimed_at FROM {schema}.jobs

@@ -3,8 +3,9 @@
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE signal SET state = 0, deadline = @now + signal.timeout
+UPDATE {schema}.signals SET state = 0, deadline = @now + signals.timeout
 OUTPUT inserted.job
-FROM @wanted AS wanted
-INNER LOOP JOIN {schema}.signals AS signal WITH (FORCESEEK, ROWLOCK) ON signal.job = wanted.id
-WHERE signal.state <> 1
+FROM @wanted AS wanted{seek signals}
+WHERE signals.job = wanted.id
+  AND signals.state <> 1
+OPTION (FORCE ORDER, LOOP JOIN)

@@ -16,11 +16,12 @@ FROM OPENJSON(@P1) WITH (job char(32), seq bigint, [percent] smallint, message {
                          [checkpoint] {long}) AS given;
 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
-UPDATE job SET last_report = @now
+UPDATE {schema}.jobs SET last_report = @now
 OUTPUT inserted.id INTO @heard
-FROM @report AS report
-INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = report.job
-WHERE job.claim_seq = report.seq AND job.state + 0 = 3;
+FROM @report AS report{seek jobs}
+WHERE jobs.id = report.job
+  AND jobs.claim_seq = report.seq AND jobs.state + 0 = 3
+OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @alive (id, claim_seq, cancel_requested)
 SELECT id, claim_seq, cancel_requested FROM {schema}.jobs WHERE id IN (SELECT id FROM @heard);
 UPDATE notes

@@ -6,11 +6,11 @@ DECLARE @fresh TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @requeued (job, state)
 SELECT CONVERT(binary(16), given.job, 2), given.state
 FROM OPENJSON(@P1) WITH (job char(32), state smallint) AS given;
-UPDATE job
+UPDATE {schema}.jobs
 SET state = requeued.state, run_at = @now, attempts = 0, crash_count = 0, finished_at = NULL
 OUTPUT inserted.id INTO @fresh
-FROM @requeued AS requeued, {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK)
-WHERE job.id = requeued.job AND job.state + 0 = 5
+FROM @requeued AS requeued{seek jobs}
+WHERE jobs.id = requeued.job AND jobs.state + 0 = 5
 OPTION (FORCE ORDER, LOOP JOIN);
 UPDATE notes SET last_error = NULL
 FROM @fresh AS fresh

@@ -25,19 +25,19 @@ FROM OPENJSON(@P1) WITH (job char(32), seq bigint, state smallint, delay bigint,
                          ran_for bigint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
-UPDATE job
-SET state = CASE WHEN job.cancel_requested = 1 THEN 6 ELSE settlement.state END,
-    run_at = CASE WHEN job.cancel_requested = 1 OR settlement.delay IS NULL THEN job.run_at
+UPDATE {schema}.jobs
+SET state = CASE WHEN jobs.cancel_requested = 1 THEN 6 ELSE settlement.state END,
+    run_at = CASE WHEN jobs.cancel_requested = 1 OR settlement.delay IS NULL THEN jobs.run_at
                   ELSE @now + settlement.delay END,
-    attempts = job.attempts + settlement.attempts,
-    settled_seq = job.claim_seq,
-    finished_at = CASE WHEN job.cancel_requested = 1 OR settlement.state >= 4 THEN @now END,
-    ran_for_us = CASE WHEN settlement.state = 4 AND job.cancel_requested = 0
+    attempts = jobs.attempts + settlement.attempts,
+    settled_seq = jobs.claim_seq,
+    finished_at = CASE WHEN jobs.cancel_requested = 1 OR settlement.state >= 4 THEN @now END,
+    ran_for_us = CASE WHEN settlement.state = 4 AND jobs.cancel_requested = 0
                       THEN settlement.ran_for_us END
 OUTPUT inserted.id INTO @settled
-FROM @settlement AS settlement, {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK)
-WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
-  AND (@P2 = 1 OR job.flags & 52 = 0 OR (settlement.state < 4 AND job.cancel_requested = 0))
+FROM @settlement AS settlement{seek jobs}
+WHERE jobs.id = settlement.job AND jobs.claim_seq = settlement.seq AND jobs.state + 0 = 3
+  AND (@P2 = 1 OR jobs.flags & 52 = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0))
 OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at, cancel_requested)
 SELECT id, claim_seq, state, flags, node, claimed_at, cancel_requested FROM {schema}.jobs

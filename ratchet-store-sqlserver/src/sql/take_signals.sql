@@ -4,8 +4,9 @@
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE signal SET state = 1, delivered_at = @now, payload = @P2
+UPDATE {schema}.signals SET state = 1, delivered_at = @now, payload = @P2
 OUTPUT inserted.job
-FROM @wanted AS wanted
-INNER LOOP JOIN {schema}.signals AS signal WITH (FORCESEEK, ROWLOCK) ON signal.job = wanted.id
-WHERE signal.state = 0 AND signal.deadline > @now
+FROM @wanted AS wanted{seek signals}
+WHERE signals.job = wanted.id
+  AND signals.state = 0 AND signals.deadline > @now
+OPTION (FORCE ORDER, LOOP JOIN)
