@@ -91,9 +91,6 @@ fn every_column_is_in_every_sql_store() {
         .collect();
     let mut sqlserver = tables(&sqlserver, "[s].");
     sqlserver.remove("migrations");
-    // A number for each row of jobs, on which the table is clustered.
-    let jobs = sqlserver.get_mut("jobs");
-    assert_eq!(jobs.map(|columns| columns.remove("place")), Some(true));
     let rates = sqlserver.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
     assert_eq!(sqlserver, postgres);

@@ -19,16 +19,16 @@ CREATE TABLE {schema}.routes (
 );
 
 -- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
--- It is clustered on a number in the order in which jobs come, which is the order in which most are
--- claimed and never changes; the claim order itself is an index over pending jobs only, because what
--- it is made of changes (run_at, priority), and a row would move with all of its indexes.
+-- It is clustered on the id, so that a job has one key to lock whichever way it is come by: with two, who
+-- holds one and wants the other meets who came the other way. Ids begin with their time, so rows are
+-- appended. The claim order is an index over pending jobs only: what it is made of changes (run_at,
+-- priority), and a row would move with all of its indexes.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
 -- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE {schema}.jobs (
-    place            bigint IDENTITY(1, 1) NOT NULL,
     id               binary(16) NOT NULL,
     run_at           bigint NOT NULL,
     created_at       bigint NOT NULL,
@@ -46,7 +46,7 @@ CREATE TABLE {schema}.jobs (
     last_report      bigint NULL,
     ran_for_us       bigint NULL,
     node             binary(16) NULL,
-    CONSTRAINT jobs_pkey PRIMARY KEY NONCLUSTERED (id)
+    CONSTRAINT jobs_pkey PRIMARY KEY CLUSTERED (id)
 );
 
 -- What is fixed at the enqueue; the id is the job's. Appended once, then only read.
@@ -177,7 +177,6 @@ CREATE TABLE {schema}.locks (
     CONSTRAINT locks_pkey PRIMARY KEY (name)
 );
 
-CREATE UNIQUE CLUSTERED INDEX jobs_place ON {schema}.jobs (place);
 -- One route has at most 1,024 bytes, more than a clustered key may have and less than an index key.
 CREATE UNIQUE INDEX routes_key ON {schema}.routes (queue, kind, capability, permit);
 -- The claim order inside one route and priority; finished and running jobs are not on it.

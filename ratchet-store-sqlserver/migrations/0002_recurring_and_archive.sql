@@ -39,4 +39,7 @@ CREATE INDEX recurring_claimed ON {schema}.recurring (claimed_until) WHERE claim
 CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
 
 IF SERVERPROPERTY('BabelfishVersion') IS NULL
+BEGIN
+    EXEC(N'ALTER TABLE {schema_in_text}.recurring SET (LOCK_ESCALATION = DISABLE)');
     EXEC(N'ALTER TABLE {schema_in_text}.archive SET (LOCK_ESCALATION = DISABLE)');
+END;

@@ -129,9 +129,21 @@ impl Builder {
     }
 
     /// Whether a database will do whose `READ_COMMITTED_SNAPSHOT` is off; unless set, connecting is
-    /// refused there. In such a database whoever reads jobs waits for those who write them and the
-    /// other way round: dashboards for settlements, claims for enqueues, with more deadlocks, which
-    /// are repeated. Nothing becomes wrong by it.
+    /// refused there. Leave it off where that is on.
+    ///
+    /// Nothing becomes wrong in such a database, but whoever reads a row waits for who writes it, and
+    /// the other way round. Claims, heartbeats and sweeps pass over the jobs that somebody is just
+    /// writing, purges too; a cancellation may be heard of one heartbeat later. The rest waits, with
+    /// more deadlocks, which are repeated:
+    ///
+    /// - Reads of jobs, counts and listings wait for enqueues, settlements, and for transactions of
+    ///   the application.
+    /// - A transaction of the application that holds a job, since it has enqueued another which waits
+    ///   for it, makes every call fail that ends or reads the claim of that job together with others,
+    ///   with `Timeout` after the deadline: the others are settled by then, and are said to be when
+    ///   the engine repeats the call, but it cannot succeed before the transaction ends.
+    /// - Claims by permits wait for the ends of claims that have the same permits.
+    /// - Heartbeats wait for other writes of the table of nodes, which are short.
     pub fn locking_reads(mut self, allowed: bool) -> Self {
         self.locking_reads = allowed;
         self

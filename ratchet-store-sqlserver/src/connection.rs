@@ -213,15 +213,31 @@ impl<'a> Lease<'a> {
         self.after(done.map(result::all))
     }
 
-    /// Runs statements of an application's; how many rows they changed in all.
+    /// Runs statements of an application's; how many rows the last of them changed.
+    ///
+    /// Those with parameters run inside a procedure of the server's, which takes back at its end what
+    /// they have set. Those without are a batch of their own, whose counts the driver does not tell.
     pub(crate) async fn execute_text(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<u64> {
         let client = self.begin_call()?;
-        let done = client.execute(sql, parameters).await;
-        self.after(done.map(|done| done.total()))
+        let done = async {
+            if !parameters.is_empty() {
+                let done = client.execute(sql, parameters).await?;
+                return Ok(done.rows_affected().last().copied().unwrap_or_default());
+            }
+            client.simple_query(sql).await?.into_results().await?;
+            let count = client.simple_query("SELECT ROWCOUNT_BIG()").await?;
+            let row = count.into_row().await?;
+            let count: Option<i64> = row.and_then(|row| row.get(0));
+            Ok(count
+                .and_then(|count| u64::try_from(count).ok())
+                .unwrap_or_default())
+        };
+        let done = done.await;
+        self.after(done)
     }
 
     /// As [`execute_text`](Self::execute_text), and reads the rows of the first result.
@@ -232,7 +248,11 @@ impl<'a> Lease<'a> {
     ) -> Result<Vec<tiberius::Row>> {
         let client = self.begin_call()?;
         let done = async {
-            let results = client.query(sql, parameters).await?.into_results().await?;
+            let results = if parameters.is_empty() {
+                client.simple_query(sql).await?.into_results().await?
+            } else {
+                client.query(sql, parameters).await?.into_results().await?
+            };
             Ok(results.into_iter().next().unwrap_or_default())
         };
         let done = done.await;

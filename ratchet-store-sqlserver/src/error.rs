@@ -117,9 +117,11 @@ const FATAL: u8 = 20;
 fn loss_of(code: u32, class: u8) -> Loss {
     match code {
         // The database is read-only, or a copy that is; or was failed over and lets nobody write yet.
-        3906 | 3908 | 978 | 976 => Loss::ReadOnly,
+        3906 | 3908 | 979 | 978 | 976 => Loss::ReadOnly,
         // The session was killed; the server goes down. What was going on is rolled back.
         596 | 6001 | 6002 | 6004 | 6005 | 6006 => Loss::Told,
+        // The driver and the server do not mean the same transaction.
+        3988 | 3989 => Loss::Silent,
         _ if class >= FATAL => Loss::Silent,
         _ => Loss::No,
     }
@@ -189,15 +191,35 @@ impl Meaning {
             // The command was cancelled by its caller, or by a limit of the server.
             3617 | 8649 | 10_053 | 10_054 | 10_060 => Self::Other(Unavailable),
             1101 | 1105 | 9002 | 1132 | 40_544 => Self::Other(Full),
-            3906 | 3908 | 978 | 976 => Self::Other(ReadOnly),
+            3906 | 3908 | 979 | 978 | 976 => Self::Other(ReadOnly),
             // What a user may not do; 2760 and 1088 say of a schema and of a table that they are not
             // there, or not for this user.
             229 | 230 | 262 | 297 | 300 | 916 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 => {
                 Self::Forbidden
             }
             // Wrong login, no such database, a setting or a level that will not do.
-            18_452 | 18_456 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 1934
-            | 3952 | 40_515 | 40_532 | 40_615 => Self::Other(Misconfigured),
+            18_452
+            | 18_456
+            | 18_470
+            | 18_486
+            | 18_487
+            | 18_488
+            | 4060
+            | 4064
+            | 911
+            | 1934
+            | 3952
+            | 40_515
+            | 40_532
+            | 40_615
+            | 40_914
+            | 4061..=4063
+            | 18_450
+            | 18_471 => Self::Other(Misconfigured),
+            // No plan with the indexes that the statements name, so they are others.
+            8622 => Self::Other(Misconfigured),
+            // The driver and the server do not mean the same transaction.
+            3988 | 3989 => Self::Other(Unavailable),
             // A table, column, function or procedure that is not there or not ours, or is there already
             // although nothing says so.
             207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
@@ -275,7 +297,7 @@ mod tests {
                 Unavailable,
                 &[904, 921, 922, 923, 924, 926, 927, 942, 945, 952, 983, 988],
             ),
-            (Unavailable, &[17_809, 17_830, 18_401]),
+            (Unavailable, &[17_809, 17_830, 18_401, 3988, 3989]),
             // Azure SQL: moved, throttled, paused.
             (
                 Unavailable,
@@ -284,17 +306,17 @@ mod tests {
                     49_919, 49_920,
                 ],
             ),
-            (ReadOnly, &[3906, 3908, 978, 976]),
+            (ReadOnly, &[3906, 3908, 979, 978, 976]),
             // Logins, databases, firewalls.
             (
                 Misconfigured,
                 &[
                     18_452, 18_456, 18_470, 18_486, 18_487, 18_488, 4060, 4064, 911, 40_515,
-                    40_532, 40_615,
+                    40_532, 40_615, 40_914, 4061, 4062, 4063, 18_450, 18_471,
                 ],
             ),
             // Settings of the session and of the database.
-            (Misconfigured, &[1934, 3952]),
+            (Misconfigured, &[1934, 3952, 8622]),
             // Rights.
             (
                 Misconfigured,
@@ -384,6 +406,8 @@ mod tests {
         for code in [596, 6001, 6002, 6004, 6005, 6006] {
             assert_eq!(loss_of(code, 21), Loss::Told, "error {code}");
         }
+        assert_eq!(loss_of(979, 14), Loss::ReadOnly);
+        assert_eq!(loss_of(3989, 16), Loss::Silent);
         assert_eq!(loss_of(824, 24), Loss::Silent);
         assert_eq!(loss_of(1222, 16), Loss::No);
     }

@@ -70,6 +70,10 @@ pub(crate) struct Words {
     long: &'static str,
     /// How claims take the lock that all of them take.
     together: &'static str,
+    /// What is added to a table variable from which a table is written by seeks of its key.
+    seek: &'static str,
+    /// What those who read add to their hints so that they pass over what somebody is writing.
+    passing: &'static str,
 }
 
 impl Words {
@@ -92,7 +96,26 @@ impl Words {
             } else {
                 "Shared"
             },
+            // Written with OUTPUT, a table that stands in FROM too is another one there: all of its rows
+            // are joined to each row that is meant, and rows that were waited for are left out.
+            seek: if server.is_babelfish {
+                ""
+            } else {
+                ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
+            },
+            passing: "",
         }
+    }
+
+    /// The same for a database where readers may wait for writers: claims, heartbeats and sweeps pass
+    /// over what somebody is writing.
+    pub(crate) const fn locking_reads(mut self, locking: bool) -> Self {
+        self.passing = if locking {
+            ", READPAST, READCOMMITTEDLOCK"
+        } else {
+            ""
+        };
+        self
     }
 
     /// How long a statement waits for a lock, in milliseconds.
@@ -105,9 +128,11 @@ impl Words {
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
-        text.replace("{now}", &self.now)
+        seeking(&text, self.seek)
+            .replace("{now}", &self.now)
             .replace("{long}", self.long)
             .replace("{together}", self.together)
+            .replace("{passing}", self.passing)
             .replace("{patience}", &lock_timeout(PATIENCE).to_string())
             .replace("{lock_timeout}", &self.lock_timeout.to_string())
             .replace(
@@ -161,6 +186,18 @@ fn unescaping(text: &str) -> String {
         rest = after;
     }
     whole + rest
+}
+
+/// Puts this in the place of each `{seek x}`, with the table `x` in it.
+fn seeking(text: &str, seek: &str) -> String {
+    let mut parts = text.split("{seek ");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (table, after) = part.split_once('}').unwrap_or((part, ""));
+        whole += &seek.replace("{table}", table);
+        whole += after;
+    }
+    whole
 }
 
 /// What stands before the next of these words, whether it is a name, and what stands behind its
@@ -265,5 +302,60 @@ mod tests {
             text,
             "SELECT 0, N'ratchet claims of a]''; b' FROM [a]]'; b].t"
         );
+    }
+
+    #[test]
+    fn what_is_written_is_sought_where_that_can_be_said() {
+        let text =
+            "UPDATE {schema}.t SET a = 1 OUTPUT inserted.id FROM @x AS x{seek t} WHERE t.id = x.id";
+        let render = |is_babelfish| {
+            let server = Server {
+                is_babelfish,
+                ..SERVER
+            };
+            Words::new("s", "0", Duration::from_secs(1), &server).render(text)
+        };
+        let told = render(false);
+        assert!(
+            told.contains(" FROM @x AS x, [s].t WITH (FORCESEEK, ROWLOCK) WHERE"),
+            "{told}"
+        );
+        let told = render(true);
+        assert!(told.contains(" FROM @x AS x WHERE"), "{told}");
+    }
+
+    /// What readers must not wait for is passed over where they would, and only there: elsewhere they
+    /// see the row as it was, and no hint may make them take locks.
+    #[test]
+    fn readers_pass_over_what_is_written_only_where_they_would_wait() {
+        let words = |locking| {
+            let words = Words::new("s", "0", Duration::from_secs(1), &SERVER);
+            words.locking_reads(locking)
+        };
+        let mut passing = Vec::new();
+        for (name, file) in FILES {
+            let hints = |text: &str| text.matches("READPAST").count();
+            let plain = words(false).render(file);
+            let own = words(true).render(&file.replace("{passing}", ""));
+            assert_eq!(plain, own, "{name}");
+            let added = file.matches("{passing}").count();
+            let locking = words(true).render(file);
+            assert_eq!(hints(&locking), hints(&plain) + added, "{name}");
+            let with = locking.matches(", READPAST, READCOMMITTEDLOCK)").count();
+            assert_eq!(with, added, "{name}");
+            passing.extend((added > 0).then_some(*name));
+        }
+        let expected = [
+            "beat_node",
+            "claim_jobs",
+            "claim_recurring",
+            "forget_rates",
+            "lock_old",
+            "look_at_permits",
+            "purge_archive",
+            "purge_batches",
+            "running_jobs",
+        ];
+        assert_eq!(passing, expected);
     }
 }

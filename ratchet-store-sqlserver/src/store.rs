@@ -134,7 +134,8 @@ impl SqlServerStore {
         let opening = Box::pin(async {
             let (pool, liveness) = Pool::open(&config)?;
             let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
-            let words = Words::new(&config.schema, &config.clock, config.deadline, &server);
+            let words = Words::new(&config.schema, &config.clock, config.deadline, &server)
+                .locking_reads(config.locking_reads);
             let sql = Statements::new(&words);
             migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
             let routes = Routes::default();

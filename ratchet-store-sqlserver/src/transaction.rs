@@ -17,9 +17,13 @@ use crate::store::SqlServerStore;
 /// dropped or timed out, its connection is closed and never used again, and the server rolls back.
 ///
 /// Any error of the server rolls the whole of it back (`XACT_ABORT`), and so does a lost race for a
-/// key: every later call on it fails. What an application sets in its session (`SET …`, `USE`) lasts
-/// until the end, when it is set back, or else the connection closed; its temporary tables are the
-/// application's to drop. It neither commits nor begins by a statement.
+/// key: every later call on it fails. It neither commits nor begins by a statement.
+///
+/// What a text without parameters sets in the session (`SET …`, `USE`) lasts until the end, when it is
+/// set back, or else the connection closed; a temporary table that it makes lasts until it is dropped,
+/// which is the application's to do. A text with parameters runs inside a procedure
+/// (`sp_executesql`), at whose end SQL Server takes both back: so set, and make tables, without
+/// parameters.
 pub struct Transaction {
     lease: Lease<'static>,
     store: SqlServerStore,
@@ -40,7 +44,7 @@ impl Transaction {
     }
 
     /// Runs statements of the application's, whose parameters are `@P1`, `@P2`, …; how many rows
-    /// they changed in all.
+    /// the last of them changed.
     ///
     /// # Errors
     /// `Timeout` after the store's deadline, and whatever the database says. The transaction can

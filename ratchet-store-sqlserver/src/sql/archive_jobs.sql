@@ -11,6 +11,8 @@ SELECT CONVERT(binary(16), given.id, 2), given.state, given.finished_at, {name g
        {name given.kind}, {text given.document}
 FROM OPENJSON(@P1) WITH (id char(32), state smallint, finished_at bigint, queue nvarchar(256),
                          kind nvarchar(256), document {long}) AS given;
-DELETE FROM {schema}.archive WHERE id IN (SELECT id FROM @given);
+DELETE old
+FROM @given AS given
+INNER LOOP JOIN {schema}.archive AS old WITH (FORCESEEK, ROWLOCK) ON old.id = given.id;
 INSERT INTO {schema}.archive (id, state, finished_at, queue, kind, document, archived_at)
 SELECT id, state, finished_at, queue, kind, document, @now FROM @given

@@ -3,7 +3,7 @@
 -- [node.heartbeat] [node.reply] [node.cancel] [node.others] [cancel.running]
 -- @P11 to @P15 are what NodeStatus::after_heartbeat makes of each stored status.
 -- Primary key, no index has what changes; the small table; jobs_running: as many rows as there are
--- claims.
+-- claims. A claim that somebody is just writing is told of by the next heartbeat where readers wait.
 DECLARE @now bigint = {now};
 UPDATE {schema}.nodes
 SET label = @P2,
@@ -16,7 +16,7 @@ SELECT @now, beat.status, job.id, job.claim_seq, others.live, others.newest
 FROM {schema}.nodes AS beat
 CROSS JOIN (SELECT COUNT_BIG(*) AS live, MAX(started_at) AS newest FROM {schema}.nodes
             WHERE node <> CONVERT(binary(16), @P1) AND status < 3) AS others
-LEFT JOIN {schema}.jobs AS job
+LEFT JOIN {schema}.jobs AS job WITH (ROWLOCK{passing})
     ON job.state = 3 AND job.cancel_requested = 1 AND job.node = CONVERT(binary(16), @P1)
 WHERE beat.node = CONVERT(binary(16), @P1)
 ORDER BY job.id

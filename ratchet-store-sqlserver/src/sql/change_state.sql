@@ -8,17 +8,18 @@ DECLARE @moved TABLE (id binary(16) NOT NULL PRIMARY KEY, state smallint NOT NUL
 INSERT INTO @change (job, state)
 SELECT CONVERT(binary(16), given.job, 2), given.state
 FROM OPENJSON(@P1) WITH (job char(32), state smallint) AS given;
-UPDATE {schema}.jobs
+UPDATE job
 SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN @now END
 FROM @change AS change
-WHERE jobs.id = change.job;
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = change.job;
 INSERT INTO @moved (id, state, flags)
 SELECT id, state, flags FROM {schema}.jobs WHERE id IN (SELECT job FROM @change);
 UPDATE signal SET state = 2
-FROM {schema}.signals AS signal
-JOIN @moved AS moved ON moved.id = signal.job
+FROM @moved AS moved
+INNER LOOP JOIN {schema}.signals AS signal WITH (FORCESEEK, ROWLOCK) ON signal.job = moved.id
 WHERE moved.flags & 8 = 8 AND moved.state >= 4 AND signal.state = 0;
-DELETE held FROM {schema}.unique_keys AS held
-JOIN {schema}.job_data AS data ON data.unique_key = held.[key]
-JOIN @moved AS moved ON moved.id = data.id
+DELETE held
+FROM @moved AS moved
+INNER LOOP JOIN {schema}.job_data AS data ON data.id = moved.id
+INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
 WHERE moved.flags & 1 = 1 AND moved.state >= 4 AND held.job = moved.id

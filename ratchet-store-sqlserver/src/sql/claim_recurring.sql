@@ -6,24 +6,30 @@
 -- are passed over. Where hints do nothing they are waited for; the conditions are looked at again.
 DECLARE @now bigint = {now};
 DECLARE @due TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+DECLARE @held TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @claimed TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 BEGIN TRANSACTION;
 INSERT INTO @due (name)
 SELECT TOP (@P2) name
-FROM {schema}.recurring
+FROM {schema}.recurring WITH (ROWLOCK{passing})
 WHERE paused = 0 AND next_fire IS NOT NULL AND next_fire <= @now
   AND (claimed_until IS NULL OR claimed_until <= @now)
 ORDER BY next_fire, name;
+INSERT INTO @held (name)
+SELECT locked.name
+FROM @due AS due
+INNER LOOP JOIN {schema}.recurring AS locked
+    WITH (INDEX(recurring_pkey), FORCESEEK, UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    ON locked.name >= due.name AND locked.name <= due.name;
 UPDATE {schema}.recurring
-SET revision = revision + 1, claimed_by = CONVERT(binary(16), @P1), claimed_until = @now + @P3
+SET revision = recurring.revision + 1, claimed_by = CONVERT(binary(16), @P1),
+    claimed_until = @now + @P3
 OUTPUT inserted.name INTO @claimed
-WHERE name IN (
-    SELECT locked.name
-    FROM @due AS due
-    JOIN {schema}.recurring AS locked WITH (UPDLOCK, READPAST, ROWLOCK)
-        ON locked.name >= due.name AND locked.name <= due.name
-) AND paused = 0 AND next_fire <= @now
-  AND (claimed_until IS NULL OR claimed_until <= @now);
+FROM @held AS held{seek recurring}
+WHERE recurring.name = held.name
+  AND recurring.paused = 0 AND recurring.next_fire <= @now
+  AND (recurring.claimed_until IS NULL OR recurring.claimed_until <= @now)
+OPTION (FORCE ORDER, LOOP JOIN);
 SELECT recurring.name, recurring.incarnation, recurring.revision, recurring.definition,
        recurring.next_fire, recurring.last_slot, recurring.paused, recurring.declared,
        recurring.created_at, recurring.claimed_by, recurring.claimed_until, @now,

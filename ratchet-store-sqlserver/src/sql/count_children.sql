@@ -4,4 +4,7 @@ DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.batch_jobs SET counted = 1
 OUTPUT inserted.job, inserted.batch
-WHERE job IN (SELECT id FROM @wanted) AND counted = 0
+FROM @wanted AS wanted{seek batch_jobs}
+WHERE batch_jobs.job = wanted.id
+  AND batch_jobs.counted = 0
+OPTION (FORCE ORDER, LOOP JOIN)

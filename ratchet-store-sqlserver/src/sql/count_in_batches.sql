@@ -5,11 +5,11 @@ DECLARE @tally TABLE (id binary(16) NOT NULL PRIMARY KEY, succeeded bigint NOT N
 INSERT INTO @tally (id, succeeded, failed, cancelled)
 SELECT CONVERT(binary(16), given.id, 2), given.succeeded, given.failed, given.cancelled
 FROM OPENJSON(@P1) WITH (id char(32), succeeded bigint, failed bigint, cancelled bigint) AS given;
-UPDATE {schema}.batches
-SET succeeded = batches.succeeded + tally.succeeded, failed = batches.failed + tally.failed,
-    cancelled = batches.cancelled + tally.cancelled
+UPDATE batch
+SET succeeded = batch.succeeded + tally.succeeded, failed = batch.failed + tally.failed,
+    cancelled = batch.cancelled + tally.cancelled
 FROM @tally AS tally
-WHERE batches.id = tally.id;
+INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id = tally.id;
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id IN (SELECT id FROM @tally)

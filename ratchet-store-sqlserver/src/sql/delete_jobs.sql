@@ -5,14 +5,34 @@ DECLARE @gone TABLE (id binary(16) NOT NULL PRIMARY KEY, flags smallint NOT NULL
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 INSERT INTO @gone (id, flags)
-SELECT id, flags FROM {schema}.jobs
-WHERE id IN (SELECT id FROM @wanted) AND state >= 4;
-DELETE FROM {schema}.jobs WHERE id IN (SELECT id FROM @gone);
-DELETE FROM {schema}.job_data WHERE id IN (SELECT id FROM @gone);
-DELETE FROM {schema}.job_notes WHERE job IN (SELECT id FROM @gone);
-DELETE FROM {schema}.job_tags WHERE job IN (SELECT id FROM @gone WHERE flags & 64 = 64);
-DELETE FROM {schema}.links WHERE child IN (SELECT id FROM @gone WHERE flags & 8 = 8);
-DELETE FROM {schema}.signals WHERE job IN (SELECT id FROM @gone WHERE flags & 8 = 8);
-DELETE FROM {schema}.batch_jobs WHERE job IN (SELECT id FROM @gone WHERE flags & 32 = 32);
-DELETE FROM {schema}.attempts WHERE job IN (SELECT id FROM @gone);
+SELECT job.id, job.flags FROM {schema}.jobs AS job
+WHERE job.id IN (SELECT id FROM @wanted) AND job.state + 0 >= 4;
+DELETE job
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = gone.id;
+DELETE data
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id = gone.id;
+DELETE notes
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = gone.id;
+DELETE tagged
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.job_tags AS tagged WITH (FORCESEEK, ROWLOCK) ON tagged.job = gone.id
+WHERE gone.flags & 64 = 64;
+DELETE link
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.links AS link WITH (FORCESEEK, ROWLOCK) ON link.child = gone.id
+WHERE gone.flags & 8 = 8;
+DELETE signal
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.signals AS signal WITH (FORCESEEK, ROWLOCK) ON signal.job = gone.id
+WHERE gone.flags & 8 = 8;
+DELETE member
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.batch_jobs AS member WITH (FORCESEEK, ROWLOCK) ON member.job = gone.id
+WHERE gone.flags & 32 = 32;
+DELETE attempt
+FROM @gone AS gone
+INNER LOOP JOIN {schema}.attempts AS attempt WITH (FORCESEEK, ROWLOCK) ON attempt.job = gone.id;
 SELECT id FROM @gone

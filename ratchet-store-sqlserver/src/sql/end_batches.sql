@@ -2,5 +2,7 @@
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE {schema}.batches SET ended_at = @now
-WHERE id IN (SELECT id FROM @wanted) AND ended_at IS NULL
+UPDATE batch SET ended_at = @now
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id = wanted.id
+WHERE batch.ended_at IS NULL

@@ -4,4 +4,4 @@ INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPEN
 SELECT job.id, job.state, job.flags, CASE WHEN job.flags & 16 = 16 THEN notes.result END
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id AND job.flags & 16 = 16
-WHERE job.id IN (SELECT id FROM @wanted) AND job.state >= 4
+WHERE job.id IN (SELECT id FROM @wanted) AND job.state + 0 >= 4

@@ -10,5 +10,6 @@ SET revision = recurring.revision + 1, next_fire = fired.next_fire,
                      THEN COALESCE(fired.last_slot, recurring.last_slot)
                      ELSE recurring.last_slot END,
     claimed_by = NULL, claimed_until = NULL
-FROM {schema}.recurring AS recurring
-JOIN @fired AS fired ON recurring.name = fired.name
+FROM @fired AS fired
+INNER LOOP JOIN {schema}.recurring AS recurring WITH (FORCESEEK, ROWLOCK)
+    ON recurring.name = fired.name

@@ -4,7 +4,9 @@
 -- written even if it has the flag: that is what locks it.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags | 16
-WHERE id IN (SELECT id FROM @wanted);
-SELECT id, state FROM {schema}.jobs
-WHERE id IN (SELECT id FROM @wanted)
+UPDATE job SET flags = job.flags | 16
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
+SELECT job.id, job.state
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id

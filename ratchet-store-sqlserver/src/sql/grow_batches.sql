@@ -4,5 +4,5 @@ INSERT INTO @grown (id, count)
 SELECT CONVERT(binary(16), given.id, 2), given.count
 FROM OPENJSON(@P1) WITH (id char(32), count bigint) AS given;
 UPDATE batch SET total = batch.total + grown.count
-FROM {schema}.batches AS batch
-JOIN @grown AS grown ON batch.id = grown.id
+FROM @grown AS grown
+INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id = grown.id

@@ -8,5 +8,5 @@ UNION ALL
 SELECT claim_seq, node, COALESCE(claimed_at, finished_at), finished_at, ran_for_us,
        CAST(0 AS smallint), CAST(NULL AS nvarchar(max)), id
 FROM {schema}.jobs
-WHERE id IN (SELECT id FROM @wanted) AND state = 4
+WHERE id IN (SELECT id FROM @wanted) AND state + 0 = 4
 ORDER BY job, seq

@@ -7,5 +7,5 @@ UNION ALL
 SELECT claim_seq, node, COALESCE(claimed_at, finished_at), finished_at, ran_for_us,
        CAST(0 AS smallint), CAST(NULL AS nvarchar(max))
 FROM {schema}.jobs
-WHERE id = CONVERT(binary(16), @P1) AND state = 4
+WHERE id = CONVERT(binary(16), @P1) AND state + 0 = 4
 ORDER BY seq

@@ -4,8 +4,8 @@ INSERT INTO @failed (job, error)
 SELECT CONVERT(binary(16), given.job, 2), {text given.error}
 FROM OPENJSON(@P1) WITH (job char(32), error {long}) AS given;
 UPDATE notes SET last_error = failed.error
-FROM {schema}.job_notes AS notes
-JOIN @failed AS failed ON failed.job = notes.job;
+FROM @failed AS failed
+INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = failed.job;
 INSERT INTO {schema}.job_notes (job, last_error)
 SELECT failed.job, failed.error FROM @failed AS failed
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.job_notes AS notes WHERE notes.job = failed.job)

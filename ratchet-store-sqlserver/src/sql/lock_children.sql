@@ -13,5 +13,9 @@ SELECT DISTINCT link.child
 FROM @wanted AS wanted
 JOIN {schema}.links AS link
     ON link.parent = wanted.parent AND link.kind = wanted.kind AND link.state = 0;
-UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags WHERE id IN (SELECT id FROM @child);
-SELECT id, state, flags FROM {schema}.jobs WHERE id IN (SELECT id FROM @child)
+UPDATE job SET flags = job.flags
+FROM @child AS child
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = child.id;
+SELECT job.id, job.state, job.flags
+FROM @child AS child
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = child.id

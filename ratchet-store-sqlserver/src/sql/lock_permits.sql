@@ -3,5 +3,9 @@
 -- locks them everywhere.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
-UPDATE {schema}.permits SET max_held = max_held
-WHERE resource IN (SELECT name FROM @wanted)
+UPDATE held SET max_held = held.max_held
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.permits AS held WITH (FORCESEEK, ROWLOCK) ON held.resource = wanted.name;
+SELECT held.resource
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.permits AS held WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON held.resource = wanted.name

@@ -3,5 +3,5 @@
 UPDATE {schema}.recurring SET revision = revision WHERE name = @P1;
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
-FROM {schema}.recurring
+FROM {schema}.recurring WITH (UPDLOCK, ROWLOCK)
 WHERE name = @P1

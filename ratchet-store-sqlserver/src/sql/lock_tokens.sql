@@ -3,8 +3,9 @@
 -- everywhere.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
-UPDATE {schema}.recurring SET revision = revision
-WHERE name IN (SELECT name FROM @wanted);
-SELECT name, incarnation, revision
-FROM {schema}.recurring
-WHERE name IN (SELECT name FROM @wanted)
+UPDATE held SET revision = held.revision
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.recurring AS held WITH (FORCESEEK, ROWLOCK) ON held.name = wanted.name;
+SELECT held.name, held.incarnation, held.revision
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.recurring AS held WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON held.name = wanted.name

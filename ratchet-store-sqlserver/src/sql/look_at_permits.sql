@@ -11,9 +11,9 @@ WHERE route.id IN (SELECT CONVERT(int, value) FROM OPENJSON(@P1))
   AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
   AND EXISTS (
       SELECT 1
-      FROM (VALUES (4), (3), (2), (1), (0)) AS level (priority)
+      FROM (VALUES (CAST(4 AS smallint)), (3), (2), (1), (0)) AS level (priority)
       CROSS APPLY (
-          SELECT TOP (1) job.id FROM {schema}.jobs AS job
+          SELECT TOP (1) job.id FROM {schema}.jobs AS job WITH (INDEX(jobs_claim), ROWLOCK{passing})
           WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
             AND job.run_at <= @now
           ORDER BY job.run_at, job.id

@@ -5,5 +5,7 @@ DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.signals SET state = 2
 OUTPUT inserted.job, inserted.[key], inserted.timeout
-WHERE job IN (SELECT id FROM @wanted) AND state = 0
-  AND deadline <= @now
+FROM @wanted AS wanted{seek signals}
+WHERE signals.job = wanted.id
+  AND signals.state = 0 AND signals.deadline <= @now
+OPTION (FORCE ORDER, LOOP JOIN)

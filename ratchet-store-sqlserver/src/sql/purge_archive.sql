@@ -1,9 +1,15 @@
--- Deletes the longest finished of the archived jobs. [archive.purge]
--- archive_finished, read in its order, and the primary key.
+-- Deletes the longest finished of the archived jobs, but for those that somebody has. [archive.purge]
+-- archive_finished, read in its order, and the primary key; what is deleted is come by in a range of its
+-- id, so that locked rows are passed over, and looked at again.
 DECLARE @before bigint = {now} - @P1;
-DELETE FROM {schema}.archive
-WHERE finished_at < @before AND id IN (
-    SELECT TOP (@P2) id FROM {schema}.archive WITH (UPDLOCK, READPAST, ROWLOCK)
-    WHERE finished_at < @before
-    ORDER BY finished_at, id
-)
+DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @old (id)
+SELECT TOP (@P2) id FROM {schema}.archive WITH (ROWLOCK{passing})
+WHERE finished_at < @before
+ORDER BY finished_at, id;
+DELETE archived
+FROM @old AS old
+INNER LOOP JOIN {schema}.archive AS archived
+    WITH (INDEX(archive_pkey), FORCESEEK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    ON archived.id >= old.id AND archived.id <= old.id
+WHERE archived.finished_at < @before

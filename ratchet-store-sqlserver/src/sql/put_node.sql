@@ -8,7 +8,7 @@ EXEC @got = sp_getapplock @Resource = {joins}, @LockMode = 'Exclusive',
 IF @got < 0 THROW 50001, N'other nodes that join take too long', 1;
 IF NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node)
 BEGIN
-    UPDATE {schema}.nodes SET status = 4 WHERE @P11 = 0 AND label = @P2 AND status < 3;
+    IF @P11 = 0 UPDATE {schema}.nodes SET status = 4 WHERE label = @P2 AND status < 3;
     INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at,
                                 last_seen, connections, cpu_percent, memory_bytes, roles,
                                 capabilities)

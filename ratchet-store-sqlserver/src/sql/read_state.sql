@@ -2,10 +2,11 @@
 -- [act.respond] Primary keys. The rows are written as they were: that locks them everywhere.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE {schema}.jobs WITH (ROWLOCK) SET flags = flags
-WHERE id IN (SELECT id FROM @wanted);
+UPDATE job SET flags = job.flags
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
 SELECT job.id, job.state, job.flags, data.unique_key
-FROM {schema}.jobs AS job
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & 1 = 1
-WHERE job.id IN (SELECT id FROM @wanted)
 ORDER BY job.id

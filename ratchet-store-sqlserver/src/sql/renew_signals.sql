@@ -3,6 +3,9 @@
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE {schema}.signals SET state = 0, deadline = @now + timeout
+UPDATE {schema}.signals SET state = 0, deadline = @now + signals.timeout
 OUTPUT inserted.job
-WHERE job IN (SELECT id FROM @wanted) AND state <> 1
+FROM @wanted AS wanted{seek signals}
+WHERE signals.job = wanted.id
+  AND signals.state <> 1
+OPTION (FORCE ORDER, LOOP JOIN)

@@ -9,6 +9,9 @@ FROM OPENJSON(@P1) WITH (job char(32), state smallint) AS given;
 UPDATE {schema}.jobs
 SET state = requeued.state, run_at = @now, attempts = 0, crash_count = 0, finished_at = NULL
 OUTPUT inserted.id INTO @fresh
-FROM @requeued AS requeued
-WHERE jobs.id = requeued.job AND jobs.state = 5;
-UPDATE {schema}.job_notes SET last_error = NULL WHERE job IN (SELECT id FROM @fresh)
+FROM @requeued AS requeued{seek jobs}
+WHERE jobs.id = requeued.job AND jobs.state + 0 = 5
+OPTION (FORCE ORDER, LOOP JOIN);
+UPDATE notes SET last_error = NULL
+FROM @fresh AS fresh
+INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = fresh.id

@@ -3,5 +3,7 @@
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE {schema}.jobs SET run_at = COALESCE(@P2, @now + @P3)
-WHERE id IN (SELECT id FROM @wanted) AND state IN (0, 1, 2)
+UPDATE job SET run_at = COALESCE(@P2, @now + @P3)
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id
+WHERE job.state + 0 IN (0, 1, 2)

@@ -25,7 +25,7 @@ FROM OPENJSON(@P1) WITH (job char(32), seq bigint, state smallint, delay bigint,
                          ran_for bigint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
-UPDATE {schema}.jobs WITH (ROWLOCK)
+UPDATE {schema}.jobs
 SET state = CASE WHEN jobs.cancel_requested = 1 THEN 6 ELSE settlement.state END,
     run_at = CASE WHEN jobs.cancel_requested = 1 OR settlement.delay IS NULL THEN jobs.run_at
                   ELSE @now + settlement.delay END,
@@ -35,9 +35,10 @@ SET state = CASE WHEN jobs.cancel_requested = 1 THEN 6 ELSE settlement.state END
     ran_for_us = CASE WHEN settlement.state = 4 AND jobs.cancel_requested = 0
                       THEN settlement.ran_for_us END
 OUTPUT inserted.id INTO @settled
-FROM @settlement AS settlement
-WHERE jobs.id = settlement.job AND jobs.claim_seq = settlement.seq AND jobs.state = 3
-  AND (@P2 = 1 OR jobs.flags & 52 = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0));
+FROM @settlement AS settlement{seek jobs}
+WHERE jobs.id = settlement.job AND jobs.claim_seq = settlement.seq AND jobs.state + 0 = 3
+  AND (@P2 = 1 OR jobs.flags & 52 = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0))
+OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at, cancel_requested)
 SELECT id, claim_seq, state, flags, node, claimed_at, cancel_requested FROM {schema}.jobs
 WHERE id IN (SELECT id FROM @settled);
@@ -52,9 +53,9 @@ WHERE ended.state <> 4;
 UPDATE notes
 SET result = COALESCE(settlement.result, notes.result),
     last_error = COALESCE(settlement.error, notes.last_error)
-FROM {schema}.job_notes AS notes
-JOIN @settlement AS settlement ON settlement.job = notes.job
-JOIN @ended AS ended ON ended.id = settlement.job
+FROM @ended AS ended
+INNER LOOP JOIN @settlement AS settlement ON settlement.job = ended.id
+INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = ended.id
 WHERE ended.cancel_requested = 0
   AND (settlement.result IS NOT NULL OR settlement.error IS NOT NULL);
 INSERT INTO {schema}.job_notes (job, result, last_error)
@@ -64,9 +65,10 @@ JOIN @settlement AS settlement ON settlement.job = ended.id
 WHERE ended.cancel_requested = 0
   AND (settlement.result IS NOT NULL OR settlement.error IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM {schema}.job_notes AS notes WHERE notes.job = ended.id);
-DELETE held FROM {schema}.unique_keys AS held
-JOIN {schema}.job_data AS data ON data.unique_key = held.[key]
-JOIN @ended AS ended ON ended.id = data.id
+DELETE held
+FROM @ended AS ended
+INNER LOOP JOIN {schema}.job_data AS data ON data.id = ended.id
+INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
 WHERE ended.flags & 1 = 1 AND ended.state >= 4 AND held.job = ended.id;
 COMMIT TRANSACTION;
 IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};

@@ -14,9 +14,13 @@ INSERT INTO @wanted ([key], interval, tolerance)
 SELECT {name given.[key]}, given.interval, given.tolerance
 FROM OPENJSON(@P1) WITH ([key] nvarchar(256), interval bigint, tolerance bigint) AS given;
 BEGIN TRANSACTION;
-UPDATE {schema}.rates SET tat = tat WHERE [key] IN (SELECT [key] FROM @wanted);
+UPDATE rate SET tat = rate.tat
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.rates AS rate WITH (FORCESEEK, ROWLOCK) ON rate.[key] = wanted.[key];
 INSERT INTO @known ([key], tat)
-SELECT [key], tat FROM {schema}.rates WHERE [key] IN (SELECT [key] FROM @wanted);
+SELECT rate.[key], rate.tat
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.rates AS rate WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON rate.[key] = wanted.[key];
 INSERT INTO {schema}.rates ([key], tat, granted)
 SELECT [key], @now + interval, 1 FROM @wanted AS wanted
 WHERE NOT EXISTS (SELECT 1 FROM @known AS known WHERE known.[key] = wanted.[key]);
@@ -25,9 +29,9 @@ SET tat = CASE WHEN known.tat - @now > wanted.tolerance THEN @now + wanted.inter
                WHEN known.tat > @now THEN known.tat + wanted.interval
                ELSE @now + wanted.interval END,
     granted = CASE WHEN known.tat - @now <= wanted.tolerance THEN 1 ELSE 0 END
-FROM {schema}.rates AS rate
-JOIN @known AS known ON known.[key] = rate.[key]
-JOIN @wanted AS wanted ON wanted.[key] = rate.[key]
+FROM @known AS known
+INNER LOOP JOIN @wanted AS wanted ON wanted.[key] = known.[key]
+INNER LOOP JOIN {schema}.rates AS rate WITH (FORCESEEK, ROWLOCK) ON rate.[key] = known.[key]
 WHERE known.tat - @now <= wanted.tolerance
    OR known.tat > @now + wanted.interval + wanted.tolerance;
 COMMIT TRANSACTION;

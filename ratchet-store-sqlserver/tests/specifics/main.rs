@@ -68,7 +68,8 @@ tests! {
     transactions: a_rollback_leaves_no_rows a_commit_brings_them a_dropped_transaction_leaves_nothing
         a_dropped_call_throws_its_connection_away a_refused_enqueue_leaves_the_transaction_usable
         an_error_of_the_server_fails_the_transaction a_key_that_two_transactions_want_is_had_by_one
-        what_an_application_sets_does_not_last
+        what_an_application_sets_lasts_until_the_end
+        a_temporary_table_made_without_parameters_lasts the_last_statement_is_counted
         a_closed_store_refuses;
 }
 

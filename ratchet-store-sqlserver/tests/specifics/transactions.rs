@@ -192,13 +192,25 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
     }
 }
 
-pub(crate) async fn what_an_application_sets_does_not_last(schema: Arc<Schema>) {
+/// What is set without parameters lasts until the end, and no longer; so does what is set inside a
+/// procedure of the server's, or less long.
+pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for commits in [true, false] {
         let mut tx = store.begin().await.unwrap();
         for set in ["SET ROWCOUNT 1", "SET LOCK_TIMEOUT 0", "SET XACT_ABORT OFF"] {
             tx.execute(set, &[]).await.unwrap();
         }
+        let three = "SELECT a FROM (VALUES (1), (2), (3)) AS three (a)";
+        assert_eq!(tx.query(three, &[]).await.unwrap().len(), 1, "it lasts");
+        let some = format!("{three} WHERE a > @P1");
+        assert_eq!(tx.query(&some, &[&0]).await.unwrap().len(), 1, "it lasts");
+        tx.execute("SET ROWCOUNT 2", &[]).await.unwrap();
+        assert_eq!(
+            tx.query(&some, &[&0]).await.unwrap().len(),
+            2,
+            "it is changed"
+        );
         if commits {
             tx.commit().await.unwrap();
         } else {
@@ -211,6 +223,39 @@ pub(crate) async fn what_an_application_sets_does_not_last(schema: Arc<Schema>) 
         let found = store.get(&ids).await.unwrap();
         assert_eq!(found.iter().flatten().count(), 3, "rows were left out");
     }
+}
+
+pub(crate) async fn a_temporary_table_made_without_parameters_lasts(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    let make = "CREATE TABLE #own (note nvarchar(100) NOT NULL)";
+    tx.execute(make, &[]).await.unwrap();
+    let insert = "INSERT INTO #own VALUES (@P1), (@P2)";
+    assert_eq!(tx.execute(insert, &[&"a", &"b"]).await.unwrap(), 2);
+    let read = tx.query("SELECT note FROM #own ORDER BY note", &[]).await;
+    assert_eq!(read.unwrap()[1].get::<&str, _>(0), Some("b"));
+    tx.execute("DROP TABLE #own", &[]).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// With parameters and without.
+pub(crate) async fn the_last_statement_is_counted(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    make_notes(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    let table = schema.sql("{schema}.notes");
+    let both = format!(
+        "INSERT INTO {table} VALUES (N'a'); INSERT INTO {table} VALUES (N'b'), (N'c') -- two"
+    );
+    assert_eq!(tx.execute(&both, &[]).await.unwrap(), 2);
+    let both = format!(
+        "INSERT INTO {table} VALUES (@P1); UPDATE {table} SET note = note + N'x' WHERE note > @P2"
+    );
+    assert_eq!(tx.execute(&both, &[&"d", &"b"]).await.unwrap(), 2);
+    let none = format!("DELETE FROM {table} WHERE note = N'none'");
+    assert_eq!(tx.execute(&none, &[]).await.unwrap(), 0);
+    tx.commit().await.unwrap();
+    assert_eq!(notes(&schema).await, 4);
 }
 
 pub(crate) async fn a_closed_store_refuses(schema: Arc<Schema>) {
