@@ -196,7 +196,7 @@ impl Builder {
             .into_config()
             .map_err(|error| error.during(OPERATION))?;
         let session = Session::new(config.deadline);
-        let connector = Connector::new(config.driver, session, config.acquire_timeout);
+        let connector = Connector::new(&config, session);
         let connected = connector.connect().await;
         connected.map_err(|failure| failure.during(OPERATION))
     }

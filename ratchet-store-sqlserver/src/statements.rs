@@ -311,7 +311,7 @@ mod tests {
         let render = |is_babelfish| {
             let server = Server {
                 is_babelfish,
-                ..SERVER
+                ..language::SERVER
             };
             Words::new("s", "0", Duration::from_secs(1), &server).render(text)
         };
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn readers_pass_over_what_is_written_only_where_they_would_wait() {
         let words = |locking| {
-            let words = Words::new("s", "0", Duration::from_secs(1), &SERVER);
+            let words = Words::new("s", "0", Duration::from_secs(1), &language::SERVER);
             words.locking_reads(locking)
         };
         let mut passing = Vec::new();

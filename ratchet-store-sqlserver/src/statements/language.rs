@@ -23,11 +23,16 @@ pub(super) const SERVER: Server = Server {
 };
 
 /// What the parser does not know although it is of the language, what it takes instead, and why.
-const UNKNOWN: [(&str, &str, &str); 3] = [
+const UNKNOWN: [(&str, &str, &str); 4] = [
     (
-        "CREATE UNIQUE CLUSTERED INDEX",
-        "CREATE UNIQUE INDEX",
-        "the parser has no word for how a table is stored",
+        "OPTION (FORCE ORDER, LOOP JOIN)",
+        "",
+        "the parser has no word for what is said of a whole statement",
+    ),
+    (
+        "INNER LOOP JOIN",
+        "INNER JOIN",
+        "the parser has no word for how tables are joined",
     ),
     (
         "EXEC @got = ",
@@ -65,7 +70,7 @@ const FUNCTIONS: [&str; 18] = [
 ];
 
 /// Words before a bracket that are no functions.
-const OTHERS: [&str; 36] = [
+const OTHERS: [&str; 37] = [
     "AND",
     "APPLY",
     "AS",
@@ -85,10 +90,11 @@ const OTHERS: [&str; 36] = [
     "INDEX",
     "JOIN",
     "KEY",
-    "NONCLUSTERED",
+    "CLUSTERED",
     "NOT",
     "NVARCHAR",
     "ON",
+    "OPTION",
     "OR",
     "OVER",
     "SELECT",
@@ -441,7 +447,6 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
         "nodes",
         "paused_queues",
         "permits",
-        "recurring",
         "routes",
         "versions",
         "locks",
