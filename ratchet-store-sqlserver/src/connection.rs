@@ -211,7 +211,9 @@ impl<'a> Lease<'a> {
             let count = client.simple_query("SELECT ROWCOUNT_BIG()").await?;
             let row = count.into_row().await?;
             let count: Option<i64> = row.and_then(|row| row.get(0));
-            Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
+            Ok(count
+                .and_then(|count| u64::try_from(count).ok())
+                .unwrap_or_default())
         };
         let done = done.await;
         self.after(done)

@@ -56,6 +56,8 @@ pub(crate) struct Words {
     seek: &'static str,
     /// What those who read add to their hints so that they pass over what somebody is writing.
     passing: &'static str,
+    /// How claims take the lock that all of them take.
+    together: &'static str,
 }
 
 impl Words {
@@ -71,14 +73,21 @@ impl Words {
             } else {
                 "nvarchar(max)"
             },
-            // Written with OUTPUT, a table that stands in FROM too is another one there: all of its rows
-            // are joined to each row that is meant, and rows that were waited for are left out.
+            // On Babelfish a table that is written with OUTPUT and stands in FROM too is another one there:
+            // all of its rows are joined to each that is meant.
             seek: if server.is_babelfish {
                 ""
             } else {
                 ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
             },
             passing: "",
+            // Where nobody passes over locked rows, all claims choose the same ones, and all but the
+            // first wait for nothing and come back with nothing. There they go one after the other.
+            together: if server.is_babelfish {
+                "Exclusive"
+            } else {
+                "Shared"
+            },
         }
     }
 
@@ -107,6 +116,7 @@ impl Words {
             .replace("{now}", &self.now)
             .replace("{long}", self.long)
             .replace("{passing}", self.passing)
+            .replace("{together}", self.together)
             .replace("{patience}", &lock_timeout(PATIENCE).to_string())
             .replace("{lock_timeout}", &self.lock_timeout.to_string())
             .replace(
@@ -280,7 +290,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_sought_where_that_can_be_said() {
-        let text = "UPDATE {schema}.t SET a = 1 OUTPUT inserted.id FROM @x AS x{seek t} WHERE t.id = x.id";
+        let text =
+            "UPDATE {schema}.t SET a = 1 OUTPUT inserted.id FROM @x AS x{seek t} WHERE t.id = x.id";
         let render = |is_babelfish| {
             let server = Server {
                 is_babelfish,
@@ -289,7 +300,10 @@ mod tests {
             Words::new("s", "0", Duration::from_secs(1), &server).render(text)
         };
         let told = render(false);
-        assert!(told.contains(" FROM @x AS x, [s].t WITH (FORCESEEK, ROWLOCK) WHERE"), "{told}");
+        assert!(
+            told.contains(" FROM @x AS x, [s].t WITH (FORCESEEK, ROWLOCK) WHERE"),
+            "{told}"
+        );
         let told = render(true);
         assert!(told.contains(" FROM @x AS x WHERE"), "{told}");
     }

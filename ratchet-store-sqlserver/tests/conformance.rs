@@ -1,7 +1,7 @@
 //! The conformance suite on SQL Server, or on Babelfish in its place: one schema per case, several
 //! handles on it. No case is left out on either. What Babelfish passes does not show how SQL Server
 //! itself locks: there are no locks on ranges and indexes, none that escalate, and no hints, so that
-//! nobody passes over a locked row.
+//! nobody passes over a locked row; claims go one after the other there (`Words`).
 
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 mod server;

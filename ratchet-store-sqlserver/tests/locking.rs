@@ -256,7 +256,9 @@ fn what_is_written_as_it_was_is_read_with_a_lock() {
         // The alias that is written, and nothing done to the value.
         let target = part.target().unwrap_or_default();
         let is_same = value == column || value == format!("{target}.{column}");
-        let is_all = words.get(3).is_none_or(|rest| !rest.starts_with(['+', '|']));
+        let is_all = words
+            .get(3)
+            .is_none_or(|rest| !rest.starts_with(['+', '|']));
         if part.target().is_some() && is_same && is_all {
             assert!(part.whole.contains("UPDLOCK"), "{}", part.file);
             seen += 1;

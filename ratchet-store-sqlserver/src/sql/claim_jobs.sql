@@ -14,7 +14,8 @@
 -- again. A candidate may also have been made due later since it was read, so the conditions are looked
 -- at again once it is locked.
 -- The lock of the application's kind is shared by all claims; a pause takes it alone, so that no claim
--- that began before is still going on when the pause returns.
+-- that began before is still going on when the pause returns. (Where hints do nothing, claims take it
+-- alone too: statements.rs.)
 DECLARE @now bigint = {now};
 DECLARE @latest int, @looked bigint, @got int, @node binary(16) = CONVERT(binary(16), @P6);
 DECLARE @due TABLE (rank bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY, id binary(16) NOT NULL);
@@ -24,7 +25,7 @@ DECLARE @claimed TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT
                         route int NOT NULL, priority smallint NOT NULL, run_at bigint NOT NULL,
                         attempts int NOT NULL, crash_count int NOT NULL, flags smallint NOT NULL);
 BEGIN TRANSACTION;
-EXEC @got = sp_getapplock @Resource = {claims}, @LockMode = 'Shared', @LockOwner = 'Transaction',
+EXEC @got = sp_getapplock @Resource = {claims}, @LockMode = '{together}', @LockOwner = 'Transaction',
                           @LockTimeout = {lock_timeout};
 IF @got < 0 THROW 50001, N'a queue is being paused, which takes too long', 1;
 SET @latest = (SELECT COALESCE(MAX(id), 0) FROM {schema}.routes);

@@ -81,7 +81,7 @@ impl Schema {
     }
 
     /// A store on it, with few connections: many tests run at once, and on Babelfish the first use of
-    /// each statement on each connection takes up to a second.
+    /// each statement on each connection takes long.
     pub(crate) fn builder(&self) -> Builder {
         SqlServerStore::builder(&self.url)
             .schema(&self.name)

@@ -173,7 +173,11 @@ pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Sch
         let some = format!("{three} WHERE a > @P1");
         assert_eq!(tx.query(&some, &[&0]).await.unwrap().len(), 1, "it lasts");
         tx.execute("SET ROWCOUNT 2", &[]).await.unwrap();
-        assert_eq!(tx.query(&some, &[&0]).await.unwrap().len(), 2, "it is changed");
+        assert_eq!(
+            tx.query(&some, &[&0]).await.unwrap().len(),
+            2,
+            "it is changed"
+        );
         if commits {
             tx.commit().await.unwrap();
         } else {
