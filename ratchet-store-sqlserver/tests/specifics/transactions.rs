@@ -159,8 +159,8 @@ pub(crate) async fn an_error_of_the_server_fails_the_transaction(schema: Arc<Sch
     tx.commit().await.unwrap();
 }
 
-/// What is set without parameters lasts until the end, and no longer; so does what is set inside a
-/// procedure of the server's, or less long.
+/// What is set without parameters lasts until the end, and no longer. Babelfish takes nothing back at
+/// the end of a procedure: there it would last however it was sent.
 pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for commits in [true, false] {
