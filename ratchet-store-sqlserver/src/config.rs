@@ -138,10 +138,10 @@ impl Builder {
     ///
     /// - Reads of jobs, counts and listings wait for enqueues, settlements, and for transactions of
     ///   the application.
-    /// - A transaction of the application that holds a job, since it has enqueued another which waits
-    ///   for it, makes every call fail that ends or reads the claim of that job together with others,
-    ///   with `Timeout` after the deadline: the others are settled by then, and are said to be when
-    ///   the engine repeats the call, but it cannot succeed before the transaction ends.
+    /// - While a transaction of the application holds a job, since it has enqueued another which waits
+    ///   for it, a call that ends the claim of that job together with others fails as a whole, with
+    ///   `Timeout` after the deadline. The others are settled by then; the engine, which repeats the
+    ///   call, hears so when the transaction has ended.
     /// - Claims by permits wait for the ends of claims that have the same permits.
     /// - Heartbeats wait for other writes of the table of nodes, which are short.
     pub fn locking_reads(mut self, allowed: bool) -> Self {

@@ -96,8 +96,8 @@ impl Words {
             } else {
                 "Shared"
             },
-            // Written with OUTPUT, a table that stands in FROM too is another one there: all of its rows
-            // are joined to each row that is meant, and rows that were waited for are left out.
+            // On Babelfish a table that is written with OUTPUT and stands in FROM too is another one there:
+            // all of its rows are joined to each that is meant.
             seek: if server.is_babelfish {
                 ""
             } else {
