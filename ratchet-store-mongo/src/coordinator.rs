@@ -22,8 +22,8 @@ use crate::row;
 ///
 /// A wakeup is a write to the one document that its queue has in a small collection, at most one for
 /// each queue and sender in a few milliseconds; subscribers follow a change stream on it. A stream
-/// that is lost is opened again where it ended, after 200 ms at first and 30 s at most, and then
-/// every subscription is told to look everywhere. Through a client of the application's own an
+/// that is lost is opened again, after 200 ms at first and 30 s at most: where it ended, or from that
+/// moment on once this has failed. Then every subscription is told to look everywhere. Through a client of the application's own an
 /// outage so short that the stream goes on behind it is not noticed: nothing that was sent is lost
 /// by it, but nobody is told either.
 ///
