@@ -1,5 +1,7 @@
 //! What a database server knows of a run, and a database of its own for each.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use ratchet::sqlserver::{DriverConnection, SqlServerStore};
 use sqlx::postgres::PgConnection;
@@ -68,15 +70,27 @@ impl Fresh {
                     .await?;
             }
             Admin::MongoDb(client) => client.database(&self.name).drop().await?,
-            Admin::SqlServer(mut server) => {
-                // Connections of the run may still be closing.
-                let alone = alter(&self.name, "SINGLE_USER WITH ROLLBACK IMMEDIATE");
-                let drop = format!("{alone} DROP DATABASE {}", self.name);
-                server.simple_query(drop).await?.into_results().await?;
-            }
+            Admin::SqlServer(mut server) => drop_on_sqlserver(&mut server, &self.name).await?,
         }
         Ok(())
     }
+}
+
+/// Drops a database to which connections of the run may still be closing.
+async fn drop_on_sqlserver(server: &mut DriverConnection, name: &str) -> Result<()> {
+    const TRIES: usize = 100;
+    let alone = alter(name, "SINGLE_USER WITH ROLLBACK IMMEDIATE");
+    let drop = format!("{alone} DROP DATABASE {name}");
+    for _ in 1..TRIES {
+        let dropped = async { server.simple_query(&drop).await?.into_results().await };
+        if dropped.await.is_ok() {
+            return Ok(());
+        }
+        // Babelfish has no way to end them.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.simple_query(&drop).await?.into_results().await?;
+    Ok(())
 }
 
 async fn create_on_sqlserver(url: &str, name: &str) -> Result<DriverConnection> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tiberius::{ColumnData, IntoSql};
 use uuid::Uuid;
 
-use crate::connect::Client;
+use crate::connect::{Client, quietly};
 use crate::result::{self, Row};
 use crate::statements::ESCAPES;
 
@@ -51,13 +51,16 @@ impl Query {
 
     /// Runs the statement and reads all that it returns.
     pub(crate) async fn rows(self, client: &mut Client) -> tiberius::Result<Vec<Row>> {
-        let stream = self.prepared().query(client).await?;
-        Ok(result::all(stream.into_results().await?))
+        quietly(async {
+            let stream = self.prepared().query(client).await?;
+            Ok(result::all(stream.into_results().await?))
+        })
+        .await
     }
 
     /// Runs the statement; how many rows the last of its parts changed that changes any.
     pub(crate) async fn execute(self, client: &mut Client) -> tiberius::Result<u64> {
-        let done = self.prepared().execute(client).await?;
+        let done = quietly(self.prepared().execute(client)).await?;
         Ok(done.rows_affected().last().copied().unwrap_or_default())
     }
 }

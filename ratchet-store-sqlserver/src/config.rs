@@ -225,6 +225,10 @@ impl Builder {
         let target = target::parse(&self.target)?;
         let mut driver = target.driver;
         if let Some(name) = &self.application_name {
+            if !fits_login(name) {
+                let problem = "is longer than a login can tell";
+                return Err(misconfigured("application_name", problem));
+            }
             driver.application_name(name);
         }
         if let Some(encryption) = self.encryption {
@@ -239,6 +243,8 @@ impl Builder {
         // Calls have deadlines of their own, and so has connecting.
         driver.command_timeout(None);
         driver.handshake_timeout(None);
+        // The server keeps halves of characters too, and one must not make a whole answer unreadable.
+        driver.lossy_utf16_decoding(true);
         Ok(Config {
             driver,
             in_parallel: target.in_parallel,
@@ -292,6 +298,12 @@ pub(crate) struct Config {
 pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, "connect")
         .with_source(InvalidInput::new(what, problem))
+}
+
+/// Whether a name fits into what a client says of itself when it logs in.
+pub(crate) fn fits_login(name: &str) -> bool {
+    const LONGEST: usize = 128;
+    name.encode_utf16().count() <= LONGEST
 }
 
 /// Refuses what SQL Server would not take as a name.

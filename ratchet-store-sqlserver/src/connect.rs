@@ -11,6 +11,8 @@ use ratchet_core::StoreErrorKind;
 use tiberius::Config;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
 
 use crate::config;
 use crate::error::{Failure, Result};
@@ -53,7 +55,7 @@ impl Connector {
             setup.into_results().await?;
             Ok(client)
         });
-        match tokio::time::timeout(self.patience, connecting).await {
+        match tokio::time::timeout(self.patience, quietly(connecting)).await {
             Ok(connected) => connected,
             Err(_) => Err(Failure::new(
                 StoreErrorKind::Unavailable,
@@ -99,6 +101,12 @@ impl Connector {
             "the server sends its callers round in a circle",
         ))
     }
+}
+
+/// Does work of the driver's without its logs. It writes every error of the server there, with the
+/// values in it: a key that is taken, which is an answer here, and a row that somebody holds.
+pub(crate) async fn quietly<T>(work: impl Future<Output = T>) -> T {
+    work.with_subscriber(Dispatch::none()).await
 }
 
 /// The first of these that succeeds, or the last failure.

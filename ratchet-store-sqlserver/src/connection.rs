@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::arguments::Query;
 use crate::config::Config;
-use crate::connect::{Client, Connector};
+use crate::connect::{Client, Connector, quietly};
 use crate::era::{Era, Made};
 use crate::error::{Failure, Loss, Result};
 use crate::result::{self, Row};
@@ -22,9 +22,11 @@ use crate::session::{self, CHARACTER, Session, lock_timeout};
 /// application has set before.
 pub(crate) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION";
 pub(crate) const COMMIT: &str = "COMMIT TRANSACTION";
-/// Refuses to end what was begun or ended by others.
-pub(crate) const STILL_ONE: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
-     N'statements of the application have ended the transaction, or begun another inside', 1";
+/// Commits, and refuses to end what was begun or ended by others. It says how many transactions are
+/// open then: a session may be told to run nothing and to say nothing of it.
+pub(crate) const COMMIT_OWN: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
+     N'statements of the application have ended the transaction, or begun another inside', 1; \
+     COMMIT TRANSACTION; SELECT @@TRANCOUNT";
 /// An error may have rolled back already.
 pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 
@@ -174,6 +176,11 @@ impl Pool {
         self.max_connections
     }
 
+    /// Closes those that nobody uses now: they may be lost as well.
+    pub(crate) fn drop_idle(&self) {
+        self.pool.retain(|_, _| false);
+    }
+
     /// Closes those that nobody uses now, and the others when they come back.
     pub(crate) fn close(&self) {
         self.pool.close();
@@ -209,7 +216,7 @@ impl<'a> Lease<'a> {
     /// Runs statements without parameters, as a batch of their own.
     pub(crate) async fn script(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
-        let done = async { client.simple_query(sql).await?.into_results().await }.await;
+        let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
         self.after(done.map(result::all))
     }
 
@@ -236,7 +243,7 @@ impl<'a> Lease<'a> {
                 .and_then(|count| u64::try_from(count).ok())
                 .unwrap_or_default())
         };
-        let done = done.await;
+        let done = quietly(done).await;
         self.after(done)
     }
 
@@ -255,7 +262,7 @@ impl<'a> Lease<'a> {
             };
             Ok(results.into_iter().next().unwrap_or_default())
         };
-        let done = done.await;
+        let done = quietly(done).await;
         self.after(done)
     }
 
@@ -288,6 +295,13 @@ impl<'a> Lease<'a> {
         Err(Failure::new(StoreErrorKind::Other, text))
     }
 
+    /// Runs a statement in a session that is first made what statements rest on, whatever an
+    /// application has set in it.
+    pub(crate) async fn save(&mut self, sql: &str) -> Result<()> {
+        let anew = format!("{}\n{sql}", self.session.setup);
+        self.script(&anew).await.map(drop)
+    }
+
     /// Begins a transaction in which each statement sees what was committed before it.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.in_transaction = true;
@@ -310,8 +324,17 @@ impl<'a> Lease<'a> {
     /// Commits a transaction in which an application has run statements of its own, unless they have
     /// ended it or begun another inside.
     pub(crate) async fn commit_own(&mut self) -> Result<()> {
-        self.script(STILL_ONE).await?;
-        self.end_with(COMMIT).await
+        let rows = self.script(COMMIT_OWN).await?;
+        match rows.first().map(|row| row.try_get::<i32>(0)) {
+            Some(Ok(0)) => {
+                self.in_transaction = false;
+                Ok(())
+            }
+            _ => Err(Failure::new(
+                StoreErrorKind::Other,
+                "the server has not committed: a statement of the application has turned execution off",
+            )),
+        }
     }
 
     /// As [`end`](Self::end), and keeps the lease.
@@ -382,7 +405,8 @@ impl<'a> Lease<'a> {
             .map_or(Loss::No, |failure| failure.loss);
         self.broken = self.loss != Loss::No;
         // A statement that waits for less long says so at its end only if it gets there.
-        self.impatient |= result.as_ref().is_err_and(|failure| failure.held);
+        let given_up = |failure: &Failure| failure.held || failure.raced();
+        self.impatient |= result.as_ref().is_err_and(given_up);
         result
     }
 }

@@ -120,7 +120,7 @@ impl SqlServerStore {
             return Ok(Vec::new());
         }
         let routes = self.route_ids(jobs).await?;
-        lease.script(SAVE).await?;
+        lease.save(SAVE).await?;
         let stored = self.store_jobs(lease, jobs, &routes).await;
         if let Err(failure) = &stored
             && failure.kind == StoreErrorKind::Invalid

@@ -71,6 +71,11 @@ impl Failure {
         }
     }
 
+    /// Whether it was given up because of others, for no key.
+    pub(crate) fn raced(&self) -> bool {
+        self.kind == StoreErrorKind::Contention && !self.duplicate
+    }
+
     /// The same with a sentence behind it that says what is to be done.
     pub(crate) fn advised(mut self, advice: &str) -> Self {
         self.text = format!("{}; {advice}", self.text);

@@ -38,6 +38,7 @@ mod error;
 mod held;
 mod jobs;
 mod lanes;
+mod leftovers;
 mod links;
 mod links_read;
 mod locks;

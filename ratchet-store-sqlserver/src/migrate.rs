@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::config::Config;
 use crate::connection::{Lease, Liveness};
 use crate::error::{Failure, Loss, Result};
+use crate::session::INDEXABLE;
 use crate::statements::{
     CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted,
 };
@@ -96,7 +97,8 @@ pub(crate) fn scripts(schema: &str) -> Vec<Migration> {
     let script = |step: &Step| Migration {
         version: step.version,
         name: step.name,
-        sql: step.script(schema),
+        // Tools of DBAs begin their sessions otherwise than the store does.
+        sql: format!("{INDEXABLE}{}", step.script(schema)),
     };
     STEPS.iter().map(script).collect()
 }
@@ -390,6 +392,7 @@ mod tests {
         for script in scripts("my [schema]") {
             assert!(!script.sql.contains("{schema"));
             assert!(script.sql.contains("[my [schema]]].migrations"));
+            assert!(script.sql.starts_with(INDEXABLE));
         }
     }
 }

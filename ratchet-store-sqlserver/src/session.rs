@@ -17,23 +17,26 @@ pub(crate) struct Session {
     pub(crate) lock_timeout: i64,
 }
 
+/// What filtered indexes ask of those who make them and of those who write.
+pub(crate) const INDEXABLE: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, \
+     CONCAT_NULL_YIELDS_NULL, QUOTED_IDENTIFIER ON;\n\
+     SET NUMERIC_ROUNDABORT OFF;\n\
+     SET XACT_ABORT ON;\n";
+
 impl Session {
     /// Nothing that statements rest on is left to the defaults of the login, the database or the
-    /// server. The first line is what filtered indexes ask of those who write.
+    /// server.
     ///
     /// A server goes on with what nobody waits for, since a connection that is dropped says nothing;
     /// no wait for a lock is longer than the deadline of a call, and an error ends the transaction.
     pub(crate) fn new(deadline: Duration) -> Self {
         let lock_timeout = lock_timeout(deadline);
         let setup = format!(
-            "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
-                 QUOTED_IDENTIFIER ON;\n\
-             SET NUMERIC_ROUNDABORT OFF;\n\
+            "{INDEXABLE}\
              SET IMPLICIT_TRANSACTIONS OFF;\n\
              SET NOCOUNT OFF;\n\
              SET ROWCOUNT 0;\n\
              SET TEXTSIZE 2147483647;\n\
-             SET XACT_ABORT ON;\n\
              SET LOCK_TIMEOUT {lock_timeout};\n\
              SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
         );

@@ -214,7 +214,7 @@ fn next_word(text: &str) -> Option<(&str, bool, &str)> {
 /// The name of a lock of the server's that stands for something in this schema. They belong to the
 /// database, and other applications have theirs.
 pub(crate) fn application_lock(what: &str, schema: &str) -> String {
-    format!("ratchet {what} of {schema}")
+    format!("ratchet {what} of {}", schema.to_lowercase())
 }
 
 macro_rules! statements {

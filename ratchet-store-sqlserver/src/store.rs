@@ -85,15 +85,12 @@ impl SqlServerStore {
     /// # Cancel safety
     /// Dropped, nothing was begun.
     pub async fn begin(&self) -> Result<Transaction> {
-        const OPERATION: &str = "begin";
-        match tokio::time::timeout(self.0.deadline, Transaction::begin(self)).await {
-            Ok(begun) => begun.map_err(|failure| failure.during(OPERATION)),
-            Err(_) => Err(self.too_late().during(OPERATION)),
-        }
+        self.call("begin", || Transaction::begin(self)).await
     }
 
-    /// Stores jobs inside a transaction of the application's: they are there if and when it commits,
-    /// and if it rolls back there is no trace of them.
+    /// Stores jobs inside a transaction that this store, or a clone of it, has
+    /// [begun](Self::begin): they are there if and when it commits, and if it rolls back there is no
+    /// trace of them.
     ///
     /// The clauses of [`JobStore::enqueue`] hold, but that a lost race for a key is an error of kind
     /// `Contention` here, and so is a deadlock: the server rolls the whole transaction back, and who
@@ -106,10 +103,12 @@ impl SqlServerStore {
     /// go through the lanes in one order. A body that adds jobs which wait for itself must not report
     /// anything before it commits: it would wait for itself.
     ///
-    /// Nobody is woken up by the commit: nodes find the jobs by their next poll.
+    /// What a text has set in the session that storing jobs rests on (`SET ROWCOUNT`, the isolation
+    /// level and the like) is set back before. Nobody is woken up by the commit: nodes find the jobs by
+    /// their next poll.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; otherwise it can only be rolled back:
+    /// `Invalid` for bad input and for a transaction of another store, after which the transaction can go on; otherwise it can only be rolled back:
     /// `Contention`, `Unavailable` if the store is closed or an earlier call failed, or another
     /// failure of the database.
     pub async fn enqueue_in(
@@ -118,6 +117,11 @@ impl SqlServerStore {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         transaction.enqueue(self, jobs).await
+    }
+
+    /// Whether the other is this store or a clone of it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Closes the connections. Later calls, also on clones, fail with `Unavailable`.
@@ -228,10 +232,7 @@ impl SqlServerStore {
                     tokio::time::sleep(pause(given_up)).await;
                     continue;
                 }
-                if failure.loss != Loss::No {
-                    // Another server may have taken over, and not know all that this one did.
-                    self.0.routes.doubt();
-                }
+                self.after_loss(failure.loss);
                 // Where nothing can be written now, nothing can be written at once either.
                 let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
                 if repeat && lost < self.0.pool.max_connections() {
@@ -248,6 +249,14 @@ impl SqlServerStore {
         }
     }
 
+    /// Does what is due when a call has found its connection lost.
+    pub(crate) fn after_loss(&self, loss: Loss) {
+        if loss != Loss::No {
+            // Another server may have taken over, and not know all that this one did.
+            self.0.routes.doubt();
+        }
+    }
+
     /// When a call that began at this time should come to an end: a little before the deadline,
     /// since whoever waits for it may have the same one.
     pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
@@ -260,7 +269,10 @@ impl SqlServerStore {
         self.0.deadline
     }
 
+    /// For a call that has had no answer within the deadline. The network may have fallen silent, and
+    /// then no other connection of the pool is to cost a deadline too.
     pub(crate) fn too_late(&self) -> Failure {
+        self.0.pool.drop_idle();
         too_late(self.0.deadline)
     }
 }

@@ -8,7 +8,7 @@ use ratchet_core::Result;
 use tiberius::AuthMethod;
 use url::Url;
 
-use crate::config::{Encryption, SCHEMES, level, misconfigured};
+use crate::config::{Encryption, SCHEMES, fits_login, level, misconfigured};
 
 /// Where to connect, and as whom.
 #[derive(Debug)]
@@ -199,8 +199,15 @@ impl Settings {
         let refused = |problem: &str| misconfigured(STRING, problem);
         let value = match value.split_once(':') {
             Some((protocol, rest)) if protocol.eq_ignore_ascii_case("tcp") => rest,
-            Some((protocol, _)) if ["np", "lpc", "admin"].contains(&protocol) => {
+            Some((protocol, _))
+                if ["np", "lpc", "admin"].contains(&protocol.to_ascii_lowercase().as_str()) =>
+            {
                 return Err(refused("has a Server that is not reached by `tcp:`"));
+            }
+            Some(_) if !value.contains('[') && value.matches(':').count() == 1 => {
+                return Err(refused(
+                    "has a Server with a colon; a port stands behind a comma: `Server=<host>,<port>`",
+                ));
             }
             _ => value,
         };
@@ -238,6 +245,17 @@ impl Settings {
         }
         if self.user.is_empty() {
             return refused("has no user");
+        }
+        for (what, value) in [
+            ("user", &self.user),
+            ("database", &self.database),
+            ("application name", &self.application_name),
+        ] {
+            if !fits_login(value) {
+                return refused(&format!(
+                    "has a {what} that is longer than a login can tell"
+                ));
+            }
         }
         let trust = match (self.trusts_any, self.authority) {
             (true, Some(_)) => {
@@ -474,6 +492,9 @@ mod tests {
             ("Server=host,secret;User Id=me".into(), "port is no number"),
             ("Server=host,70000;User Id=me".into(), "port is no number"),
             ("Server=np:secret;User Id=me".into(), "`tcp:`"),
+            ("Server=NP:secret;User Id=me".into(), "`tcp:`"),
+            ("Server=db:1433;User Id=me".into(), "a comma"),
+            (format!("Server=db;User Id={}", "u".repeat(129)), "longer"),
             ("User Id=me;Password=secret".into(), "no host"),
             ("Server=host;Password=secret".into(), "no user"),
             ("sqlserver://:secret@host/db".into(), "no user"),

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::{Result, StoreErrorKind};
+use ratchet_core::{InvalidInput, Result, StoreErrorKind};
 use tiberius::{Row, ToSql};
 
 use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
+use crate::leftovers;
 use crate::store::SqlServerStore;
 
 /// A transaction on a connection of a store's, made by [`SqlServerStore::begin`].
@@ -20,15 +21,17 @@ use crate::store::SqlServerStore;
 /// key: every later call on it fails. It neither commits nor begins by a statement.
 ///
 /// What a text without parameters sets in the session (`SET …`, `USE`) lasts until the end, when it is
-/// set back, or else the connection closed; a temporary table that it makes lasts until it is dropped,
-/// which is the application's to do. A text with parameters runs inside a procedure
-/// (`sp_executesql`), at whose end SQL Server takes both back: so set, and make tables, without
-/// parameters.
+/// set back. A text with parameters runs inside a procedure (`sp_executesql`), at whose end SQL Server
+/// takes that back. If a text calls a procedure, makes a temporary table or sets what cannot be set
+/// back, nobody knows what is left in the session, and the connection is closed at the end and not used
+/// again.
 pub struct Transaction {
     lease: Lease<'static>,
     store: SqlServerStore,
     /// Whether it can only be rolled back.
     failed: bool,
+    /// Whether something may be left in the session that nothing shows.
+    lingers: bool,
 }
 
 impl Transaction {
@@ -40,6 +43,7 @@ impl Transaction {
             lease,
             store: store.clone(),
             failed: false,
+            lingers: false,
         })
     }
 
@@ -55,6 +59,7 @@ impl Transaction {
     pub async fn execute(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<u64> {
         const OPERATION: &str = "execute";
         self.start(OPERATION)?;
+        self.lingers |= leftovers::may_linger(sql);
         let work = self.lease.execute_text(sql, parameters);
         let done = within(&self.store, work).await;
         self.stop(OPERATION, done)
@@ -67,6 +72,7 @@ impl Transaction {
     pub async fn query(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Row>> {
         const OPERATION: &str = "query";
         self.start(OPERATION)?;
+        self.lingers |= leftovers::may_linger(sql);
         let work = self.lease.query_text(sql, parameters);
         let done = within(&self.store, work).await;
         self.stop(OPERATION, done)
@@ -103,7 +109,9 @@ impl Transaction {
 
     /// Makes the session what it was for others. If that fails, it is closed.
     async fn give_back(&mut self) {
-        if let Err(error) = within(&self.store, self.lease.restore()).await {
+        if self.lingers {
+            self.lease.discard();
+        } else if let Err(error) = within(&self.store, self.lease.restore()).await {
             tracing::debug!(%error, "the connection of a transaction is closed");
             self.lease.discard();
         }
@@ -116,6 +124,10 @@ impl Transaction {
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
+        if !store.is_same(&self.store) {
+            let problem = InvalidInput::new("transaction", "was begun by another store");
+            return Err(Failure::refused(problem).during(OPERATION));
+        }
         if store.is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
@@ -123,7 +135,11 @@ impl Transaction {
         // In a box, so that the callers' own futures stay small.
         let work = Box::pin(store.enqueue_on(&mut self.lease, jobs));
         let done = within(&self.store, work).await;
-        self.stop(OPERATION, done)
+        // Input that was refused leaves nothing behind, and the transaction as it was.
+        let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
+        let done = self.stop(OPERATION, done);
+        self.failed &= !refused;
+        done
     }
 
     /// Before a call: until it is known to have gone well, the transaction has failed, so that a call
@@ -137,13 +153,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// After a call. Input that was refused leaves nothing behind, and the transaction as it was.
+    /// After a call.
     fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
-        self.failed = match &done {
-            Ok(_) => false,
-            Err(failure) => failure.kind != StoreErrorKind::Invalid,
-        };
-        done.map_err(|failure| failure.during(operation))
+        self.failed = done.is_err();
+        done.map_err(|failure| {
+            self.store.after_loss(failure.loss);
+            failure.during(operation)
+        })
     }
 }
 

@@ -13,6 +13,7 @@
 -- first, and then finds the rows changed (the conditions at the end): it is short, and the caller looks
 -- again. A candidate may also have been made due later since it was read, so the conditions are looked
 -- at again once it is locked.
+-- What is claimed is read before the commit: who cannot read it has not claimed it.
 -- The lock of the application's kind is shared by all claims; a pause takes it alone, so that no claim
 -- that began before is still going on when the pause returns. (Where hints do nothing, claims take it
 -- alone too: statements.rs.)
@@ -69,7 +70,6 @@ END;
 INSERT INTO @claimed (id, claim_seq, route, priority, run_at, attempts, crash_count, flags)
 SELECT id, claim_seq, route, priority, run_at, attempts, crash_count, flags FROM {schema}.jobs
 WHERE id IN (SELECT id FROM @taken);
-COMMIT TRANSACTION;
 SELECT @latest, @looked, @now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
        claimed.attempts, claimed.crash_count,
@@ -80,4 +80,5 @@ SELECT @latest, @looked, @now,
 FROM (SELECT 1 AS one) AS one
 LEFT JOIN @claimed AS claimed ON 1 = 1
 LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
-LEFT JOIN {schema}.job_notes AS notes ON notes.job = claimed.id AND claimed.claim_seq > 1
+LEFT JOIN {schema}.job_notes AS notes ON notes.job = claimed.id AND claimed.claim_seq > 1;
+COMMIT TRANSACTION

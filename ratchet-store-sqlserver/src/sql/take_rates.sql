@@ -4,7 +4,8 @@
 -- came before in the same moment. A key that is refused stays as it is, unless its time is later than
 -- this rate can make it, and comes back without an answer but with its time. The rows are locked first,
 -- by writing them as they were. Two callers that meet at a new key may leave one with an error
--- (duplicate key): it begins again. Primary key.
+-- (duplicate key): it begins again. The answer is read before the commit: who cannot read it has taken
+-- nothing. Primary key.
 DECLARE @now bigint = {now} * 1000;
 DECLARE @wanted TABLE ([key] nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY,
                        interval bigint NOT NULL, tolerance bigint NOT NULL);
@@ -34,10 +35,10 @@ INNER LOOP JOIN @wanted AS wanted ON wanted.[key] = known.[key]
 INNER LOOP JOIN {schema}.rates AS rate WITH (FORCESEEK, ROWLOCK) ON rate.[key] = known.[key]
 WHERE known.tat - @now <= wanted.tolerance
    OR known.tat > @now + wanted.interval + wanted.tolerance;
-COMMIT TRANSACTION;
 SELECT wanted.[key],
        CAST(CASE WHEN known.tat IS NULL OR known.tat - @now <= wanted.tolerance THEN 1
                  WHEN known.tat > @now + wanted.interval + wanted.tolerance THEN 0 END AS bit),
        known.tat, @now
 FROM @wanted AS wanted
-LEFT JOIN @known AS known ON known.[key] = wanted.[key]
+LEFT JOIN @known AS known ON known.[key] = wanted.[key];
+COMMIT TRANSACTION

@@ -162,7 +162,7 @@ fn texts() -> Vec<(String, String)> {
     }
     for text in [
         connection::BEGIN,
-        connection::STILL_ONE,
+        connection::COMMIT_OWN,
         connection::COMMIT,
         connection::ROLL_BACK,
     ] {

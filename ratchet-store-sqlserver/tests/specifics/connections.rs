@@ -1,12 +1,14 @@
 //! Connections that are few, taken, dropped, killed or refused.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_core::model::{ClaimRequest, Heartbeat, JobSelector, NodeStatus, Outcome, Settlement};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore};
 use ratchet_core::{JobAction, Name, NodeId, StoreErrorKind};
 use ratchet_store_sqlserver::SqlServerStore;
+use tracing::instrument::WithSubscriber;
 
 use crate::server::{self, Schema};
 use crate::{assert_kind, enqueue, exists, job, open};
@@ -90,13 +92,16 @@ pub(crate) async fn dropped_calls_leave_the_store_usable(schema: Arc<Schema>) {
 
 pub(crate) async fn killed_sessions_are_replaced(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
-    for _ in 0..3 {
+    for begins in [false, true, false] {
         // The session of the pool's only connection says who it is.
         let mut tx = store.begin().await.unwrap();
         let session = tx.query("SELECT CAST(@@SPID AS int)", &[]).await.unwrap();
         let session: i32 = session[0].get(0).unwrap();
         tx.commit().await.unwrap();
         schema.execute(&format!("KILL {session}")).await.unwrap();
+        if begins {
+            store.begin().await.unwrap().rollback().await.unwrap();
+        }
         let id = enqueue(&store, job()).await;
         assert!(exists(&store, id).await);
     }
@@ -153,4 +158,42 @@ pub(crate) async fn nobody_at_the_address_is_unavailable(schema: Arc<Schema>) {
     let url = with(&schema, |url| url.set_port(Some(1)).unwrap());
     let error = SqlServerStore::connect(&url).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
+}
+
+/// What is logged while this runs.
+async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
+    let lines: Lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(move || writer.clone())
+        .finish();
+    let done = work.with_subscriber(subscriber).await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    (done, text)
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The driver would write the key, at the level of errors.
+pub(crate) async fn lost_races_are_not_logged(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let twice = [job()];
+    store.enqueue(&twice).await.unwrap();
+    let (_, own) = logged(async { tracing::error!("this is seen") }).await;
+    assert!(own.contains("this is seen"), "{own}");
+    let (stored, text) = logged(store.enqueue(&twice)).await;
+    stored.unwrap();
+    assert_eq!(text, "");
 }

@@ -41,7 +41,7 @@ tests! {
         dropped_calls_leave_the_store_usable killed_sessions_are_replaced
         a_held_row_is_a_timeout a_wrong_password_is_misconfigured
         a_missing_database_is_misconfigured encryption_that_cannot_be_had_is_misconfigured
-        nobody_at_the_address_is_unavailable;
+        nobody_at_the_address_is_unavailable lost_races_are_not_logged;
     network: an_action_whose_commit_is_not_heard_of_is_not_done_again
         a_commit_of_an_application_that_is_not_heard_of_is_unavailable
         an_enqueue_whose_answer_is_lost_is_stored_once
@@ -63,14 +63,16 @@ tests! {
     sessions: a_session_is_used_again_and_again a_dropped_call_takes_its_session_with_it
         an_error_leaves_no_transaction_open
         a_transaction_that_was_ended_or_begun_inside_is_refused
-        what_cannot_be_set_back_closes_the_session the_isolation_level_is_the_stores_own
+        what_cannot_be_set_back_closes_the_session
+        what_a_procedure_leaves_ends_with_the_transaction the_isolation_level_is_the_stores_own
         worn_sessions_are_replaced a_session_that_is_killed_in_a_transaction_ends_it;
     transactions: a_rollback_leaves_no_rows a_commit_brings_them a_dropped_transaction_leaves_nothing
         a_dropped_call_throws_its_connection_away a_refused_enqueue_leaves_the_transaction_usable
         an_error_of_the_server_fails_the_transaction a_key_that_two_transactions_want_is_had_by_one
         what_an_application_sets_lasts_until_the_end
         a_temporary_table_made_without_parameters_lasts the_last_statement_is_counted
-        a_closed_store_refuses;
+        a_closed_store_refuses an_enqueue_stores_every_job_whatever_was_set_before
+        a_transaction_of_another_store_is_refused a_refused_statement_fails_the_transaction;
 }
 
 fn main() -> ExitCode {

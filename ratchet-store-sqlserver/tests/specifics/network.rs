@@ -174,20 +174,24 @@ pub(crate) async fn an_enqueue_whose_answer_is_lost_is_stored_once(schema: Arc<S
 pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<Schema>) {
     drop(open(&schema).await);
     let proxy = Proxy::start(&schema.url).await;
-    let store = proxy.builder(&schema).max_connections(1);
+    let store = proxy.builder(&schema).max_connections(3);
     let store = store
         .deadline(Duration::from_secs(15))
         .connect()
         .await
         .unwrap();
-    store.enqueue(&[job()]).await.unwrap();
+    let three = tokio::join!(store.begin(), store.begin(), store.begin());
+    for open in <[_; 3]>::from(three) {
+        open.unwrap().rollback().await.unwrap();
+    }
+    assert_eq!(store.connections(), Some(3));
     store.heartbeat(&heartbeat()).await.unwrap();
     proxy.silence();
     let (new, beat) = ([job()], heartbeat());
     let (refused, missed) = tokio::join!(store.enqueue(&new), store.heartbeat(&beat));
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Timeout);
     assert_kind(&missed.unwrap_err(), StoreErrorKind::Timeout);
-    // Neither connection is used again.
+    // None of the connections is used again, nor one that was idle.
     let again = [job()];
     store.enqueue(&again).await.unwrap();
     assert!(exists(&store, again[0].id()).await);

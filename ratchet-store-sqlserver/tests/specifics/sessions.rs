@@ -147,6 +147,25 @@ pub(crate) async fn what_cannot_be_set_back_closes_the_session(schema: Arc<Schem
     }
 }
 
+/// Locks of the application's own that no transaction ends are not kept by the pool.
+pub(crate) async fn what_a_procedure_leaves_ends_with_the_transaction(schema: Arc<Schema>) {
+    let store = one(&schema).await;
+    let lock = format!("own lock of {}", schema.name);
+    let own = format!(
+        "EXEC sp_getapplock @Resource = N'{lock}', @LockMode = 'Exclusive', @LockOwner = 'Session'"
+    );
+    for commits in [true, false] {
+        let mut tx = store.begin().await.unwrap();
+        tx.execute(&own, &[]).await.unwrap();
+        if commits {
+            tx.commit().await.unwrap();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+        assert_eq!(store.connections(), Some(0), "its connection is gone");
+    }
+}
+
 /// What sessions are like in a transaction and after one that an application has set otherwise.
 pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     const LEVEL: &str =

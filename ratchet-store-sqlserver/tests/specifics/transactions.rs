@@ -269,3 +269,46 @@ pub(crate) async fn a_closed_store_refuses(schema: Arc<Schema>) {
     let error = store.enqueue_in(&mut tx, &[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
 }
+
+/// What a text has set before would keep rows from being stored.
+pub(crate) async fn an_enqueue_stores_every_job_whatever_was_set_before(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    for set in ["SET ROWCOUNT 1", "SET NOCOUNT ON", "SET XACT_ABORT OFF"] {
+        tx.execute(set, &[]).await.unwrap();
+    }
+    let plain = [job(), job(), job()];
+    store.enqueue_in(&mut tx, &plain).await.unwrap();
+    tx.execute("SET ROWCOUNT 1", &[]).await.unwrap();
+    let keyed = [job().unique_key("a").lane("l"), job().unique_key("b")];
+    store.enqueue_in(&mut tx, &keyed).await.unwrap();
+    tx.commit().await.unwrap();
+    for job in plain.iter().chain(&keyed) {
+        assert!(exists(&store, job.id()).await);
+    }
+}
+
+pub(crate) async fn a_transaction_of_another_store_is_refused(schema: Arc<Schema>) {
+    let (store, other) = (open(&schema).await, open(&schema).await);
+    let mut tx = store.begin().await.unwrap();
+    let jobs = [job()];
+    let error = other.enqueue_in(&mut tx, &jobs).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Invalid);
+    // A clone is the same store, and the transaction goes on.
+    store.clone().enqueue_in(&mut tx, &jobs).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(exists(&store, jobs[0].id()).await);
+}
+
+/// An end that the application asks for where there is none fails the transaction for good.
+pub(crate) async fn a_refused_statement_fails_the_transaction(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    make_notes(&schema).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute("COMMIT TRANSACTION", &[]).await.unwrap();
+    assert!(tx.execute("COMMIT TRANSACTION", &[]).await.is_err());
+    let error = tx.execute(&insert(&schema), &[&"a"]).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Unavailable);
+    tx.rollback().await.unwrap();
+    assert_eq!(notes(&schema).await, 0, "written outside any transaction");
+}
