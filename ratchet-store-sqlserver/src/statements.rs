@@ -72,6 +72,8 @@ pub(crate) struct Words {
     together: &'static str,
     /// What is added to a table variable from which a table is written by seeks of its key.
     seek: &'static str,
+    /// How a row is come by whose key is known; see [`ranging`].
+    range: &'static str,
     /// What those who read add to their hints so that they pass over what somebody is writing.
     passing: &'static str,
 }
@@ -103,6 +105,12 @@ impl Words {
             } else {
                 ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
             },
+            // Only there are rows passed over that somebody has locked; elsewhere it is a scan.
+            range: if server.is_babelfish {
+                "{one} = {other}"
+            } else {
+                "{one} >= {other} AND {one} <= {other}"
+            },
             passing: "",
         }
     }
@@ -128,7 +136,7 @@ impl Words {
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
-        seeking(&text, self.seek)
+        ranging(&seeking(&text, self.seek), self.range)
             .replace("{now}", &self.now)
             .replace("{long}", self.long)
             .replace("{together}", self.together)
@@ -195,6 +203,19 @@ fn seeking(text: &str, seek: &str) -> String {
     for part in parts {
         let (table, after) = part.split_once('}').unwrap_or((part, ""));
         whole += &seek.replace("{table}", table);
+        whole += after;
+    }
+    whole
+}
+
+/// Puts this in the place of each `{range x y}`, with the columns `x` and `y` in it.
+fn ranging(text: &str, range: &str) -> String {
+    let mut parts = text.split("{range ");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (columns, after) = part.split_once('}').unwrap_or((part, ""));
+        let (one, other) = columns.split_once(' ').unwrap_or((columns, columns));
+        whole += &range.replace("{one}", one).replace("{other}", other);
         whole += after;
     }
     whole
@@ -322,6 +343,23 @@ mod tests {
         );
         let told = render(true);
         assert!(told.contains(" FROM @x AS x WHERE"), "{told}");
+    }
+
+    #[test]
+    fn a_row_is_come_by_in_a_range_where_that_lets_it_be_passed_over() {
+        let text = "ON {range locked.id due.id} AND {range a.b c.d}";
+        let render = |is_babelfish| {
+            let server = Server {
+                is_babelfish,
+                ..language::SERVER
+            };
+            Words::new("s", "0", Duration::from_secs(1), &server).render(text)
+        };
+        assert_eq!(
+            render(false),
+            "ON locked.id >= due.id AND locked.id <= due.id AND a.b >= c.d AND a.b <= c.d"
+        );
+        assert_eq!(render(true), "ON locked.id = due.id AND a.b = c.d");
     }
 
     /// What readers must not wait for is passed over where they would, and only there: elsewhere they

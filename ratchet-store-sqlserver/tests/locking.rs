@@ -58,7 +58,7 @@ fn parts() -> Vec<Part> {
             for before in ["BEGIN ", "IF @looked > 0 BEGIN ", "IF @P11 = 0 "] {
                 text = text.strip_prefix(before).unwrap_or(text);
             }
-            let text = sought(text);
+            let text = ranged(&sought(text));
             parts.push(Part {
                 file: file.clone(),
                 whole: whole.clone(),
@@ -77,6 +77,18 @@ fn sought(text: &str) -> String {
     };
     let (table, after) = after.split_once('}').unwrap();
     format!("{before}, {{schema}}.{table} AS {table} WITH (FORCESEEK, ROWLOCK){after}")
+}
+
+/// The text with what its word for ranges stands for.
+fn ranged(text: &str) -> String {
+    let Some((before, after)) = text.split_once("{range ") else {
+        return text.to_owned();
+    };
+    let (columns, after) = after.split_once('}').unwrap();
+    let (one, other) = columns.split_once(' ').unwrap();
+    ranged(&format!(
+        "{before}{one} >= {other} AND {one} <= {other}{after}"
+    ))
 }
 
 fn word_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {

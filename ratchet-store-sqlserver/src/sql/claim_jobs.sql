@@ -55,7 +55,7 @@ BEGIN
     FROM @due AS due
     INNER LOOP JOIN {schema}.jobs AS locked
         WITH (INDEX(jobs_pkey), FORCESEEK, UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-        ON locked.id >= due.id AND locked.id <= due.id
+        ON {range locked.id due.id}
     WHERE locked.state + 0 = 0 AND locked.run_at <= @now
     ORDER BY due.rank;
     UPDATE {schema}.jobs

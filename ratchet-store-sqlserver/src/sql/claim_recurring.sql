@@ -20,7 +20,7 @@ SELECT locked.name
 FROM @due AS due
 INNER LOOP JOIN {schema}.recurring AS locked
     WITH (INDEX(recurring_pkey), FORCESEEK, UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    ON locked.name >= due.name AND locked.name <= due.name;
+    ON {range locked.name due.name};
 UPDATE {schema}.recurring
 SET revision = recurring.revision + 1, claimed_by = CONVERT(binary(16), @P1),
     claimed_until = @now + @P3

@@ -8,5 +8,5 @@ SELECT TOP (@P1) [key] FROM {schema}.rates WITH (ROWLOCK{passing}) WHERE tat <= 
 DELETE rate
 FROM @idle AS idle
 INNER LOOP JOIN {schema}.rates AS rate WITH (FORCESEEK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    ON rate.[key] >= idle.[key] AND rate.[key] <= idle.[key]
+    ON {range rate.[key] idle.[key]}
 WHERE rate.tat <= @now

@@ -7,4 +7,4 @@ SELECT job.id
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job
     WITH (INDEX(jobs_pkey), FORCESEEK, UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    ON job.id >= wanted.id AND job.id <= wanted.id
+    ON {range job.id wanted.id}

@@ -12,7 +12,7 @@ SELECT TOP (@P5) job.id
 FROM {schema}.jobs AS job WITH (INDEX(jobs_finished), FORCESEEK, ROWLOCK{passing})
 INNER LOOP JOIN {schema}.jobs AS locked
     WITH (INDEX(jobs_pkey), FORCESEEK, UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    ON locked.id >= job.id AND locked.id <= job.id
+    ON {range locked.id job.id}
 WHERE job.state = @P1 AND job.state >= 4 AND job.finished_at < @before
   AND (job.finished_at > @P3 OR (job.finished_at = @P3 AND job.id > CONVERT(binary(16), @P4)))
   AND locked.state + 0 = @P1 AND locked.finished_at = job.finished_at

@@ -11,5 +11,5 @@ DELETE archived
 FROM @old AS old
 INNER LOOP JOIN {schema}.archive AS archived
     WITH (INDEX(archive_pkey), FORCESEEK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    ON archived.id >= old.id AND archived.id <= old.id
+    ON {range archived.id old.id}
 WHERE archived.finished_at < @before

@@ -11,5 +11,5 @@ DELETE batch
 FROM @old AS old
 INNER LOOP JOIN {schema}.batches AS batch
     WITH (INDEX(batches_pkey), FORCESEEK, READPAST, ROWLOCK, READCOMMITTEDLOCK)
-    ON batch.id >= old.id AND batch.id <= old.id
+    ON {range batch.id old.id}
 WHERE batch.ended_at < @before
