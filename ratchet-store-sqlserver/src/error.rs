@@ -93,9 +93,14 @@ impl Failure {
 
     fn from_server(error: &TokenError) -> Self {
         let what = Meaning::of(error.code(), error.message());
+        let loss = match what.kind() {
+            // Whoever stands in for the server goes down, or comes up.
+            StoreErrorKind::Unavailable if error.code() == UNNUMBERED => Loss::Silent,
+            _ => loss_of(error.code(), error.class()),
+        };
         Self {
             kind: what.kind(),
-            loss: loss_of(error.code(), error.class()),
+            loss,
             held: what == Meaning::Held,
             duplicate: what == Meaning::Taken,
             forbidden: what == Meaning::Forbidden,
@@ -245,7 +250,7 @@ impl Meaning {
 
     /// By the message, where there is no number.
     fn unnumbered(message: &str) -> Self {
-        use StoreErrorKind::{Other, SchemaMismatch};
+        use StoreErrorKind::{Other, SchemaMismatch, Unavailable};
         let says = |text: &str| message.contains(text);
         if says("lock timeout") {
             Self::Held
@@ -253,6 +258,13 @@ impl Meaning {
             Self::Raced
         } else if says("permission denied") || says("must be owner") {
             Self::Forbidden
+        } else if says("shutting down")
+            || says("starting up")
+            || says("recovery mode")
+            || says("accepting connections")
+            || says("terminating connection")
+        {
+            Self::Other(Unavailable)
         } else if says("already exists") || says("does not exist") {
             Self::Other(SchemaMismatch)
         } else {
@@ -398,6 +410,15 @@ mod tests {
         assert_eq!(there.kind(), StoreErrorKind::SchemaMismatch);
         assert_eq!(of("permission denied for table jobs"), Meaning::Forbidden);
         assert_eq!(of("deadlock detected"), Meaning::Raced);
+        for message in [
+            "the database system is shutting down",
+            "the database system is starting up",
+            "the database system is in recovery mode",
+            "the database system is not yet accepting connections",
+            "terminating connection due to administrator command",
+        ] {
+            assert_eq!(of(message).kind(), StoreErrorKind::Unavailable, "{message}");
+        }
         assert_eq!(of("syntax error").kind(), StoreErrorKind::Other);
     }
 
