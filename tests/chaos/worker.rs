@@ -19,6 +19,8 @@ const ROLE: &str = "RATCHET_CHAOS_WORKER";
 /// Silence that means death. Long enough for a node that loses its connection a few times in a row.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
+/// How long a claim of which its node never heard keeps its jobs.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// The servers there are.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Backend {
@@ -144,6 +146,8 @@ async fn node(order: &Order) -> anyhow::Result<()> {
         .dead_after(DEAD_AFTER)
         .reclaim_interval(DEAD_AFTER / 6)
         .store_deadline(Duration::from_secs(5))
+        // What was claimed and not heard of comes back while the case still waits for it.
+        .start_timeout(START_TIMEOUT)
         .build()?;
     let input_ends = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
