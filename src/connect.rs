@@ -8,6 +8,7 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 /// |---|---|---|
 /// | `sqlite://path/to/file.db` | SQLite, one file, any number of processes on one host | `sqlite` |
 /// | `postgres://user@host/database` | PostgreSQL, one schema, any number of hosts | `postgres` |
+/// | `sqlserver://user:password@host/database`, `mssql://…` | SQL Server, one schema, any number of hosts | `sqlserver` |
 /// | `mongodb://host/database`, `mongodb+srv://…` | MongoDB, one database, any number of hosts | `mongo` |
 /// | `memory:` | the in-memory store: nothing is durable, for tests | always there |
 ///
@@ -29,6 +30,7 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
         "memory" => Ok(Arc::new(MemoryStore::new())),
         "sqlite" => sqlite(url).await,
         "postgres" | "postgresql" => postgres(url).await,
+        "sqlserver" | "mssql" => sqlserver(url).await,
         "mongodb" | "mongodb+srv" => mongo(url).await,
         other => Err(ConnectError::UnknownScheme(other.to_owned())),
     }
@@ -74,6 +76,21 @@ async fn postgres(_url: &str) -> Result<SharedStore, ConnectError> {
     })
 }
 
+#[cfg(feature = "sqlserver")]
+async fn sqlserver(url: &str) -> Result<SharedStore, ConnectError> {
+    let store = ratchet_store_sqlserver::SqlServerStore::connect(url).await?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "sqlserver"))]
+#[expect(clippy::unused_async, reason = "as with the feature")]
+async fn sqlserver(_url: &str) -> Result<SharedStore, ConnectError> {
+    Err(ConnectError::MissingFeature {
+        scheme: "sqlserver",
+        feature: "sqlserver",
+    })
+}
+
 #[cfg(feature = "mongo")]
 async fn mongo(url: &str) -> Result<SharedStore, ConnectError> {
     let store = ratchet_store_mongo::MongoStore::connect(url).await?;
@@ -95,8 +112,8 @@ async fn mongo(_url: &str) -> Result<SharedStore, ConnectError> {
 pub enum ConnectError {
     /// No backend has this scheme.
     #[error(
-        "no backend is known for URLs that begin with `{0}:`; known are sqlite, postgres, mongodb, \
-         mongodb+srv and memory"
+        "no backend is known for URLs that begin with `{0}:`; known are sqlite, postgres, \
+         sqlserver, mssql, mongodb, mongodb+srv and memory"
     )]
     UnknownScheme(String),
     /// The backend exists but is not compiled in.

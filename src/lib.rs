@@ -17,6 +17,12 @@ pub mod postgres {
     pub use ratchet_store_postgres::*;
 }
 
+/// Ratchet on SQL Server.
+#[cfg(feature = "sqlserver")]
+pub mod sqlserver {
+    pub use ratchet_store_sqlserver::*;
+}
+
 /// Ratchet on MongoDB.
 #[cfg(feature = "mongo")]
 pub mod mongo {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ratchet::postgres::PostgresStore;
 use ratchet::sqlite::SqliteStore;
+use ratchet::sqlserver::SqlServerStore;
 
 type Tables = BTreeMap<String, BTreeSet<String>>;
 
@@ -41,6 +42,8 @@ fn tables(script: &str, prefix: &str) -> Tables {
             None => (&made, line),
         };
         let column = column.split_whitespace().next().unwrap_or_default();
+        // SQL Server keeps some words to itself.
+        let column = column.trim_start_matches('[').trim_end_matches(']');
         if let Some(name) = table
             && column.starts_with(|first: char| first.is_ascii_lowercase())
         {
@@ -81,4 +84,14 @@ fn every_column_is_in_every_sql_store() {
     sqlite.remove("migrations");
     postgres.remove("migrations");
     assert_eq!(sqlite, postgres);
+
+    let sqlserver: String = SqlServerStore::migrations("s")
+        .iter()
+        .map(|step| step.sql.as_str())
+        .collect();
+    let mut sqlserver = tables(&sqlserver, "[s].");
+    sqlserver.remove("migrations");
+    let rates = sqlserver.get_mut("rates");
+    assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
+    assert_eq!(sqlserver, postgres);
 }

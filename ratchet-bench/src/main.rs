@@ -42,7 +42,8 @@ struct Options {
     /// Whom to measure
     #[arg(long, value_enum, default_value = "ratchet")]
     peer: Peer,
-    /// The database: memory:, sqlite://FILE, postgres://… or mongodb://…; empty, or with --fresh
+    /// The database: memory:, sqlite://FILE, postgres://…, sqlserver://… or mongodb://…; empty, or
+    /// with --fresh
     #[arg(long)]
     url: String,
     /// Jobs to enqueue or to drain
@@ -76,7 +77,7 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     lanes: usize,
     /// Make a database on the server for this run, and drop it at the end (PostgreSQL,
-    /// MongoDB)
+    /// SQL Server, MongoDB)
     #[arg(long)]
     fresh: bool,
     /// Count the statements; needs --fresh, and a server with pg_stat_statements loaded

@@ -1,6 +1,9 @@
 //! What a database server knows of a run, and a database of its own for each.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
+use ratchet::sqlserver::{DriverConnection, SqlServerStore};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -14,54 +17,97 @@ fn is_mongodb(url: &str) -> bool {
     url.starts_with("mongodb://") || url.starts_with("mongodb+srv://")
 }
 
+fn is_sqlserver(url: &str) -> bool {
+    url.starts_with("sqlserver://") || url.starts_with("mssql://")
+}
+
 /// A new database on a server, for one run.
 pub(crate) struct Fresh {
-    server: Server,
+    admin: Admin,
     name: String,
     /// The URL of the new database.
     pub(crate) url: String,
 }
 
-enum Server {
+/// A connection that made the database and drops it.
+enum Admin {
     Postgres(PgConnection),
     MongoDb(mongodb::Client),
+    SqlServer(Box<DriverConnection>),
 }
 
 impl Fresh {
     pub(crate) async fn create(url: &str, count: bool) -> Result<Self> {
         let name = format!("ratchet_bench_{}", std::process::id());
         let fresh = with_database(url, &name).context("no URL with a host")?;
-        let server = if is_mongodb(url) {
-            ensure!(!count, "--count is for PostgreSQL only");
+        ensure!(is_postgres(url) || !count, "--count is for PostgreSQL only");
+        let admin = if is_mongodb(url) {
             let client = mongodb::Client::with_uri_str(url).await?;
             client.database(&name).drop().await?;
-            Server::MongoDb(client)
+            Admin::MongoDb(client)
+        } else if is_sqlserver(url) {
+            Admin::SqlServer(Box::new(create_on_sqlserver(url, &name).await?))
         } else {
             ensure!(
                 is_postgres(url),
-                "--fresh is for PostgreSQL and MongoDB only"
+                "--fresh is for PostgreSQL, SQL Server and MongoDB only"
             );
-            Server::Postgres(create_on_postgres(url, &name, &fresh, count).await?)
+            Admin::Postgres(create_on_postgres(url, &name, &fresh, count).await?)
         };
         Ok(Self {
-            server,
+            admin,
             name,
             url: fresh,
         })
     }
 
     pub(crate) async fn remove(self) -> Result<()> {
-        match self.server {
-            Server::Postgres(mut server) => {
+        match self.admin {
+            Admin::Postgres(mut server) => {
                 let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
                 sqlx::raw_sql(AssertSqlSafe(drop))
                     .execute(&mut server)
                     .await?;
             }
-            Server::MongoDb(client) => client.database(&self.name).drop().await?,
+            Admin::MongoDb(client) => client.database(&self.name).drop().await?,
+            Admin::SqlServer(mut server) => drop_on_sqlserver(&mut server, &self.name).await?,
         }
         Ok(())
     }
+}
+
+/// Drops a database to which connections of the run may still be closing.
+async fn drop_on_sqlserver(server: &mut DriverConnection, name: &str) -> Result<()> {
+    const TRIES: usize = 100;
+    let alone = alter(name, "SINGLE_USER WITH ROLLBACK IMMEDIATE");
+    let drop = format!("{alone} DROP DATABASE {name}");
+    for _ in 1..TRIES {
+        let dropped = async { server.simple_query(&drop).await?.into_results().await };
+        if dropped.await.is_ok() {
+            return Ok(());
+        }
+        // Babelfish has no way to end them.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.simple_query(&drop).await?.into_results().await?;
+    Ok(())
+}
+
+async fn create_on_sqlserver(url: &str, name: &str) -> Result<DriverConnection> {
+    let mut server = SqlServerStore::builder(url).connect_driver().await?;
+    let create = format!("DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name};");
+    let versions = alter(name, "READ_COMMITTED_SNAPSHOT ON");
+    for statement in [create, versions] {
+        server.simple_query(statement).await?.into_results().await?;
+    }
+    Ok(server)
+}
+
+/// Changes a database, but for Babelfish, where there is nothing to change.
+fn alter(name: &str, setting: &str) -> String {
+    format!(
+        "IF SERVERPROPERTY('BabelfishVersion') IS NULL EXEC(N'ALTER DATABASE {name} SET {setting}');"
+    )
 }
 
 async fn create_on_postgres(

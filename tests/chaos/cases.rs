@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::field::{Field, admin, take_connections, terminate};
 use crate::judge::judge;
 use crate::mongodb;
+use crate::sqlserver;
 use crate::worker::Backend;
 
 /// One kind of disturbance.
@@ -32,6 +33,7 @@ enum Disturbance {
     StopServer,
     TakeConnections,
     KillOperations,
+    KillSessions,
     StepDown,
 }
 
@@ -110,6 +112,30 @@ pub(crate) const CASES: &[Case] = &[
         connections: 10,
         disturbance: Disturbance::StopServer,
     },
+    Case {
+        backend: Backend::SqlServer,
+        name: "workers_are_killed",
+        short: "kill",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::KillWorkers,
+    },
+    Case {
+        backend: Backend::SqlServer,
+        name: "sessions_are_killed_in_a_stream",
+        short: "sessions",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::KillSessions,
+    },
+    Case {
+        backend: Backend::SqlServer,
+        name: "the_server_is_stopped_and_started",
+        short: "stop",
+        needs_server: true,
+        connections: 10,
+        disturbance: Disturbance::StopServer,
+    },
 ];
 
 pub(crate) fn run(case: &Case, url: &str) {
@@ -125,6 +151,7 @@ pub(crate) fn run(case: &Case, url: &str) {
                 Disturbance::StopServer => stop_server(&mut field).await,
                 Disturbance::TakeConnections => take(&field).await,
                 Disturbance::KillOperations => mongodb::kill_operations(&field.order).await,
+                Disturbance::KillSessions => sqlserver::kill_sessions(&field.order).await,
                 Disturbance::StepDown => step_down(&field).await,
             }
             field.check_workers();
@@ -186,7 +213,7 @@ async fn stop_server(field: &mut Field) {
     sleep(Duration::from_millis(700)).await;
     let (port, others) = match field.order.backend {
         Backend::MongoDb => mongodb::primary(&field.order).await,
-        Backend::Postgres => (String::new(), false),
+        Backend::Postgres | Backend::SqlServer => (String::new(), false),
     };
     shell("RATCHET_CHAOS_STOP", &port);
     let mut since = now();

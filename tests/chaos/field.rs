@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::mongodb;
+use crate::sqlserver;
 use crate::worker::{Backend, Nap, Order};
 
 /// How long the cluster may take to end all jobs after the last disturbance.
@@ -185,15 +186,11 @@ impl Field {
             let ended = worker.wait().unwrap();
             assert!(ended.success(), "a worker did not drain: {ended}");
         }
-        if self.order.backend == Backend::MongoDb {
-            return mongodb::drop_database(&self.order).await;
+        match self.order.backend {
+            Backend::MongoDb => mongodb::drop_database(&self.order).await,
+            Backend::SqlServer => sqlserver::drop_schema(&self.order).await,
+            Backend::Postgres => drop_schema(&self.order).await,
         }
-        let mut admin = admin(&self.order.url).await;
-        let drop = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.order.schema);
-        sqlx::raw_sql(AssertSqlSafe(drop))
-            .execute(&mut admin)
-            .await
-            .unwrap();
     }
 }
 
@@ -230,6 +227,15 @@ async fn produce(client: Client, produced: Arc<Produced>) -> Vec<JobId> {
         sleep(Duration::from_millis(10)).await;
     }
     acknowledged
+}
+
+async fn drop_schema(order: &Order) {
+    let mut admin = admin(&order.url).await;
+    let drop = format!("DROP SCHEMA IF EXISTS {} CASCADE", order.schema);
+    sqlx::raw_sql(AssertSqlSafe(drop))
+        .execute(&mut admin)
+        .await
+        .unwrap();
 }
 
 /// A connection that no case disturbs.

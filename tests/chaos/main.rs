@@ -7,11 +7,12 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL` | the servers; without one its cases are ignored |
+//! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL`, `RATCHET_TEST_SQLSERVER_URL` | the servers; without one its cases are ignored |
 //! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3 |
 //! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
 //!
-//! `cargo xtask chaos postgres` and `cargo xtask chaos mongodb` set all of them.
+//! `cargo xtask chaos postgres` and `cargo xtask chaos mongodb` set all of them; `cargo xtask chaos
+//! sqlserver` takes the server, and the lines that stop and start it, from the environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
@@ -19,6 +20,7 @@ mod cases;
 mod field;
 mod judge;
 mod mongodb;
+mod sqlserver;
 mod worker;
 
 use std::env;

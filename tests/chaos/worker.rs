@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ratchet::mongo::MongoStore;
 use ratchet::postgres::PostgresStore;
+use ratchet::sqlserver::SqlServerStore;
 use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
@@ -18,11 +19,14 @@ const ROLE: &str = "RATCHET_CHAOS_WORKER";
 /// Silence that means death. Long enough for a node that loses its connection a few times in a row.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
+/// How long a claim of which its node never heard keeps its jobs.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// The servers there are.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Backend {
     Postgres,
     MongoDb,
+    SqlServer,
 }
 
 impl Backend {
@@ -30,6 +34,7 @@ impl Backend {
         match self {
             Self::Postgres => "postgres",
             Self::MongoDb => "mongodb",
+            Self::SqlServer => "sqlserver",
         }
     }
 
@@ -38,6 +43,7 @@ impl Backend {
         match self {
             Self::Postgres => "RATCHET_TEST_POSTGRES_URL",
             Self::MongoDb => "RATCHET_TEST_MONGODB_URL",
+            Self::SqlServer => "RATCHET_TEST_SQLSERVER_URL",
         }
     }
 }
@@ -79,6 +85,14 @@ impl Order {
             Backend::MongoDb => Arc::new(
                 MongoStore::builder(&self.url)
                     .database(&self.schema)
+                    .max_connections(self.connections)
+                    .application_name(&self.schema)
+                    .connect()
+                    .await?,
+            ),
+            Backend::SqlServer => Arc::new(
+                SqlServerStore::builder(&self.url)
+                    .schema(&self.schema)
                     .max_connections(self.connections)
                     .application_name(&self.schema)
                     .connect()
@@ -132,6 +146,8 @@ async fn node(order: &Order) -> anyhow::Result<()> {
         .dead_after(DEAD_AFTER)
         .reclaim_interval(DEAD_AFTER / 6)
         .store_deadline(Duration::from_secs(5))
+        // What was claimed and not heard of comes back while the case still waits for it.
+        .start_timeout(START_TIMEOUT)
         .build()?;
     let input_ends = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::db::{Server, mongodb, postgres};
+use crate::db::{Server, mongodb, postgres, sqlserver};
 use crate::process;
 
 /// How much to measure.
@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// The MongoDB replica set to measure on [default: one of one node that is started for this].
     #[arg(long, value_name = "URL")]
     mongodb: Option<String>,
+    /// The SQL Server to measure on, whose login may create databases [default: the one that
+    /// `RATCHET_TEST_SQLSERVER_URL` names].
+    #[arg(long, value_name = "URL")]
+    sqlserver: Option<String>,
 }
 
 /// One who is measured.
@@ -48,7 +52,7 @@ struct Subject {
     engine: bool,
 }
 
-const SUBJECTS: [Subject; 6] = [
+const SUBJECTS: [Subject; 7] = [
     Subject {
         heading: "memory",
         peer: "ratchet",
@@ -83,6 +87,12 @@ const SUBJECTS: [Subject; 6] = [
         heading: "MongoDB",
         peer: "ratchet",
         backend: "mongodb",
+        engine: true,
+    },
+    Subject {
+        heading: "SQL Server",
+        peer: "ratchet",
+        backend: "sqlserver",
         engine: true,
     },
 ];
@@ -145,6 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let servers = Servers {
         postgres: server("postgres", &args.postgres, postgres::own),
         mongodb: server("mongodb", &args.mongodb, mongodb::own),
+        sqlserver: server("sqlserver", &args.sqlserver, sqlserver::provide),
     };
     let available = |subject: &Subject| {
         let present = !is_server(subject.backend) || servers.of(subject.backend).is_some();
@@ -175,6 +186,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(server) = &servers.mongodb {
         println!("{}; majority, journaled", server.origin);
     }
+    if let Some(server) = &servers.sqlserver {
+        println!("SQL Server: {}", server.origin);
+    }
     print!("\n{}", table(&scenarios, &results));
     let wrong = wrong_runs(&scenarios, &results);
     if !wrong.is_empty() {
@@ -187,6 +201,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct Servers {
     postgres: Option<Server>,
     mongodb: Option<Server>,
+    sqlserver: Option<Server>,
 }
 
 impl Servers {
@@ -194,13 +209,14 @@ impl Servers {
         match backend {
             "postgres" => self.postgres.as_ref(),
             "mongodb" => self.mongodb.as_ref(),
+            "sqlserver" => self.sqlserver.as_ref(),
             _ => None,
         }
     }
 }
 
 fn is_server(backend: &str) -> bool {
-    matches!(backend, "postgres" | "mongodb")
+    matches!(backend, "postgres" | "mongodb" | "sqlserver")
 }
 
 fn scenarios(args: &Args) -> Vec<Scenario> {
@@ -488,6 +504,7 @@ mod tests {
             only: vec![],
             postgres: None,
             mongodb: None,
+            sqlserver: None,
         };
         let scenarios = &scenarios(&args)[..1];
         let result = |rate: f64| vec![json!({"jobs_per_s": rate, "missing": 0})];

@@ -1,6 +1,6 @@
 //! The chaos tests at full length, on a server that may be stopped.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::db::{self, Server};
 use crate::process;
@@ -25,29 +25,34 @@ enum Backend {
     Mongodb,
     /// A replica set of three nodes, of which the primary is stopped.
     MongodbSet,
+    /// The server that `RATCHET_TEST_SQLSERVER_URL` names. What stops and starts it is in
+    /// `RATCHET_CHAOS_STOP` and `RATCHET_CHAOS_START`, or else it is not stopped.
+    Sqlserver,
 }
 
 /// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
 /// own, which nobody else misses while it is stopped.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let (postgres, mongodb) = (db::postgres::URL, db::mongodb::URL);
-    let (server, variable, other): (Server, _, _) = match args.backend {
-        Backend::Postgres => (db::postgres::own()?, postgres, mongodb),
-        Backend::Mongodb => (db::mongodb::own()?, mongodb, postgres),
-        Backend::MongodbSet => (db::mongodb::own_three()?, mongodb, postgres),
+    let (server, variable): (Server, _) = match args.backend {
+        Backend::Postgres => (db::postgres::own()?, db::postgres::URL),
+        Backend::Mongodb => (db::mongodb::own()?, db::mongodb::URL),
+        Backend::MongodbSet => (db::mongodb::own_three()?, db::mongodb::URL),
+        Backend::Sqlserver => (db::sqlserver::provide()?, db::sqlserver::URL),
     };
-    let control = server.control.as_ref();
-    let control = control.context("a server of our own can be stopped")?;
     println!("{}", server.origin);
     let mut test = process::cargo(&["test", "--release", "--package", "ratchet"]);
     test.args(["--all-features", "--test", "chaos", "--"])
         .args(["--nocapture", "--test-threads", "1"])
         .args(&args.tests)
-        .env(variable, &server.url)
-        // The cases of another server would stop and start this one.
-        .env_remove(other)
-        .env("RATCHET_CHAOS_ROUNDS", args.rounds.to_string())
-        .env("RATCHET_CHAOS_STOP", &control.stop)
-        .env("RATCHET_CHAOS_START", &control.start);
+        .env("RATCHET_CHAOS_ROUNDS", args.rounds.to_string());
+    // The cases of another server would stop and start this one.
+    for other in [db::postgres::URL, db::mongodb::URL, db::sqlserver::URL] {
+        test.env_remove(other);
+    }
+    test.env(variable, &server.url);
+    if let Some(control) = &server.control {
+        test.env("RATCHET_CHAOS_STOP", &control.stop)
+            .env("RATCHET_CHAOS_START", &control.start);
+    }
     process::run(&mut test)
 }

@@ -29,7 +29,7 @@ struct Needs {
 }
 
 /// The stores there are. A new one is one entry.
-const BACKENDS: [Backend; 5] = [
+const BACKENDS: [Backend; 6] = [
     Backend {
         name: "memory",
         server: None,
@@ -43,6 +43,13 @@ const BACKENDS: [Backend; 5] = [
         server: Some(Needs {
             url: db::postgres::URL,
             provide: db::postgres::provide,
+        }),
+    },
+    Backend {
+        name: "sqlserver",
+        server: Some(Needs {
+            url: db::sqlserver::URL,
+            provide: db::sqlserver::provide,
         }),
     },
     Backend {

@@ -194,7 +194,7 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
     let store = store.connect().await.unwrap();
     let fault = fault.set().await;
     let cancelling = tokio::spawn(async move {
-        let oldest = JobSelector::matching(JobFilter::all(), 100);
+        let oldest = JobSelector::matching(JobFilter::all(), 200);
         store.act(&oldest, JobAction::Cancel).await
     });
     let mut claimed = 0;
@@ -204,10 +204,12 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
             .await
             .unwrap()
             .len();
+        // Some in each of its updates, and not all of its jobs before it has come to write.
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fault.lift().await;
     let acted = cancelling.await.unwrap().unwrap();
-    assert_eq!(acted.len(), 100);
+    assert_eq!(acted.len(), 200);
     assert!(
         claimed > 0
             && acted

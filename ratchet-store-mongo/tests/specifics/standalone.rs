@@ -140,7 +140,7 @@ async fn refuse_again(space: &Space, store: &MongoStore) {
 async fn a_job_that_another_stored_stays(space: Arc<Space>) {
     let other = open(&space).await;
     let fault = Fault::new(&space, &["insert"]).late(1_500);
-    let store = fault.builder(&space).deadline(Duration::from_secs(4));
+    let store = fault.builder(&space).deadline(Duration::from_secs(15));
     let store = store.connect().await.unwrap();
     refuse_again(&space, &store).await;
     let name = fault.name().to_owned();

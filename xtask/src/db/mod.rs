@@ -9,6 +9,7 @@ mod local;
 pub(crate) mod mongodb;
 pub(crate) mod postgres;
 pub(crate) mod redis;
+pub(crate) mod sqlserver;
 mod wire;
 
 use std::fs;

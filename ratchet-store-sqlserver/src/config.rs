@@ -1,0 +1,406 @@
+//! Where the database is and how it is used.
+
+use std::fmt;
+use std::time::Duration;
+
+use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+use tiberius::EncryptionLevel;
+
+use crate::connect::{Connector, DriverConnection};
+use crate::era::LIFETIME;
+use crate::session::Session;
+use crate::statements::{DATABASE_CLOCK, quoted};
+use crate::store::SqlServerStore;
+use crate::target::{self, Trust};
+
+/// The URL schemes of this backend.
+pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
+
+/// What is encrypted between here and the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Encryption {
+    /// All of it, from the first byte on: TDS 8.0, SQL Server 2022 and later.
+    Strict,
+    /// All of it; the server must be able to. This is the default.
+    Required,
+    /// The login, and nothing after it.
+    Login,
+    /// Nothing, not even the password. For tests.
+    Off,
+}
+
+/// Settings of a [`SqlServerStore`], made by [`SqlServerStore::builder`].
+#[derive(Clone)]
+#[must_use = "nothing is opened before connect"]
+pub struct Builder {
+    target: String,
+    schema: String,
+    max_connections: u32,
+    acquire_timeout: Duration,
+    deadline: Duration,
+    application_name: Option<String>,
+    encryption: Option<Encryption>,
+    trust: Option<Trust>,
+    migrate: bool,
+    locking_reads: bool,
+    max_lifetime: Duration,
+    clock_table: Option<String>,
+}
+
+impl Builder {
+    pub(crate) fn new(target: &str) -> Self {
+        Self {
+            target: target.to_owned(),
+            schema: "ratchet".to_owned(),
+            max_connections: 10,
+            acquire_timeout: Duration::from_secs(5),
+            deadline: Duration::from_secs(10),
+            application_name: None,
+            encryption: None,
+            trust: None,
+            migrate: true,
+            locking_reads: false,
+            max_lifetime: LIFETIME,
+            clock_table: None,
+        }
+    }
+
+    /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// How many connections the pool may have, beyond the one for heartbeats and locks. 10 unless
+    /// set.
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// How long a call waits for a connection. 5 s unless set.
+    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
+        self.acquire_timeout = timeout;
+        self
+    }
+
+    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
+    /// the engine waits for a store. It is also the longest that the server waits for a lock
+    /// (`LOCK_TIMEOUT`), so that it does not go on for long with what nobody waits for.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in the
+    /// URL.
+    pub fn application_name(mut self, name: impl Into<String>) -> Self {
+        self.application_name = Some(name.into());
+        self
+    }
+
+    /// What is encrypted; wins over what the URL says. [`Encryption::Required`] unless set.
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = Some(encryption);
+        self
+    }
+
+    /// Takes whatever certificate the server shows; wins over what the URL says. Whoever can answer in its place then reads
+    /// everything, the password included; for a server of one's own on the same host.
+    pub fn trust_any_certificate(mut self) -> Self {
+        self.trust = Some(Trust::Any);
+        self
+    }
+
+    /// Takes certificates of this authority, given as the path of a `.pem`, `.crt` or `.der` file,
+    /// beside those that the platform trusts.
+    pub fn trust_authority(mut self, path: impl Into<String>) -> Self {
+        self.trust = Some(Trust::Authority(path.into()));
+        self
+    }
+
+    /// Whether to create and upgrade the tables, which is the default. If not, connecting fails
+    /// with `SchemaMismatch` unless somebody has applied every step of
+    /// [`SqlServerStore::migrations`].
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// Whether a database will do whose `READ_COMMITTED_SNAPSHOT` is off; unless set, connecting is
+    /// refused there. Leave it off where that is on.
+    ///
+    /// Nothing becomes wrong in such a database, but whoever reads a row waits for who writes it, and
+    /// the other way round. Claims, heartbeats and sweeps pass over the jobs that somebody is just
+    /// writing, purges too; a cancellation may be heard of one heartbeat later. The rest waits, with
+    /// more deadlocks, which are repeated:
+    ///
+    /// - Reads of jobs, counts and listings wait for enqueues, settlements, and for transactions of
+    ///   the application.
+    /// - While a transaction of the application holds a job, since it has enqueued another which waits
+    ///   for it, a call that ends the claim of that job together with others fails as a whole, with
+    ///   `Timeout` after the deadline. The others are settled by then; the engine, which repeats the
+    ///   call, hears so when the transaction has ended.
+    /// - Claims by permits wait for the ends of claims that have the same permits.
+    /// - Heartbeats wait for other writes of the table of nodes, which are short.
+    pub fn locking_reads(mut self, allowed: bool) -> Self {
+        self.locking_reads = allowed;
+        self
+    }
+
+    /// How long a connection is used before another takes its place. 30 min unless set.
+    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
+        self.max_lifetime = lifetime;
+        self
+    }
+
+    /// For tests: takes the time from the column `now_ms` of the only row of this table, which the
+    /// test has made in the schema, instead of the database's clock.
+    pub fn clock_table(mut self, table: impl Into<String>) -> Self {
+        self.clock_table = Some(table.into());
+        self
+    }
+
+    /// Connects, creates or upgrades Ratchet's tables, and checks that they are what this version
+    /// of Ratchet needs.
+    ///
+    /// # Errors
+    /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights of the
+    /// login or the settings of the database cannot work, and then says what a DBA must run;
+    /// `SchemaMismatch` if the schema has tables that are newer, were changed, or are not Ratchet's;
+    /// `Unavailable`, `ReadOnly` or `Timeout` as the database is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started; migrations are applied whole or not at all.
+    pub async fn connect(self) -> Result<SqlServerStore> {
+        let config = self
+            .into_config()
+            .map_err(|error| error.during("connect"))?;
+        SqlServerStore::open(config).await
+    }
+
+    /// Opens a connection of the driver's to the same database, which belongs to no store: for
+    /// statements that cannot be in a [`Transaction`](crate::Transaction), such as
+    /// `ALTER DATABASE`. Its session is as those of a store are.
+    ///
+    /// # Errors
+    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect); the tables are not looked
+    /// at.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the connection up.
+    pub async fn connect_driver(self) -> Result<DriverConnection> {
+        const OPERATION: &str = "connect_driver";
+        let config = self
+            .into_config()
+            .map_err(|error| error.during(OPERATION))?;
+        let session = Session::new(config.deadline);
+        let connector = Connector::new(&config, session);
+        let connected = connector.connect().await;
+        connected.map_err(|failure| failure.during(OPERATION))
+    }
+
+    fn into_config(self) -> Result<Config> {
+        for (setting, duration) in [
+            ("acquire_timeout", self.acquire_timeout),
+            ("deadline", self.deadline),
+            ("max_lifetime", self.max_lifetime),
+        ] {
+            if duration.is_zero() {
+                return Err(misconfigured(setting, "is zero"));
+            }
+        }
+        if self.max_connections == 0 {
+            return Err(misconfigured("max_connections", "is zero"));
+        }
+        check_identifier("schema", &self.schema)?;
+        let clock = match &self.clock_table {
+            None => DATABASE_CLOCK.to_owned(),
+            Some(table) => {
+                check_identifier("clock_table", table)?;
+                format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
+            }
+        };
+        let target = target::parse(&self.target)?;
+        let mut driver = target.driver;
+        if let Some(name) = &self.application_name {
+            if !fits_login(name) {
+                let problem = "is longer than a login can tell";
+                return Err(misconfigured("application_name", problem));
+            }
+            driver.application_name(name);
+        }
+        if let Some(encryption) = self.encryption {
+            driver.encryption(level(encryption));
+        }
+        // Never both: the driver panics at that.
+        match self.trust.or(target.trust) {
+            Some(Trust::Any) => driver.trust_cert(),
+            Some(Trust::Authority(path)) => driver.trust_cert_ca(path),
+            None => {}
+        }
+        // Calls have deadlines of their own, and so has connecting.
+        driver.command_timeout(None);
+        driver.handshake_timeout(None);
+        // The server keeps halves of characters too, and one must not make a whole answer unreadable.
+        driver.lossy_utf16_decoding(true);
+        Ok(Config {
+            driver,
+            in_parallel: target.in_parallel,
+            clock,
+            schema: self.schema,
+            max_connections: self.max_connections,
+            acquire_timeout: self.acquire_timeout,
+            deadline: self.deadline,
+            migrate: self.migrate,
+            locking_reads: self.locking_reads,
+            max_lifetime: self.max_lifetime,
+        })
+    }
+}
+
+impl fmt::Debug for Builder {
+    /// Without the URL: it may have a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("schema", &self.schema)
+            .field("max_connections", &self.max_connections)
+            .field("acquire_timeout", &self.acquire_timeout)
+            .field("deadline", &self.deadline)
+            .field("application_name", &self.application_name)
+            .field("encryption", &self.encryption)
+            .field("migrate", &self.migrate)
+            .field("locking_reads", &self.locking_reads)
+            .field("max_lifetime", &self.max_lifetime)
+            .field("clock_table", &self.clock_table)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checked settings.
+pub(crate) struct Config {
+    pub(crate) driver: tiberius::Config,
+    /// Whether all addresses of the host are tried at once.
+    pub(crate) in_parallel: bool,
+    pub(crate) schema: String,
+    /// The expression of the clock.
+    pub(crate) clock: String,
+    pub(crate) max_connections: u32,
+    pub(crate) acquire_timeout: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) migrate: bool,
+    pub(crate) locking_reads: bool,
+    /// How long a connection is used.
+    pub(crate) max_lifetime: Duration,
+}
+
+pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, "connect")
+        .with_source(InvalidInput::new(what, problem))
+}
+
+/// Whether a name fits into what a client says of itself when it logs in.
+pub(crate) fn fits_login(name: &str) -> bool {
+    const LONGEST: usize = 128;
+    name.encode_utf16().count() <= LONGEST
+}
+
+/// Refuses what SQL Server would not take as a name.
+fn check_identifier(what: &'static str, name: &str) -> Result<()> {
+    let problem = match name {
+        "" => "is empty",
+        _ if name.encode_utf16().count() > 128 => "is longer than 128 characters",
+        _ if name.contains('\0') => "has a NUL",
+        // They mean something in the texts of the statements.
+        _ if name.contains(['{', '}']) => "has a brace",
+        // Names are compared without the spaces behind them.
+        _ if name.ends_with(' ') => "ends with a space",
+        _ => return Ok(()),
+    };
+    Err(misconfigured(what, problem))
+}
+
+pub(crate) const fn level(encryption: Encryption) -> EncryptionLevel {
+    match encryption {
+        Encryption::Strict => EncryptionLevel::Strict,
+        Encryption::Required => EncryptionLevel::Required,
+        Encryption::Login => EncryptionLevel::Off,
+        Encryption::Off => EncryptionLevel::NotSupported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(builder: Builder) -> String {
+        match builder.into_config() {
+            Ok(_) => panic!("it was not refused"),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+                error.to_string()
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        let builder = || Builder::new("sqlserver://me:secret@host/db");
+        let zero = Duration::ZERO;
+        assert!(problem(builder().deadline(zero)).contains("deadline"));
+        assert!(problem(builder().acquire_timeout(zero)).contains("acquire_timeout"));
+        assert!(problem(builder().max_lifetime(zero)).contains("max_lifetime"));
+        assert!(problem(builder().max_connections(0)).contains("max_connections"));
+        assert!(problem(builder().schema("")).contains("schema is empty"));
+        assert!(problem(builder().schema("x".repeat(129))).contains("128"));
+        assert!(problem(builder().schema("{now}")).contains("brace"));
+        assert!(problem(builder().schema("a ")).contains("space"));
+        assert!(problem(builder().clock_table("")).contains("clock_table"));
+    }
+
+    /// The driver panics where both are said.
+    #[test]
+    fn the_builder_wins_over_what_the_target_trusts() {
+        for target in [
+            "sqlserver://me:p@host/db?trust_any_certificate=true",
+            "sqlserver://me:p@host/db?trust_authority=ca.pem",
+            "Server=host;User Id=me;TrustServerCertificate=true",
+            "Server=host;User Id=me;TrustServerCertificateCA=ca.pem",
+        ] {
+            let any = Builder::new(target).trust_any_certificate();
+            let any = format!("{:?}", any.into_config().unwrap().driver);
+            assert!(any.contains("bypass: true"), "{any}");
+            let authority = Builder::new(target).trust_authority("other.pem");
+            let authority = format!("{:?}", authority.into_config().unwrap().driver);
+            assert!(authority.contains("bypass: false"), "{authority}");
+            assert!(authority.contains("other.pem"), "{authority}");
+        }
+    }
+
+    #[test]
+    fn the_builder_wins_over_the_targets_name_and_encryption() {
+        let target = "sqlserver://me:p@host/db?application_name=theirs&encrypt=off";
+        let builder = Builder::new(target).application_name("ours");
+        let builder = builder.encryption(Encryption::Strict);
+        let driver = format!("{:?}", builder.into_config().unwrap().driver);
+        assert!(
+            driver.contains("ours") && driver.contains("Strict"),
+            "{driver}"
+        );
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        for url in [
+            "mysql://me:secret@host/db",
+            "secret@host",
+            "sqlserver://me:secret@host:port/db",
+            "Server=a\\b\\c,1,2;Password=secret",
+        ] {
+            let builder = Builder::new(url);
+            assert!(!format!("{builder:?}").contains("secret"));
+            assert!(!problem(builder).contains("secret"), "{url}");
+        }
+    }
+}

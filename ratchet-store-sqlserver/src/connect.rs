@@ -1,0 +1,185 @@
+//! Making connections whose sessions are as the statements need them.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use ratchet_core::StoreErrorKind;
+use tiberius::Config;
+use tokio::net::{TcpStream, lookup_host};
+use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
+
+use crate::config;
+use crate::error::{Failure, Result};
+use crate::session::Session;
+
+/// A connection of the driver's, over TCP.
+pub type DriverConnection = tiberius::Client<Compat<TcpStream>>;
+
+pub(crate) type Client = DriverConnection;
+
+/// How connections are made.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    config: Config,
+    /// Whether all addresses of the host are tried at once.
+    in_parallel: bool,
+    session: Arc<Session>,
+    patience: Duration,
+}
+
+/// How often a server may send its callers elsewhere.
+const REDIRECTIONS: usize = 3;
+
+impl Connector {
+    pub(crate) fn new(config: &config::Config, session: Session) -> Self {
+        Self {
+            config: config.driver.clone(),
+            in_parallel: config.in_parallel,
+            session: Arc::new(session),
+            patience: config.acquire_timeout,
+        }
+    }
+
+    /// Opens a connection within the time.
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        // In boxes, since the futures of a handshake are large.
+        let connecting = Box::pin(async {
+            let mut client = Box::pin(self.log_in()).await?;
+            let setup = client.simple_query(self.session.setup.as_str()).await?;
+            setup.into_results().await?;
+            Ok(client)
+        });
+        match tokio::time::timeout(self.patience, quietly(connecting)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Failure::new(
+                StoreErrorKind::Unavailable,
+                format!("no connection within {:?}", self.patience),
+            )),
+        }
+    }
+
+    /// What the sessions are like.
+    pub(crate) fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
+    }
+
+    /// Connects to a host with a port.
+    async fn reach(&self, address: String) -> io::Result<TcpStream> {
+        if !self.in_parallel {
+            return TcpStream::connect(address).await;
+        }
+        let addresses = lookup_host(address).await?;
+        let tries = addresses.map(|address| Box::pin(TcpStream::connect(address)) as Try<_>);
+        first_ok(tries.collect()).await
+    }
+
+    async fn log_in(&self) -> Result<Client> {
+        let mut config = self.config.clone();
+        for _ in 0..REDIRECTIONS {
+            let stream = self.reach(config.get_addr()).await;
+            let stream = stream.map_err(|error| unreachable(&error))?;
+            stream
+                .set_nodelay(true)
+                .map_err(|error| unreachable(&error))?;
+            let connecting = Client::connect(config.clone(), stream.compat_write());
+            match Box::pin(connecting).await {
+                Err(tiberius::error::Error::Routing { host, port }) => {
+                    config.host(host);
+                    config.port(port);
+                }
+                connected => return connected.map_err(refused),
+            }
+        }
+        Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            "the server sends its callers round in a circle",
+        ))
+    }
+}
+
+/// Does work of the driver's without its logs. It writes every error of the server there, with the
+/// values in it: a key that is taken, which is an answer here, and a row that somebody holds.
+pub(crate) async fn quietly<T>(work: impl Future<Output = T>) -> T {
+    work.with_subscriber(Dispatch::none()).await
+}
+
+/// The first of these that succeeds, or the last failure.
+async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    poll_fn(|context| {
+        let mut place = 0;
+        while let Some(one) = tries.get_mut(place) {
+            match one.as_mut().poll(context) {
+                Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
+                Poll::Ready(Err(error)) => {
+                    failure = error;
+                    drop(tries.remove(place));
+                }
+                Poll::Pending => place += 1,
+            }
+        }
+        if tries.is_empty() {
+            let none = io::Error::from(failure.kind());
+            return Poll::Ready(Err(std::mem::replace(&mut failure, none)));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+type Try<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+/// Until there is a session, what is not understood is about what to encrypt, and what is not well
+/// formed is not encrypted as it should be.
+fn refused(error: tiberius::error::Error) -> Failure {
+    use tiberius::error::Error;
+    let text = match error {
+        Error::Protocol(text) => format!("the server does not go along: {text}"),
+        Error::Io {
+            kind: io::ErrorKind::InvalidData,
+            message,
+        } => format!("the server does not encrypt as it was asked to: {message}"),
+        Error::Tls(text) => {
+            // The driver goes on with settings of its own.
+            let what = text.split(" To connect anyway").next().unwrap_or_default();
+            format!(
+                "{what} The settings are Builder::trust_authority (trust_authority in a URL, \
+                 TrustServerCertificateCA in a connection string) for who signed it, and \
+                 host_in_certificate (HostNameInCertificate) for whom it names"
+            )
+        }
+        other => return other.into(),
+    };
+    Failure::new(StoreErrorKind::Misconfigured, text)
+}
+
+fn unreachable(error: &io::Error) -> Failure {
+    Failure::lost(format!("the connection failed: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(done: io::Result<u8>) -> Try<u8> {
+        Box::pin(std::future::ready(done))
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_keeps_no_other_from_it() {
+        let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let silent: Try<u8> = Box::pin(std::future::pending());
+        let first = first_ok(vec![silent, ready(refused()), ready(Ok(3))]).await;
+        assert_eq!(first.unwrap(), 3);
+        let none = first_ok(vec![ready(refused()), ready(refused())]).await;
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let nowhere: io::Result<u8> = first_ok(Vec::new()).await;
+        assert_eq!(nowhere.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

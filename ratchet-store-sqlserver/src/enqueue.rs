@@ -1,0 +1,374 @@
+//! Storing new jobs.
+
+use std::collections::{HashMap, HashSet};
+
+use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
+use ratchet_core::time::{duration_millis, to_millis};
+use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
+use uuid::Uuid;
+
+use crate::arguments::{Column, Query, table};
+use crate::connection::Lease;
+use crate::error::{Failure, Result};
+use crate::lanes::Lane;
+use crate::result::Row;
+use crate::row::{
+    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
+};
+use crate::statements::Statement;
+use crate::store::SqlServerStore;
+
+/// A point in a transaction of an application's to which a refused enqueue goes back.
+const SAVE: &str = "SAVE TRANSACTION ratchet_enqueue";
+const BACK: &str = "ROLLBACK TRANSACTION ratchet_enqueue";
+
+impl SqlServerStore {
+    /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
+    /// Jobs with lanes, links, batches or signals need a transaction.
+    ///
+    /// Jobs without either, without tags and without a recurring definition, are taken for new. If
+    /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
+    /// as a whole and they go the way of jobs with keys.
+    pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let routes = self.route_ids(jobs).await?;
+        let mut lease = self.lease().await?;
+        if jobs.iter().any(in_transaction) {
+            lease.begin().await?;
+            let stored = self.store_jobs(&mut lease, jobs, &routes).await;
+            return lease.end(stored).await;
+        }
+        if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
+            let insert = Insert::of(jobs.iter().zip(&routes))?;
+            if jobs.iter().any(has_tags) {
+                match lease
+                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+                    .await
+                {
+                    Err(failure) if failure.duplicate => {}
+                    done => return done.map(|_| created(jobs)),
+                }
+                return self.store_jobs(&mut lease, jobs, &routes).await;
+            }
+            match lease
+                .execute(insert.bind_new(&self.sql().enqueue_jobs))
+                .await
+            {
+                Err(failure) if failure.duplicate => {}
+                done => return done.map(|_| created(jobs)),
+            }
+        }
+        self.store_jobs(&mut lease, jobs, &routes).await
+    }
+
+    /// Stores the jobs of one call that are new; in a transaction if some have more than keys.
+    ///
+    /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
+    /// the same time waits there, and then sees what was stored.
+    pub(crate) async fn store_jobs(
+        &self,
+        on: &mut Lease<'_>,
+        jobs: &[NewJob],
+        routes: &[i32],
+    ) -> Result<Vec<Enqueued>> {
+        let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
+        let taken = on.rows(self.find_keys(jobs)).await?;
+        let (answers, new) = resolve(jobs, &taken)?;
+        let linked = self.lock_parents(on, jobs, &answers, &new).await?;
+        if !new.is_empty() {
+            let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
+            for (state, place) in insert.states.iter_mut().zip(&new) {
+                if let Some(lane) = lane(&jobs[*place]) {
+                    *state = places.take(jobs[*place].id(), lane).code().into();
+                }
+            }
+            for (id, flags) in insert.ids.iter().zip(&mut insert.flags) {
+                if linked.is_parent(JobId::from(*id)) {
+                    *flags |= HAS_CHILDREN;
+                }
+            }
+            let rows = on
+                .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
+                .await?;
+            let mut stored = 0;
+            for row in &rows {
+                stored = row::count(row.try_get::<i64>(0)?, "count")?;
+            }
+            if stored < new.len() && jobs.iter().any(in_transaction) {
+                // Somebody stored one of them in this moment. As a parent it would not know of its
+                // children: the whole is done again, and finds it.
+                return Err(Failure::new(
+                    StoreErrorKind::Contention,
+                    "a job of the call was stored meanwhile",
+                ));
+            }
+        }
+        self.leave_lanes(on, places, &[]).await?;
+        self.link(on, linked).await?;
+        Ok(answers)
+    }
+
+    /// Stores the jobs of one call inside a transaction of the application's.
+    ///
+    /// What is refused only after something was written goes back to before it. Errors of the server
+    /// cannot be gone back from: they end the transaction.
+    pub(crate) async fn enqueue_on(
+        &self,
+        lease: &mut Lease<'_>,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let routes = self.route_ids(jobs).await?;
+        lease.save(SAVE).await?;
+        let stored = self.store_jobs(lease, jobs, &routes).await;
+        if let Err(failure) = &stored
+            && failure.kind == StoreErrorKind::Invalid
+        {
+            lease.script(BACK).await?;
+        }
+        stored
+    }
+
+    /// The id of each job's route; stores the routes that are new.
+    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+        let mut ids = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            ids.push(self.route_id(&job.spec().route).await?);
+        }
+        Ok(ids)
+    }
+
+    /// The number of a route, which is stored if it is new and allowed.
+    pub(crate) async fn route_id(&self, route: &Route) -> Result<i32> {
+        match self.routes().known_id(route) {
+            Some(id) => Ok(id),
+            None => {
+                let routes = self.routes();
+                routes.id_of(self.liveness(), self.sql(), route).await
+            }
+        }
+    }
+
+    fn find_keys(&self, jobs: &[NewJob]) -> Query {
+        let ids: Vec<Uuid> = jobs.iter().map(|job| job.id().as_uuid()).collect();
+        let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
+            jobs.iter().filter_map(key).map(Name::as_str).collect()
+        };
+        let find = &self.sql().find_keys;
+        find.query()
+            .bind(ids)
+            .bind(keys(|job| job.spec().idempotency_key.as_ref()))
+            .bind(keys(|job| job.spec().unique_key.as_ref()))
+    }
+}
+
+fn has_keys(job: &NewJob) -> bool {
+    job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
+}
+
+fn has_origin(job: &NewJob) -> bool {
+    job.spec().recurring.is_some()
+}
+
+fn has_tags(job: &NewJob) -> bool {
+    !job.spec().tags.is_empty()
+}
+
+/// Whether a job needs more than one statement.
+fn in_transaction(job: &NewJob) -> bool {
+    let spec = job.spec();
+    spec.lane.is_some() || spec.batch.is_some() || spec.waits()
+}
+
+/// The lane of a job.
+fn lane(job: &NewJob) -> Option<Lane> {
+    let lane = job.spec().lane.as_ref()?;
+    Some(Lane::new(&job.spec().route.queue, lane))
+}
+
+fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
+    jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
+}
+
+/// What the caller of an enqueue is told of each job, and the places of those that are to be
+/// stored, given what `find_keys.sql` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+fn resolve(jobs: &[NewJob], found: &[Row]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+    let mut stored: HashSet<JobId> = HashSet::new();
+    let mut idempotency: HashMap<&str, JobId> = HashMap::new();
+    let mut uniqueness: HashMap<&str, JobId> = HashMap::new();
+    for row in found {
+        let job = JobId::from(row.try_get::<Uuid>(2)?);
+        match row.try_get(0)? {
+            0_i32 => {
+                stored.insert(job);
+            }
+            1 => {
+                idempotency.insert(row.try_get(1)?, job);
+            }
+            _ => {
+                uniqueness.insert(row.try_get(1)?, job);
+            }
+        }
+    }
+    let mut new = Vec::new();
+    let mut answers = Vec::with_capacity(jobs.len());
+    for (place, job) in jobs.iter().enumerate() {
+        let (id, spec) = (job.id(), job.spec());
+        let first = spec.idempotency_key.as_ref().map(Name::as_str);
+        let unique = spec.unique_key.as_ref().map(Name::as_str);
+        let earlier = first
+            .and_then(|key| idempotency.get(key))
+            .or_else(|| uniqueness.get(unique?));
+        answers.push(match earlier {
+            _ if stored.contains(&id) => Enqueued::Created(id),
+            Some(earlier) => Enqueued::Duplicate(*earlier),
+            None => {
+                stored.insert(id);
+                idempotency.extend(first.map(|key| (key, id)));
+                uniqueness.extend(unique.map(|key| (key, id)));
+                new.push(place);
+                Enqueued::Created(id)
+            }
+        });
+    }
+    Ok((answers, new))
+}
+
+/// Jobs as columns.
+#[derive(Default)]
+struct Insert<'a> {
+    ids: Vec<Uuid>,
+    routes: Vec<i32>,
+    priorities: Vec<i16>,
+    flags: Vec<i16>,
+    run_at: Vec<Option<i64>>,
+    delays: Vec<i64>,
+    payloads: Vec<&'a str>,
+    retries: Vec<Option<String>>,
+    timeouts: Vec<Option<i64>>,
+    stall_timeouts: Vec<Option<i64>>,
+    traceparents: Vec<Option<&'a str>>,
+    tracestates: Vec<Option<&'a str>>,
+    payload_versions: Vec<Option<i32>>,
+    unique_keys: Vec<Option<&'a str>>,
+    idempotency_keys: Vec<Option<&'a str>>,
+    lanes: Vec<Option<&'a str>>,
+    states: Vec<i16>,
+    definitions: Vec<Option<&'a str>>,
+    slots: Vec<Option<i64>>,
+    tagged: Vec<Uuid>,
+    tags: Vec<&'a str>,
+}
+
+impl<'a> Insert<'a> {
+    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a i32)>) -> Result<Self> {
+        let mut insert = Self::default();
+        for (job, route) in jobs {
+            let spec = job.spec();
+            let mut flags = 0;
+            if spec.unique_key.is_some() {
+                flags |= HAS_UNIQUE_KEY;
+            }
+            if spec.timeout.is_some() || spec.stall_timeout.is_some() {
+                flags |= HAS_TIMEOUTS;
+            }
+            if spec.lane.is_some() {
+                flags |= HAS_LANE;
+            }
+            if has_tags(job) {
+                flags |= HAS_TAGS;
+            }
+            if spec.batch.is_some() {
+                flags |= IN_BATCH;
+            }
+            let mut state = JobState::Pending;
+            if spec.waits() {
+                flags |= WAITS;
+                state = JobState::Blocked;
+            }
+            let (run_at, delay) = row::due(job.due());
+            insert.ids.push(job.id().as_uuid());
+            insert.routes.push(*route);
+            insert.priorities.push(spec.priority.level().into());
+            insert.flags.push(flags);
+            insert.run_at.push(run_at);
+            insert.delays.push(delay);
+            insert.payloads.push(spec.payload.as_str());
+            insert.retries.push(spec.retry.to_stored()?);
+            insert.timeouts.push(spec.timeout.map(duration_millis));
+            insert
+                .stall_timeouts
+                .push(spec.stall_timeout.map(duration_millis));
+            let trace = spec.trace.as_ref();
+            insert
+                .traceparents
+                .push(trace.map(TraceContext::traceparent));
+            insert
+                .tracestates
+                .push(trace.and_then(TraceContext::tracestate));
+            insert
+                .payload_versions
+                .push(payload_version_to_stored(spec.payload_version));
+            insert
+                .unique_keys
+                .push(spec.unique_key.as_ref().map(Name::as_str));
+            insert
+                .idempotency_keys
+                .push(spec.idempotency_key.as_ref().map(Name::as_str));
+            insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
+            insert.states.push(state.code().into());
+            let origin = spec.recurring.as_ref();
+            insert
+                .definitions
+                .push(origin.map(|origin| origin.name.as_str()));
+            insert
+                .slots
+                .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            for tag in &spec.tags {
+                insert.tagged.push(job.id().as_uuid());
+                insert.tags.push(tag.as_str());
+            }
+        }
+        Ok(insert)
+    }
+
+    /// `enqueue_jobs.sql`, for jobs that have no keys and are not stored.
+    fn bind_new(&self, statement: &Statement) -> Query {
+        statement.query().bind(table(&self.columns()))
+    }
+
+    /// `enqueue_keyed.sql`.
+    fn bind_keyed(&self, statement: &Statement) -> Query {
+        let mut columns = self.columns().to_vec();
+        columns.extend([
+            ("unique_key", &self.unique_keys as &dyn Column),
+            ("idempotency_key", &self.idempotency_keys),
+            ("lane", &self.lanes),
+            ("state", &self.states),
+            ("recurring", &self.definitions),
+            ("slot", &self.slots),
+        ]);
+        let tags = table(&[("job", &self.tagged), ("tag", &self.tags)]);
+        statement.query().bind(table(&columns)).bind(tags)
+    }
+
+    /// What every job has.
+    fn columns(&self) -> [(&'static str, &dyn Column); 13] {
+        [
+            ("id", &self.ids),
+            ("route", &self.routes),
+            ("priority", &self.priorities),
+            ("flags", &self.flags),
+            ("run_at", &self.run_at),
+            ("delay", &self.delays),
+            ("payload", &self.payloads),
+            ("retry", &self.retries),
+            ("timeout", &self.timeouts),
+            ("stall_timeout", &self.stall_timeouts),
+            ("traceparent", &self.traceparents),
+            ("tracestate", &self.tracestates),
+            ("payload_version", &self.payload_versions),
+        ]
+    }
+}

@@ -1,0 +1,91 @@
+//! How long connections are used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratchet_core::time;
+use tokio::time::Instant;
+
+/// How long a connection is used unless told otherwise, so that what goes on in its session does not
+/// grow without end and a network that forgets connections meets young ones.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 60);
+
+/// Counts how often the server turned out to let nobody write. It may do so for some seconds only,
+/// or another one may have taken its place, but a session keeps what it began with: none that was
+/// made in an earlier era is used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Era {
+    number: Arc<AtomicU64>,
+    /// How long a connection is used.
+    lifetime: Duration,
+}
+
+/// When a connection was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    era: u64,
+    at: Instant,
+    lifetime: Duration,
+}
+
+impl Era {
+    pub(crate) fn new(lifetime: Duration) -> Self {
+        Self {
+            number: Arc::default(),
+            lifetime,
+        }
+    }
+
+    /// For a connection that is made now.
+    pub(crate) fn made_now(&self) -> Made {
+        Made {
+            era: self.number.load(Ordering::SeqCst),
+            at: time::monotonic(),
+            lifetime: self.lifetime,
+        }
+    }
+
+    /// Ends the era that a connection was made in, once for all that were.
+    pub(crate) fn end(&self, of: Made) {
+        let next = of.era + 1;
+        let _ = self
+            .number
+            .compare_exchange(of.era, next, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+impl Made {
+    /// Whether another one would be of the same era.
+    pub(crate) const fn is_of_era(self, now: Self) -> bool {
+        self.era == now.era
+    }
+
+    /// Whether the connection may be used at a time when another one would be made as `now`.
+    pub(crate) fn is_good(self, now: Self) -> bool {
+        self.is_of_era(now) && now.at.duration_since(self.at) < self.lifetime
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_grow_old_and_eras_end_once_for_all_that_were_made_in_them() {
+        let era = Era::new(LIFETIME);
+        let (one, other) = (era.made_now(), era.made_now());
+        let at = |after: Duration| Made {
+            at: one.at + after,
+            ..era.made_now()
+        };
+        assert!(one.is_good(at(LIFETIME - Duration::from_millis(1))));
+        assert!(!one.is_good(at(LIFETIME)));
+        era.end(one);
+        let next = era.made_now();
+        assert!(!one.is_good(next) && !other.is_good(next));
+        // It is heard of from each of them.
+        era.end(other);
+        assert!(next.is_good(era.made_now()));
+    }
+}

@@ -1,0 +1,467 @@
+//! What can go wrong inside the store, and how it is told to callers.
+
+use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use tiberius::error::TokenError;
+
+/// A result inside the store, before it is known what the caller had asked for.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failure without the operation that failed. The text never has values that were stored or
+/// bound, nor credentials.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Failure {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) loss: Loss,
+    /// Whether it was given up because somebody held a lock for too long.
+    pub(crate) held: bool,
+    /// Whether it was given up because a key or an id is taken.
+    pub(crate) duplicate: bool,
+    /// Whether a right is missing that a DBA could grant.
+    pub(crate) forbidden: bool,
+    text: String,
+    /// What of the input was refused.
+    refused: Option<InvalidInput>,
+}
+
+/// Whether the connection is lost with the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It can be used further.
+    #[default]
+    No,
+    /// The server said good-bye: what the call was doing was rolled back.
+    Told,
+    /// It lets nobody write, perhaps for as long as it lasts: the call was rolled back.
+    ReadOnly,
+    /// Nobody knows what became of the call.
+    Silent,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            loss: Loss::No,
+            held: false,
+            duplicate: false,
+            forbidden: false,
+            text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// For input that only the database could show to be wrong.
+    pub(crate) fn refused(problem: InvalidInput) -> Self {
+        Self {
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
+        }
+    }
+
+    pub(crate) fn closed() -> Self {
+        Self::new(StoreErrorKind::Unavailable, "the store is closed")
+    }
+
+    pub(crate) fn lost(text: impl Into<String>) -> Self {
+        Self {
+            loss: Loss::Silent,
+            ..Self::new(StoreErrorKind::Unavailable, text)
+        }
+    }
+
+    /// Whether it was given up because of others, for no key.
+    pub(crate) fn raced(&self) -> bool {
+        self.kind == StoreErrorKind::Contention && !self.duplicate
+    }
+
+    /// The same with a sentence behind it that says what is to be done.
+    pub(crate) fn advised(mut self, advice: &str) -> Self {
+        self.text = format!("{}; {advice}", self.text);
+        self
+    }
+
+    /// The error the caller of `operation` gets.
+    pub(crate) fn during(self, operation: &'static str) -> StoreError {
+        let error = StoreError::new(self.kind, operation);
+        match self.refused {
+            Some(problem) => error.with_source(problem),
+            None => error.with_source(self),
+        }
+    }
+
+    fn from_server(error: &TokenError) -> Self {
+        let what = Meaning::of(error.code(), error.message());
+        let loss = match what.kind() {
+            // Whoever stands in for the server goes down, or comes up.
+            StoreErrorKind::Unavailable if error.code() == UNNUMBERED => Loss::Silent,
+            _ => loss_of(error.code(), error.class()),
+        };
+        Self {
+            kind: what.kind(),
+            loss,
+            held: what == Meaning::Held,
+            duplicate: what == Meaning::Taken,
+            forbidden: what == Meaning::Forbidden,
+            text: told(error.code(), error.message()),
+            refused: None,
+        }
+    }
+}
+
+/// What is told of an error of the server.
+fn told(code: u32, message: &str) -> String {
+    let message = match code {
+        // These messages quote the value.
+        220 | 232 | 244 | 245 | 248 | 295 | 2601 | 2627 | 2628 | 8114 | 8115 | 8152 | 8169
+        | 13609 => "a value was refused",
+        _ => message,
+    };
+    format!("{message} (error {code})")
+}
+
+/// Errors of this class and above end the connection.
+const FATAL: u8 = 20;
+
+fn loss_of(code: u32, class: u8) -> Loss {
+    match code {
+        // The database is read-only, or a copy that is; or was failed over and lets nobody write yet.
+        3906 | 3908 | 979 | 978 | 976 => Loss::ReadOnly,
+        // The session was killed; the server goes down. What was going on is rolled back.
+        596 | 6001 | 6002 | 6004 | 6005 | 6006 => Loss::Told,
+        // The driver and the server do not mean the same transaction.
+        3988 | 3989 => Loss::Silent,
+        _ if class >= FATAL => Loss::Silent,
+        _ => Loss::No,
+    }
+}
+
+impl From<tiberius::error::Error> for Failure {
+    fn from(error: tiberius::error::Error) -> Self {
+        use tiberius::error::Error;
+        match &error {
+            Error::Server(error) => Self::from_server(error),
+            Error::Io { message, .. } => Self::lost(format!("the connection failed: {message}")),
+            Error::Protocol(text) => Self::lost(format!("the connection broke: {text}")),
+            Error::Routing { .. } => Self::lost("the server sends its callers elsewhere"),
+            Error::Tls(text) => Self::new(StoreErrorKind::Misconfigured, text.clone()),
+            Error::Encoding(_) | Error::Conversion(_) | Error::Utf8 | Error::Utf16 => Self {
+                // The rest of the answer may be unread.
+                loss: Loss::Silent,
+                ..Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+            },
+            _ => Self::lost("the driver failed"),
+        }
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    /// For stored values that the model refuses.
+    fn from(problem: InvalidInput) -> Self {
+        Self::new(StoreErrorKind::Corrupt, problem.to_string())
+    }
+}
+
+/// What an error of the server means to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// The call was given up because of others: again.
+    Raced,
+    /// A key or an id is there already, which a look at it before the next try shows.
+    Taken,
+    /// A lock was not to be had in the time that was given.
+    Held,
+    /// A right is missing.
+    Forbidden,
+    Other(StoreErrorKind),
+}
+
+/// Of the store's own statements: a lock of the application's kind was not to be had.
+pub(crate) const GATE: u32 = 50_001;
+
+/// Of the store's own statements: an application has ended a transaction by itself.
+pub(crate) const NOT_ONE: u32 = 50_002;
+
+/// The number that a server which stands in for SQL Server gives to errors it has no number for.
+const UNNUMBERED: u32 = 33_557_097;
+
+impl Meaning {
+    fn of(code: u32, message: &str) -> Self {
+        use StoreErrorKind::{
+            Corrupt, Full, Misconfigured, Other, ReadOnly, SchemaMismatch, Unavailable,
+        };
+        match code {
+            // A deadlock; an update that met another under row versions; schema that is changed.
+            1205 | 3960 | 3961 | 41302 | 41305 | 41325 => Self::Raced,
+            2601 | 2627 => Self::Taken,
+            1222 => Self::Held,
+            // No answer of the lock manager, of memory, of a session: the limits of the server.
+            1204 | 1221 | 701 | 802 | 8645 | 8651 => Self::Other(Unavailable),
+            // The command was cancelled by its caller, or by a limit of the server.
+            3617 | 8649 | 10_053 | 10_054 | 10_060 => Self::Other(Unavailable),
+            1101 | 1105 | 9002 | 1132 | 40_544 => Self::Other(Full),
+            3906 | 3908 | 979 | 978 | 976 => Self::Other(ReadOnly),
+            // What a user may not do; 2760 and 1088 say of a schema and of a table that they are not
+            // there, or not for this user.
+            229 | 230 | 262 | 297 | 300 | 916 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 => {
+                Self::Forbidden
+            }
+            // Wrong login, no such database, a setting or a level that will not do.
+            18_452
+            | 18_456
+            | 18_470
+            | 18_486
+            | 18_487
+            | 18_488
+            | 4060
+            | 4064
+            | 911
+            | 1934
+            | 3952
+            | 40_515
+            | 40_532
+            | 40_615
+            | 40_914
+            | 4061..=4063
+            | 18_450
+            | 18_471 => Self::Other(Misconfigured),
+            // No plan with the indexes that the statements name, so they are others.
+            8622 => Self::Other(Misconfigured),
+            // The driver and the server do not mean the same transaction.
+            3988 | 3989 => Self::Other(Unavailable),
+            // A table, column, function or procedure that is not there or not ours, or is there already
+            // although nothing says so.
+            207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
+            | 15_009 => Self::Other(SchemaMismatch),
+            823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
+            // The session, the database or the server goes down, comes up, or is moved.
+            596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927
+            | 942 | 945 | 952 | 983 | 988 | 10_928 | 10_929 | 17_142 | 17_809 | 17_830 | 18_401
+            | 40_143 | 40_197 | 40_501 | 40_540 | 40_613 | 42_108 | 42_109 | 49_918 | 49_919
+            | 49_920 => Self::Other(Unavailable),
+            GATE => Self::Other(StoreErrorKind::Timeout),
+            // What needs a transaction was asked for where none is open.
+            NOT_ONE | 628 | 3902 | 3903 => Self::Other(StoreErrorKind::Invalid),
+            UNNUMBERED => Self::unnumbered(message),
+            _ => Self::Other(Other),
+        }
+    }
+
+    /// By the message, where there is no number.
+    fn unnumbered(message: &str) -> Self {
+        use StoreErrorKind::{Other, SchemaMismatch, Unavailable};
+        let says = |text: &str| message.contains(text);
+        if says("lock timeout") {
+            Self::Held
+        } else if says("could not serialize") || says("deadlock") {
+            Self::Raced
+        } else if says("permission denied") || says("must be owner") {
+            Self::Forbidden
+        } else if says("shutting down")
+            || says("starting up")
+            || says("recovery mode")
+            || says("accepting connections")
+            || says("terminating connection")
+        {
+            Self::Other(Unavailable)
+        } else if says("already exists") || says("does not exist") {
+            Self::Other(SchemaMismatch)
+        } else {
+            Self::Other(Other)
+        }
+    }
+
+    /// What it means to the caller.
+    fn kind(self) -> StoreErrorKind {
+        match self {
+            Self::Raced | Self::Taken => StoreErrorKind::Contention,
+            Self::Held => StoreErrorKind::Timeout,
+            Self::Forbidden => StoreErrorKind::Misconfigured,
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_tells_the_caller_what_to_do() {
+        use StoreErrorKind::{
+            Contention, Corrupt, Full, Invalid, Misconfigured, Other, ReadOnly, SchemaMismatch,
+            Timeout, Unavailable,
+        };
+        let table: &[(StoreErrorKind, &[u32])] = &[
+            // Deadlocks, conflicts of row versions, schema that was changed meanwhile, duplicates.
+            (
+                Contention,
+                &[1205, 3960, 3961, 41_302, 41_305, 41_325, 2627, 2601],
+            ),
+            // A row that is held, and a lock of the store's own that is.
+            (Timeout, &[1222, GATE]),
+            // A transaction that the application has ended by itself.
+            (Invalid, &[NOT_ONE, 628, 3902, 3903]),
+            (Full, &[1101, 1105, 1132, 9002, 40_544]),
+            // No locks, no memory, too many workers.
+            (Unavailable, &[1204, 1221, 701, 802, 8645, 8651, 8649, 3617]),
+            // A network that ended it, as the server tells.
+            (Unavailable, &[10_053, 10_054, 10_060]),
+            // A session or a server that goes down, a database that is not up.
+            (Unavailable, &[596, 6001, 6002, 6004, 6005, 6006, 17_142]),
+            (
+                Unavailable,
+                &[904, 921, 922, 923, 924, 926, 927, 942, 945, 952, 983, 988],
+            ),
+            (Unavailable, &[17_809, 17_830, 18_401, 3988, 3989]),
+            // Azure SQL: moved, throttled, paused.
+            (
+                Unavailable,
+                &[
+                    10_928, 10_929, 40_143, 40_197, 40_501, 40_540, 40_613, 42_108, 42_109, 49_918,
+                    49_919, 49_920,
+                ],
+            ),
+            (ReadOnly, &[3906, 3908, 979, 978, 976]),
+            // Logins, databases, firewalls.
+            (
+                Misconfigured,
+                &[
+                    18_452, 18_456, 18_470, 18_486, 18_487, 18_488, 4060, 4064, 911, 40_515,
+                    40_532, 40_615, 40_914, 4061, 4062, 4063, 18_450, 18_471,
+                ],
+            ),
+            // Settings of the session and of the database.
+            (Misconfigured, &[1934, 3952, 8622]),
+            // Rights.
+            (
+                Misconfigured,
+                &[
+                    229, 230, 262, 297, 300, 916, 1088, 2760, 3701, 3704, 15_151, 15_247,
+                ],
+            ),
+            // What is not there, or is there already.
+            (
+                SchemaMismatch,
+                &[
+                    207, 208, 213, 195, 1913, 2705, 2714, 2812, 4104, 4121, 4902, 4924, 15_009,
+                ],
+            ),
+            (Corrupt, &[605, 823, 824, 825, 2570]),
+            // Faults of a statement, and what nobody knows.
+            (
+                Other,
+                &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003],
+            ),
+            (Other, &[UNNUMBERED]),
+        ];
+        for (kind, codes) in table {
+            for code in *codes {
+                assert_eq!(Meaning::of(*code, "").kind(), *kind, "error {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn duplicates_and_held_locks_are_told_apart_from_other_races() {
+        assert_eq!(Meaning::of(2601, ""), Meaning::Taken);
+        assert_eq!(Meaning::of(2627, ""), Meaning::Taken);
+        assert_eq!(Meaning::of(1205, ""), Meaning::Raced);
+        assert_eq!(Meaning::of(3960, ""), Meaning::Raced);
+        assert_eq!(Meaning::of(1222, ""), Meaning::Held);
+        // This one says who waits too long, but is no row that could be passed over.
+        assert_eq!(Meaning::of(GATE, "").kind(), StoreErrorKind::Timeout);
+        assert_ne!(Meaning::of(GATE, ""), Meaning::Held);
+    }
+
+    #[test]
+    fn missing_rights_are_told_apart_from_other_settings() {
+        for code in [229, 230, 262, 916, 2760, 15_247] {
+            assert_eq!(Meaning::of(code, ""), Meaning::Forbidden, "error {code}");
+        }
+        for code in [18_456, 4060, 1934] {
+            assert_ne!(Meaning::of(code, ""), Meaning::Forbidden, "error {code}");
+        }
+    }
+
+    #[test]
+    fn messages_that_quote_values_are_not_told() {
+        for code in [220, 232, 244, 245, 248, 295, 2601, 2627, 2628, 8114, 13_609] {
+            let told = told(code, "the value secret");
+            assert!(!told.contains("secret"), "{told}");
+            assert!(told.contains(&code.to_string()), "{told}");
+        }
+        let told = told(229, "The SELECT permission was denied on the object 'jobs'");
+        assert!(told.contains("SELECT permission") && told.contains("229"));
+    }
+
+    #[test]
+    fn an_error_without_a_number_is_known_by_its_message() {
+        let of = |message| Meaning::of(UNNUMBERED, message);
+        assert_eq!(of("canceling statement due to lock timeout"), Meaning::Held);
+        assert_eq!(
+            of("could not serialize access due to concurrent update"),
+            Meaning::Raced
+        );
+        let missing = of("relation \"jobs\" does not exist");
+        assert_eq!(missing.kind(), StoreErrorKind::SchemaMismatch);
+        let there = of("relation \"jobs\" already exists");
+        assert_eq!(there.kind(), StoreErrorKind::SchemaMismatch);
+        assert_eq!(of("permission denied for table jobs"), Meaning::Forbidden);
+        assert_eq!(of("deadlock detected"), Meaning::Raced);
+        for message in [
+            "the database system is shutting down",
+            "the database system is starting up",
+            "the database system is in recovery mode",
+            "the database system is not yet accepting connections",
+            "terminating connection due to administrator command",
+        ] {
+            assert_eq!(of(message).kind(), StoreErrorKind::Unavailable, "{message}");
+        }
+        assert_eq!(of("syntax error").kind(), StoreErrorKind::Other);
+    }
+
+    #[test]
+    fn a_connection_is_lost_by_what_ends_it() {
+        assert_eq!(loss_of(1205, 13), Loss::No);
+        assert_eq!(loss_of(596, 21), Loss::Told);
+        assert_eq!(loss_of(6005, 14), Loss::Told);
+        assert_eq!(loss_of(3906, 16), Loss::ReadOnly);
+        assert_eq!(loss_of(978, 14), Loss::ReadOnly);
+        for code in [596, 6001, 6002, 6004, 6005, 6006] {
+            assert_eq!(loss_of(code, 21), Loss::Told, "error {code}");
+        }
+        assert_eq!(loss_of(979, 14), Loss::ReadOnly);
+        assert_eq!(loss_of(3989, 16), Loss::Silent);
+        assert_eq!(loss_of(824, 24), Loss::Silent);
+        assert_eq!(loss_of(1222, 16), Loss::No);
+    }
+
+    #[test]
+    fn failures_of_the_driver_are_told_apart() {
+        use tiberius::error::{Error, IoErrorKind};
+        let failure = Failure::from(Error::Io {
+            kind: IoErrorKind::ConnectionReset,
+            message: "reset".into(),
+        });
+        assert_eq!(failure.kind, StoreErrorKind::Unavailable);
+        assert_eq!(failure.loss, Loss::Silent);
+        for lost in [
+            Error::Protocol("out of step".into()),
+            Error::Routing {
+                host: "elsewhere".into(),
+                port: 1,
+            },
+        ] {
+            let failure = Failure::from(lost);
+            assert_eq!(failure.kind, StoreErrorKind::Unavailable);
+            assert_eq!(failure.loss, Loss::Silent);
+        }
+        let failure = Failure::from(Error::Tls("bad certificate".into()));
+        assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
+        let failure = Failure::from(Error::Conversion("secret".into()));
+        assert_eq!(failure.kind, StoreErrorKind::Corrupt);
+        assert!(!failure.to_string().contains("secret"));
+    }
+}

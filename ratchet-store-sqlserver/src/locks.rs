@@ -1,0 +1,179 @@
+//! [`LockStore`] on SQL Server, on the connection of heartbeats and locks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::result::Row;
+use async_trait::async_trait;
+use ratchet_core::model::{Fenced, Guard};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::time::millis_between;
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreErrorKind};
+
+use crate::connection::Lease;
+use crate::error::{Failure, Result as Inner};
+use crate::row;
+use crate::store::SqlServerStore;
+
+/// The longest time to live, in milliseconds: far beyond every calendar, and added to a time it is
+/// still a number that the database can hold.
+const LONGEST: i64 = i64::MAX / 2;
+
+/// What `move_expiry.sql` sets the expiry of a lock to that is released.
+const RELEASED: i64 = 0;
+
+#[async_trait]
+impl LockStore for SqlServerStore {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("acquire", || self.acquire_lock(name, owner, ttl))
+            .await
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("renew", || self.move_expiry(name, owner, fence, Some(ttl)))
+            .await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        let repeated = AtomicBool::new(false);
+        self.call("release", || async {
+            let repeated = repeated.swap(true, Ordering::Relaxed);
+            match self.move_expiry(name, owner, fence, None).await? {
+                // The answer of the first time may have been lost.
+                Fenced::Stale if repeated => self.was_released(name, owner, fence).await,
+                done => Ok(done),
+            }
+        })
+        .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        self.call("inspect", || async {
+            let find = self.sql().find_lock.query().bind(name.as_str());
+            let rows = self.live().await?.rows(find).await?;
+            rows.first().map(lock_info).transpose()
+        })
+        .await
+    }
+}
+
+impl SqlServerStore {
+    async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
+        let mut lease = self.live().await?;
+        let acquire = self
+            .sql()
+            .acquire_lock
+            .query()
+            .bind(name.as_str())
+            .bind(owner.as_str())
+            .bind(ttl);
+        let rows = lease.rows(acquire).await?;
+        let Some(row) = rows.first() else {
+            // Who has it was not committed yet when this statement began.
+            return Err(Failure::new(
+                StoreErrorKind::Contention,
+                "the lock changed hands meanwhile",
+            ));
+        };
+        Ok(match row::name(row, 1, "owner")? {
+            None => Acquired::Acquired {
+                fence: Fence(row::seq(row, 0)?),
+            },
+            Some(owner) => Acquired::Held(HeldLock {
+                owner,
+                remaining: millis_between(0, row.try_get(2)?),
+            }),
+        })
+    }
+
+    /// Whether the tenure lasts that a write is made in, and will until the transaction of this
+    /// connection ends; without a guard, always.
+    pub(crate) async fn is_tenure(
+        &self,
+        lease: &mut Lease<'_>,
+        guard: Option<&Guard>,
+    ) -> Inner<bool> {
+        let Some(guard) = guard else {
+            return Ok(true);
+        };
+        let Ok(fence) = i64::try_from(guard.fence.0) else {
+            return Ok(false);
+        };
+        let look = self
+            .sql()
+            .is_tenure
+            .query()
+            .bind(guard.lock.as_str().to_owned())
+            .bind(guard.owner.as_str().to_owned())
+            .bind(fence);
+        Ok(!lease.rows(look).await?.is_empty())
+    }
+
+    /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
+    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<Fenced> {
+        let find = self.sql().find_lock.query().bind(name.as_str());
+        let rows = self.live().await?.rows(find).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Fenced::Stale);
+        };
+        let holder = row::name(row, 0, "owner")?;
+        let released = row.try_get::<i64>(2)? == RELEASED;
+        let same = holder.as_ref() == Some(owner) && Fence(row::seq(row, 1)?) == fence;
+        Ok(if released && same {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+
+    async fn move_expiry(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Option<i64>,
+    ) -> Inner<Fenced> {
+        let Ok(fence) = i64::try_from(fence.0) else {
+            return Ok(Fenced::Stale);
+        };
+        let mut lease = self.live().await?;
+        let renew = self
+            .sql()
+            .move_expiry
+            .query()
+            .bind(name.as_str())
+            .bind(owner.as_str())
+            .bind(fence)
+            .bind(ttl);
+        let moved = lease.execute(renew).await?;
+        Ok(if moved > 0 {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+}
+
+/// The lock of a row of `find_lock.sql`.
+fn lock_info(row: &Row) -> Inner<LockInfo> {
+    let owner = row::name(row, 0, "owner")?;
+    let (expires_at, now): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+    let holder = HeldLock {
+        owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        remaining: millis_between(now, expires_at),
+    };
+    Ok(LockInfo {
+        fence: Fence(row::seq(row, 1)?),
+        holder: (expires_at > now).then_some(holder),
+        expired_for: (RELEASED < expires_at && expires_at <= now)
+            .then(|| millis_between(expires_at, now)),
+    })
+}

@@ -1,0 +1,199 @@
+//! [`NodeStore`] on SQL Server, on the connection of heartbeats and locks.
+
+use crate::arguments::{Query, table};
+use crate::result::Row;
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+};
+use ratchet_core::store::{Changed, NodeStore};
+use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
+use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
+use uuid::Uuid;
+
+use crate::connection::Lease;
+use crate::error::{Failure, Loss, Result as Inner};
+use crate::queues::changed;
+use crate::row;
+use crate::store::SqlServerStore;
+
+#[async_trait]
+impl NodeStore for SqlServerStore {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        self.call("heartbeat", || self.record(heartbeat)).await
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.call("set_node_status", || async {
+            let set = self.sql().set_node_status.query();
+            let set = set.bind(node.as_uuid()).bind(i16::from(status.code()));
+            Ok(changed(self.live().await?.execute(set).await?))
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.call("nodes", || async {
+            let (nodes, _) = self.all_nodes(&mut self.live().await?).await?;
+            Ok(nodes)
+        })
+        .await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
+        // One whose answer was lost may have been made, and again would not say who had died.
+        self.call_again_after(
+            "sweep_nodes",
+            |loss| loss == Loss::Told,
+            || self.sweep(sweep),
+        )
+        .await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.call("database_time", || async {
+            let rows = self.live().await?.rows(self.sql().now.query()).await?;
+            let now = rows.first().map(|row| row.try_get(0)).transpose()?;
+            Ok(from_millis(now.ok_or_else(no_row)?))
+        })
+        .await
+    }
+}
+
+fn no_row() -> Failure {
+    Failure::new(StoreErrorKind::Other, "the statement returned nothing")
+}
+
+impl SqlServerStore {
+    async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
+        let mut lease = self.live().await?;
+        let rows = self.beat(&mut lease, heartbeat).await?;
+        if let Some(reply) = reply(&rows)? {
+            return Ok(reply);
+        }
+        lease.begin().await?;
+        let joined = async {
+            let status = i16::from(heartbeat.status.code());
+            let join = bind_words(self.sql().put_node.query(), heartbeat).bind(status);
+            lease.rows(join).await?;
+            self.beat(&mut lease, heartbeat).await
+        }
+        .await;
+        reply(&lease.end(joined).await?)?.ok_or_else(no_row)
+    }
+
+    async fn beat(&self, lease: &mut Lease<'_>, heartbeat: &Heartbeat) -> Inner<Vec<Row>> {
+        let after = NodeStatus::ALL.map(|stored| stored.after_heartbeat(heartbeat.status));
+        let mut beat = bind_words(self.sql().beat_node.query(), heartbeat);
+        for status in after {
+            beat = beat.bind(i16::from(status.code()));
+        }
+        lease.rows(beat).await
+    }
+
+    /// Every node that can be read, the newest first, and the database's time.
+    async fn all_nodes(&self, lease: &mut Lease<'_>) -> Inner<(Vec<NodeRecord>, Timestamp)> {
+        let rows = lease.rows(self.sql().nodes.query()).await?;
+        let mut nodes = Vec::with_capacity(rows.len());
+        let mut now = 0;
+        for row in &rows {
+            now = row.try_get(13)?;
+            match row::node_record(row) {
+                Ok(node) => nodes.extend(node),
+                Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+            }
+        }
+        Ok((nodes, from_millis(now)))
+    }
+
+    async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
+        let mut lease = self.live().await?;
+        lease.begin().await?;
+        let swept = async {
+            if !self.is_tenure(&mut lease, sweep.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            self.sweep_inside(&mut lease, sweep)
+                .await
+                .map(Guarded::Done)
+        }
+        .await;
+        lease.end(swept).await
+    }
+
+    async fn sweep_inside(&self, lease: &mut Lease<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
+        let (nodes, now) = self.all_nodes(lease).await?;
+        let mut swept = SweptNodes::default();
+        let is_silent =
+            |node: &&NodeRecord| node.status.is_live() && node.is_silent(sweep.dead_after, now);
+        let silent: Vec<&NodeRecord> = nodes.iter().filter(is_silent).collect();
+        if !silent.is_empty() {
+            let ids: Vec<Uuid> = silent.iter().map(|node| node.node.as_uuid()).collect();
+            let seen: Vec<i64> = silent
+                .iter()
+                .map(|node| to_millis(node.last_seen))
+                .collect();
+            let silent = table(&[("node", &ids), ("last_seen", &seen)]);
+            let bury = self.sql().bury_nodes.query().bind(silent);
+            for row in lease.rows(bury).await? {
+                swept.died.extend(row::node_id(&row, 0)?);
+            }
+            swept.died.sort();
+        }
+        let forgettable = |node: &&NodeRecord| {
+            let ended = !node.status.is_live() || swept.died.contains(&node.node);
+            ended && time::add(node.last_seen, sweep.forget_after) < now
+        };
+        let old = nodes.iter().filter(forgettable);
+        let old: Vec<Uuid> = old.map(|node| node.node.as_uuid()).collect();
+        if !old.is_empty() {
+            let forget = self.sql().forget_nodes.query().bind(old);
+            swept.forgotten = lease.execute(forget).await?;
+        }
+        Ok(swept)
+    }
+}
+
+/// What a node says of itself, `@P1` to `@P10`.
+fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
+    let load = &heartbeat.load;
+    let bytes = load
+        .memory_bytes
+        .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    query
+        .bind(heartbeat.node.as_uuid())
+        .bind(heartbeat.label.as_str())
+        .bind(i64::from(load.running))
+        .bind(i64::from(load.capacity))
+        .bind(duration_millis(heartbeat.interval))
+        .bind(load.connections.map(i64::from))
+        .bind(load.cpu_percent.map(i64::from))
+        .bind(bytes)
+        .bind(Name::join(&heartbeat.profile.roles))
+        .bind(Name::join(&heartbeat.profile.capabilities))
+}
+
+/// The answer of the rows of `beat_node.sql`; none if the node is unknown.
+fn reply(rows: &[Row]) -> Inner<Option<HeartbeatReply>> {
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let now = from_millis(first.try_get(0)?);
+    let status = NodeStatus::from_code(first.try_get::<i16>(1)?.into())?;
+    let mut cancel_requested = Vec::new();
+    for row in rows {
+        if let Some(job) = row.try_get::<Option<Uuid>>(2)? {
+            cancel_requested.push(ClaimToken::new(job.into(), row::seq(row, 3)?));
+        }
+    }
+    let others = Others {
+        live: row::count(first.try_get::<i64>(4)?, "others")?,
+        newest: first.try_get::<Option<i64>>(5)?.map(from_millis),
+    };
+    Ok(Some(HeartbeatReply::new(
+        now,
+        status,
+        cancel_requested,
+        others,
+    )))
+}

@@ -1,0 +1,86 @@
+//! [`QueueStore`] on SQL Server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
+use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::{JobState, Name, Result};
+
+use crate::error::Result as Inner;
+use crate::row;
+use crate::store::SqlServerStore;
+
+/// What the number of changed rows tells.
+pub(crate) fn changed(rows: u64) -> Changed {
+    if rows > 0 {
+        Changed::Changed
+    } else {
+        Changed::Unchanged
+    }
+}
+
+/// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
+/// changed itself the first time. The queue is as the caller wants it either way.
+#[async_trait]
+impl QueueStore for SqlServerStore {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("pause_queue", || self.pause(queue)).await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("resume_queue", || async {
+            let resume = self.sql().resume_queue.query().bind(queue.as_str());
+            Ok(changed(self.lease().await?.execute(resume).await?))
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.call("queues", || self.list_queues()).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", || self.count_matching(filter))
+            .await
+    }
+}
+
+impl SqlServerStore {
+    async fn pause(&self, queue: &Name) -> Inner<Changed> {
+        let pause = self.sql().pause_queue.query().bind(queue.as_str());
+        let rows = self.lease().await?.rows(pause).await?;
+        let paused: i32 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        Ok(changed(u64::from(paused.unsigned_abs())))
+    }
+
+    async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
+        let mut lease = self.lease().await?;
+        let mut paused = BTreeSet::new();
+        for row in lease.rows(self.sql().paused_queues.query()).await? {
+            paused.extend(row::name(&row, 0, "queue").ok().flatten());
+        }
+        let mut queues: BTreeMap<Name, StateCounts> = paused
+            .iter()
+            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
+            .collect();
+        let counted = lease.rows(self.sql().count_jobs.query()).await?;
+        drop(lease);
+        self.routes().refresh(self.liveness(), self.sql()).await?;
+        for row in counted {
+            let Some(route) = self.routes().get(row.try_get(0)?) else {
+                continue;
+            };
+            let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+            let count: u64 = row::count(row.try_get::<i64>(2)?, "count")?;
+            let counts = queues.entry(route.queue).or_default();
+            *counts.entry(state).or_default() += count;
+        }
+        let info = |(name, counts)| QueueInfo {
+            paused: paused.contains(&name),
+            name,
+            counts,
+        };
+        Ok(queues.into_iter().map(info).collect())
+    }
+}

@@ -1,0 +1,262 @@
+//! Looking at jobs.
+
+use std::collections::HashMap;
+
+use crate::arguments::{Query, table};
+use ratchet_core::model::{
+    Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
+};
+use ratchet_core::{ClaimToken, JobId, JobState, Json};
+use uuid::Uuid;
+
+use crate::connection::Lease;
+use crate::error::Result;
+use crate::row::{self, HAS_TAGS, IN_BATCH, WAITS};
+use crate::statements::Statement;
+use crate::store::SqlServerStore;
+
+impl SqlServerStore {
+    /// The jobs with these ids, each if it exists and can be shown.
+    pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        self.read_jobs_on(&mut self.lease().await?, ids).await
+    }
+
+    /// As [`read_jobs`](Self::read_jobs), on this connection.
+    pub(crate) async fn read_jobs_on(
+        &self,
+        on: &mut Lease<'_>,
+        ids: &[JobId],
+    ) -> Result<Vec<Option<JobRecord>>> {
+        let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        let get = self.sql().get_jobs.query().bind(wanted);
+        let rows = on.rows(get).await?;
+        let mut tagged = Vec::new();
+        let mut jobs = HashMap::with_capacity(rows.len());
+        let mut linked = Vec::new();
+        for row in &rows {
+            let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
+            if route > self.routes().seen() {
+                self.routes().refresh(self.liveness(), self.sql()).await?;
+            }
+            let route = self.routes().get(route);
+            match route.map(|route| row::job_record(row, route)) {
+                Some(Ok(job)) => {
+                    let flags: i16 = row.try_get(31)?;
+                    if flags & (WAITS | IN_BATCH) != 0 {
+                        linked.push(id.as_uuid());
+                    }
+                    if flags & HAS_TAGS != 0 {
+                        tagged.push(id.as_uuid());
+                    }
+                    jobs.insert(id, job);
+                }
+                _ => tracing::warn!(job = %id, "a stored job cannot be read"),
+            }
+        }
+        if !tagged.is_empty() {
+            self.show_tags(on, tagged, &mut jobs).await?;
+        }
+        if !linked.is_empty() {
+            self.show_links(on, &linked, &mut jobs).await?;
+        }
+        Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
+    }
+
+    /// Completes jobs that are shown with their tags.
+    async fn show_tags(
+        &self,
+        on: &mut Lease<'_>,
+        tagged: Vec<Uuid>,
+        jobs: &mut HashMap<JobId, JobRecord>,
+    ) -> Result<()> {
+        for row in on.rows(self.sql().tags_of.query().bind(tagged)).await? {
+            let Some(job) = jobs.get_mut(&row::job_id(&row, 0)?) else {
+                continue;
+            };
+            match row::name(&row, 1, "tag") {
+                Ok(tag) => job.spec.tags.extend(tag),
+                Err(problem) => {
+                    job.last_error
+                        .get_or_insert_with(|| row::unreadable(&problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One page of the jobs that match.
+    pub(crate) async fn read_page(
+        &self,
+        filter: &JobFilter,
+        page: &PageRequest,
+    ) -> Result<JobPage> {
+        let states = filter.wanted_states();
+        // One more than the page has, to know whether there is another page.
+        let ids = self
+            .selected_ids(filter, &states, page, page.limit + 1)
+            .await?;
+        let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
+        let shown = &ids[..ids.len().min(page.limit)];
+        let jobs = self.read_jobs(shown).await?.into_iter().flatten();
+        // Some may have changed since they were selected.
+        let jobs = jobs.filter(|job| filter.matches(job)).collect();
+        Ok(JobPage { jobs, next })
+    }
+
+    /// The first `limit` ids of the page, of jobs in these states that match the rest of the filter.
+    pub(crate) async fn selected_ids(
+        &self,
+        filter: &JobFilter,
+        states: &[JobState],
+        page: &PageRequest,
+        limit: usize,
+    ) -> Result<Vec<JobId>> {
+        let (sql, routes) = (self.sql(), self.routes_of(filter).await?);
+        let [oldest, newest] = match Among::of(filter, states) {
+            Among::Batch => [&sql.list_batch_oldest, &sql.list_batch_newest],
+            Among::Tagged => [&sql.list_tagged_oldest, &sql.list_tagged_newest],
+            Among::Ended => [&sql.list_ended_oldest, &sql.list_ended_newest],
+            Among::Unfinished => [&sql.list_unfinished_oldest, &sql.list_unfinished_newest],
+            _ => [&sql.list_oldest, &sql.list_newest],
+        };
+        let order = page.order;
+        let list = |statement: &Statement| {
+            // Before the first and behind the last there are no ids.
+            let end = in_order(order, Uuid::nil(), Uuid::max());
+            among(statement.query(), states, routes.as_deref())
+                .bind(page.after.map_or(end, |id| id.as_uuid()))
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        };
+        let mut lease = self.lease().await?;
+        if Among::of(filter, states) == Among::Unfinished {
+            let front = in_order(order, &sql.list_front_oldest, &sql.list_front_newest);
+            let rows = lease
+                .rows(list(front).bind(i64::try_from(Among::front(limit)).unwrap_or(i64::MAX)))
+                .await?;
+            if rows.len() == limit {
+                return rows.iter().map(|row| row::job_id(row, 0)).collect();
+            }
+        }
+        let list = narrowed(list(in_order(order, oldest, newest)), filter);
+        let rows = lease.rows(list).await?;
+        rows.iter().map(|row| row::job_id(row, 0)).collect()
+    }
+
+    /// How many jobs of each state match.
+    pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let sql = self.sql();
+        let statement = match (&filter.batch, &filter.tag) {
+            (Some(_), _) => &sql.count_batch,
+            (None, Some(_)) => &sql.count_tagged,
+            (None, None) => &sql.count_matching,
+        };
+        let routes = self.routes_of(filter).await?;
+        let count = among(
+            statement.query(),
+            &filter.wanted_states(),
+            routes.as_deref(),
+        );
+        let count = narrowed(count, filter);
+        let mut counts = StateCounts::new();
+        for row in self.lease().await?.rows(count).await? {
+            let state = JobState::from_code(row.try_get::<i16>(0)?.into())?;
+            counts.insert(state, row::count(row.try_get::<i64>(1)?, "count")?);
+        }
+        Ok(counts)
+    }
+
+    /// The routes that a filter lets through; none: all.
+    async fn routes_of(&self, filter: &JobFilter) -> Result<Option<Vec<i32>>> {
+        if filter.queue.is_none() && filter.kind.is_none() {
+            return Ok(None);
+        }
+        self.routes().refresh(self.liveness(), self.sql()).await?;
+        let routes = self.routes().matching(|route| {
+            let queue = filter.queue.as_ref();
+            let kind = filter.kind.as_ref();
+            queue.is_none_or(|queue| *queue == route.queue)
+                && kind.is_none_or(|kind| *kind == route.kind)
+        });
+        Ok(Some(routes.ids()))
+    }
+
+    /// The inputs of the claims that still hold.
+    pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
+        let mut seqs = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            if let Ok(seq) = i64::try_from(token.seq) {
+                jobs.push(token.job.as_uuid());
+                seqs.push(seq);
+            }
+        }
+        let tokens_of = table(&[("job", &jobs), ("seq", &seqs)]);
+        let load = self.sql().load_inputs.query().bind(tokens_of);
+        let rows = self.lease().await?.rows(load).await?;
+        let mut inputs = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?);
+            let input = JobInput {
+                payload: row::json(row, 2).unwrap_or_else(|| Json::from_stored("missing")),
+                checkpoint: row::json(row, 3),
+            };
+            inputs.insert(token, input);
+        }
+        Ok(tokens
+            .iter()
+            .map(|token| inputs.get(token).cloned())
+            .collect())
+    }
+
+    /// The ended claims of a job.
+    pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        let mut lease: Lease<'_> = self.lease().await?;
+        let rows = lease
+            .rows(self.sql().history.query().bind(job.as_uuid()))
+            .await?;
+        let mut attempts = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::attempt(row) {
+                Ok(attempt) => attempts.push(attempt),
+                Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+            }
+        }
+        Ok(attempts)
+    }
+}
+
+/// One of the two, by the order of a page.
+pub(crate) fn in_order<T>(order: JobOrder, oldest: T, newest: T) -> T {
+    match order {
+        JobOrder::OldestFirst => oldest,
+        JobOrder::NewestFirst => newest,
+    }
+}
+
+/// States as a bit each.
+pub(crate) fn state_bits(states: &[JobState]) -> i32 {
+    states
+        .iter()
+        .fold(0_i32, |bits, state| bits | 1 << state.code())
+}
+
+/// A statement on the jobs of these states, given as a bit each, and of these routes or of all.
+fn among(query: Query, states: &[JobState], routes: Option<&[i32]>) -> Query {
+    query
+        .bind(state_bits(states))
+        .bind(routes.is_some())
+        .bind(routes.unwrap_or_default())
+}
+
+/// A statement on the jobs of a batch, with a tag perhaps, or on those with a tag, or on all.
+fn narrowed(query: Query, filter: &JobFilter) -> Query {
+    let tag = filter.tag.as_ref().map(ratchet_core::Name::as_str);
+    match (&filter.batch, tag) {
+        (Some(batch), tag) => query
+            .bind(batch.as_uuid())
+            .bind(tag.is_some())
+            .bind(tag.unwrap_or_default()),
+        (None, Some(tag)) => query.bind(tag),
+        (None, None) => query,
+    }
+}

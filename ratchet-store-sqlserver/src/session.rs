@@ -1,0 +1,209 @@
+//! What the session of a connection is like, and whether the database will do.
+
+use std::time::Duration;
+
+use ratchet_core::{StoreErrorKind, time};
+
+use crate::connection::Lease;
+use crate::error::{Failure, Result};
+use crate::result::Row;
+use crate::statements::quoted;
+
+/// What sessions are like.
+pub(crate) struct Session {
+    /// What they begin with.
+    pub(crate) setup: String,
+    /// How long they wait for a lock, in milliseconds.
+    pub(crate) lock_timeout: i64,
+}
+
+/// What filtered indexes ask of those who make them and of those who write.
+pub(crate) const INDEXABLE: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, \
+     CONCAT_NULL_YIELDS_NULL, QUOTED_IDENTIFIER ON;\n\
+     SET NUMERIC_ROUNDABORT OFF;\n\
+     SET XACT_ABORT ON;\n";
+
+impl Session {
+    /// Nothing that statements rest on is left to the defaults of the login, the database or the
+    /// server.
+    ///
+    /// A server goes on with what nobody waits for, since a connection that is dropped says nothing;
+    /// no wait for a lock is longer than the deadline of a call, and an error ends the transaction.
+    pub(crate) fn new(deadline: Duration) -> Self {
+        let lock_timeout = lock_timeout(deadline);
+        let setup = format!(
+            "{INDEXABLE}\
+             SET IMPLICIT_TRANSACTIONS OFF;\n\
+             SET NOCOUNT OFF;\n\
+             SET ROWCOUNT 0;\n\
+             SET TEXTSIZE 2147483647;\n\
+             SET LOCK_TIMEOUT {lock_timeout};\n\
+             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+        );
+        Self {
+            setup,
+            lock_timeout,
+        }
+    }
+}
+
+/// What a session is like beyond the setup, in one text: where it is, as whom, and what is not set
+/// back by any name. A session in which an application has run statements of its own is used further
+/// only if this is as it was when it began.
+pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_USER, N'/', \
+     @@LANGUAGE, N'/', @@DATEFIRST, N'/', @@OPTIONS, N'/', @@TRANCOUNT, N'/', own.date_format, N'/', \
+     own.deadlock_priority, N'/', own.transaction_isolation_level, N'/', \
+     CONVERT(nvarchar(256), own.context_info, 2)) AS nvarchar(max)) \
+     FROM (SELECT 1 AS one) AS one \
+     LEFT JOIN sys.dm_exec_sessions AS own ON own.session_id = @@SPID";
+
+/// What the question for the character has returned.
+pub(crate) fn character(rows: &[Row]) -> Result<String> {
+    let row = rows.first().ok_or_else(|| {
+        let text = "the server does not say what the session is like";
+        Failure::new(StoreErrorKind::Other, text)
+    })?;
+    row.try_get(0)
+}
+
+/// The time as the server takes it: in milliseconds, of which 0 would be none.
+pub(crate) fn lock_timeout(patience: Duration) -> i64 {
+    time::duration_millis(patience).clamp(1, i32::MAX.into())
+}
+
+/// The server of a store.
+pub(crate) struct Server {
+    pub(crate) version: String,
+    /// As whom the store is there.
+    pub(crate) user: String,
+    /// Whether it stands in for SQL Server.
+    pub(crate) is_babelfish: bool,
+}
+
+/// Properties are sql_variant as they are, which the driver cannot read.
+const WHO_AND_WHERE: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), \
+     CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int), \
+     CAST(name AS nvarchar(128)), \
+     CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128)), \
+     CAST(CURRENT_USER AS nvarchar(128)) \
+     FROM sys.databases WHERE name = DB_NAME()";
+
+const HAS_JSON: &str = "SELECT COUNT(*) FROM OPENJSON(N'[1]')";
+
+/// What the server is asked when a store connects.
+#[cfg(test)]
+pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
+
+/// Refuses a server or a database that will not do, and says what a DBA must run.
+///
+/// `locking_reads` says that it may be a database where readers wait for writers.
+pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<Server> {
+    let rows = lease.script(WHO_AND_WHERE).await?;
+    let row = rows.first().ok_or_else(|| {
+        misconfigured("the login may not see its own database in sys.databases".to_owned())
+    })?;
+    let version: Option<String> = row.try_get(0)?;
+    let babelfish: Option<String> = row.try_get(3)?;
+    let server = Server {
+        user: row.try_get(4)?,
+        is_babelfish: babelfish.is_some(),
+        version: match babelfish {
+            Some(version) => format!("Babelfish {version}"),
+            None => version.unwrap_or_else(|| "unknown".to_owned()),
+        },
+    };
+    let database = quoted(row.try_get(2)?);
+    check_reads(&database, row.try_get::<i32>(1)? != 0 || locking_reads)?;
+    match lease.script(HAS_JSON).await {
+        Ok(_) => Ok(server),
+        Err(failure) => Err(without_json(&database, failure)),
+    }
+}
+
+fn check_reads(database: &str, will_do: bool) -> Result<()> {
+    if will_do {
+        return Ok(());
+    }
+    Err(misconfigured(format!(
+        "READ_COMMITTED_SNAPSHOT is off in the database, so that readers and writers of jobs wait \
+         for each other; a DBA must run: ALTER DATABASE {database} SET READ_COMMITTED_SNAPSHOT ON \
+         WITH ROLLBACK IMMEDIATE; or let the store go without it (Builder::locking_reads)"
+    )))
+}
+
+/// What it means that a list cannot be read: that there is no such table, says an old server, and so
+/// does one that has to behave like one.
+fn without_json(database: &str, failure: Failure) -> Failure {
+    if failure.kind != StoreErrorKind::SchemaMismatch {
+        return failure;
+    }
+    misconfigured(format!(
+        "there is no OPENJSON: the server is older than SQL Server 2016, or the compatibility level \
+         of the database is below 130; then a DBA must run: ALTER DATABASE {database} SET \
+         COMPATIBILITY_LEVEL = 130"
+    ))
+}
+
+fn misconfigured(text: String) -> Failure {
+    Failure::new(StoreErrorKind::Misconfigured, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_one_that_the_server_takes() {
+        assert_eq!(lock_timeout(Duration::from_nanos(1)), 1);
+        assert_eq!(lock_timeout(Duration::from_secs(10)), 10_000);
+        assert_eq!(lock_timeout(Duration::MAX), i64::from(i32::MAX));
+    }
+
+    #[test]
+    fn a_database_whose_readers_wait_is_refused_with_what_a_dba_must_run() {
+        check_reads("[app]", true).unwrap();
+        let failure = check_reads("[app]", false).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
+        let text = failure.to_string();
+        let must_run = "a DBA must run: ALTER DATABASE [app] SET READ_COMMITTED_SNAPSHOT ON WITH \
+                        ROLLBACK IMMEDIATE";
+        assert!(text.contains(must_run), "{text}");
+        assert!(text.contains("locking_reads"), "{text}");
+    }
+
+    #[test]
+    fn a_compatibility_level_without_lists_is_refused_with_what_a_dba_must_run() {
+        // As the number 208 is told.
+        let missing = Failure::new(StoreErrorKind::SchemaMismatch, "Invalid object name");
+        let failure = without_json("[app]", missing);
+        assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
+        let text = failure.to_string();
+        let must_run = "a DBA must run: ALTER DATABASE [app] SET COMPATIBILITY_LEVEL = 130";
+        assert!(text.contains(must_run), "{text}");
+        let lost = without_json("[app]", Failure::lost("gone"));
+        assert_eq!(lost.kind, StoreErrorKind::Unavailable);
+    }
+
+    /// What filtered indexes ask of those who write, and what no login's default may change.
+    #[test]
+    fn sessions_leave_nothing_to_defaults() {
+        let setup = Session::new(Duration::from_secs(2)).setup;
+        for setting in [
+            "ANSI_NULLS",
+            "ANSI_PADDING",
+            "ANSI_WARNINGS",
+            "ARITHABORT",
+            "CONCAT_NULL_YIELDS_NULL",
+            "QUOTED_IDENTIFIER",
+            "NUMERIC_ROUNDABORT OFF",
+            "IMPLICIT_TRANSACTIONS OFF",
+            "NOCOUNT OFF",
+            "ROWCOUNT 0",
+            "XACT_ABORT ON",
+            "LOCK_TIMEOUT 2000;",
+            "TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        ] {
+            assert!(setup.contains(setting), "{setting}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+-- The applied migrations, in order.
+SELECT version, name, checksum FROM {schema}.migrations ORDER BY version

@@ -1,0 +1,2 @@
+-- The database's clock in milliseconds. [time.clock] [time.precision] [time.read]
+SELECT {now}

@@ -1,0 +1,490 @@
+//! What holds for the text of every statement, shown without a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlparser::dialect::MsSqlDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::{CREATE_MIGRATIONS, DATABASE_CLOCK, FILES, Words};
+use crate::error::{GATE, NOT_ONE};
+use crate::purge::AT_ONCE;
+use crate::session::{self, Server, Session};
+use crate::{connection, migrate};
+
+/// A server that is what it seems.
+pub(super) const SERVER: Server = Server {
+    version: String::new(),
+    user: String::new(),
+    is_babelfish: false,
+};
+
+/// What the parser does not know although it is of the language, what it takes instead, and why.
+const UNKNOWN: [(&str, &str, &str); 4] = [
+    (
+        "OPTION (FORCE ORDER, LOOP JOIN)",
+        "",
+        "the parser has no word for what is said of a whole statement",
+    ),
+    (
+        "INNER LOOP JOIN",
+        "INNER JOIN",
+        "the parser has no word for how tables are joined",
+    ),
+    (
+        "EXEC @got = ",
+        "EXEC ",
+        "the parser has no word for the answer of a procedure",
+    ),
+    (
+        "interval",
+        "period",
+        "a literal begins with this word elsewhere; here it is a name like others",
+    ),
+];
+
+/// The functions that are called, each there since SQL Server 2016 or before. None of them returns
+/// sql_variant but SERVERPROPERTY, none gives or adds up times but those of the clock.
+const FUNCTIONS: [&str; 18] = [
+    "CAST",
+    "COALESCE",
+    "CONCAT",
+    "CONVERT",
+    "COUNT",
+    "COUNT_BIG",
+    "DATEDIFF_BIG",
+    "DB_NAME",
+    "MAX",
+    "MIN",
+    "NCHAR",
+    "OPENJSON",
+    "POWER",
+    "REPLACE",
+    "ROW_NUMBER",
+    "SCHEMA_ID",
+    "SERVERPROPERTY",
+    "SYSUTCDATETIME",
+];
+
+/// Words before a bracket that are no functions.
+const OTHERS: [&str; 37] = [
+    "AND",
+    "APPLY",
+    "AS",
+    "BINARY",
+    "CHAR",
+    "CHECK",
+    "DATETIME2",
+    "DECIMAL",
+    "EXCEPT",
+    "EXEC",
+    "EXISTS",
+    "FROM",
+    "IDENTITY",
+    "IF",
+    "IN",
+    "INCLUDE",
+    "INDEX",
+    "JOIN",
+    "KEY",
+    "CLUSTERED",
+    "NOT",
+    "NVARCHAR",
+    "ON",
+    "OPTION",
+    "OR",
+    "OVER",
+    "SELECT",
+    "SET",
+    "TABLE",
+    "THEN",
+    "TOP",
+    "UNION",
+    "VALUES",
+    "WHEN",
+    "WHERE",
+    "WITH",
+    "BY",
+];
+
+/// Words that are of other languages, came later, or are not relied on.
+const REFUSED: [&str; 26] = [
+    "CONFLICT",
+    "DATE",
+    "DATETIME",
+    "DATETIMEOFFSET",
+    "FALSE",
+    "FOR",
+    "ILIKE",
+    "LIMIT",
+    "MERGE",
+    "NEWID",
+    "NEWSEQUENTIALID",
+    "NOLOCK",
+    "NULLS",
+    "READUNCOMMITTED",
+    "RETURNING",
+    "ROWVERSION",
+    "SKIP",
+    "SMALLDATETIME",
+    "SQL_VARIANT",
+    "TABLOCK",
+    "TABLOCKX",
+    "TIME",
+    "TIMESTAMP",
+    "TRUE",
+    "UNIQUEIDENTIFIER",
+    "WAITFOR",
+];
+
+fn words() -> Words {
+    Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1), &SERVER)
+}
+
+/// Every text that is sent, with its name.
+fn texts() -> Vec<(String, String)> {
+    let words = words();
+    let mut texts: Vec<(String, String)> = FILES
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), words.render(text)))
+        .collect();
+    texts.push(("create_migrations".into(), words.render(CREATE_MIGRATIONS)));
+    for step in migrate::scripts("a schema") {
+        texts.push((format!("migration {}", step.version), step.sql));
+    }
+    let session = Session::new(Duration::from_secs(1));
+    texts.push(("the setup of sessions".into(), session.setup));
+    for text in session::QUESTIONS {
+        texts.push(("a question to the server".into(), text.into()));
+    }
+    for text in [
+        connection::BEGIN,
+        connection::COMMIT_OWN,
+        connection::COMMIT,
+        connection::ROLL_BACK,
+    ] {
+        texts.push(("an end of a transaction".into(), text.into()));
+    }
+    texts.push((
+        "the lock of migrations".into(),
+        migrate::take_lock("N'a'", 1),
+    ));
+    texts.push(("its release".into(), migrate::release_lock("N'a'")));
+    texts
+}
+
+fn parse(text: &str) -> Result<(), String> {
+    let parsed = Parser::parse_sql(&MsSqlDialect {}, text);
+    parsed.map(drop).map_err(|error| error.to_string())
+}
+
+/// The tokens of a text, without spaces and comments.
+fn tokens(name: &str, text: &str) -> Vec<Token> {
+    match Tokenizer::new(&MsSqlDialect {}, text).tokenize() {
+        Ok(tokens) => tokens
+            .into_iter()
+            .filter(|token| !matches!(token, Token::Whitespace(_)))
+            .collect(),
+        Err(error) => panic!("{name} is not of the language: {error}"),
+    }
+}
+
+pub(super) fn every_file() -> impl Iterator<Item = (&'static str, Vec<Token>)> {
+    let words = words();
+    FILES
+        .iter()
+        .map(move |(name, text)| (*name, tokens(name, &words.render(text))))
+}
+
+/// An unquoted word in capital letters.
+fn bare(token: &Token) -> Option<String> {
+    match token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+fn is_word(token: Option<&Token>, text: &str) -> bool {
+    matches!(token, Some(Token::Word(word)) if word.value.eq_ignore_ascii_case(text))
+}
+
+#[test]
+fn every_text_is_of_the_language() {
+    let mut needed: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, text) in texts() {
+        assert!(
+            !text.contains(['{', '}']),
+            "{name} has a word that nobody knows"
+        );
+        if parse(&text).is_ok() {
+            continue;
+        }
+        let mut known = text.clone();
+        for (unknown, instead, _) in UNKNOWN {
+            known = known.replace(unknown, instead);
+        }
+        if let Err(error) = parse(&known) {
+            panic!("{name} is not of the language: {error}\n{text}");
+        }
+        for (unknown, instead, _) in UNKNOWN {
+            // Without it, with all the others.
+            let others = UNKNOWN.iter().filter(|(other, ..)| *other != unknown);
+            let without = others.fold(text.clone(), |text, (other, instead, _)| {
+                text.replace(other, instead)
+            });
+            let is_needed =
+                without.replace(unknown, instead) != without && parse(&without).is_err();
+            *needed.entry(unknown).or_default() += usize::from(is_needed);
+        }
+    }
+    for (unknown, _, reason) in UNKNOWN {
+        let times = needed.get(unknown).copied().unwrap_or_default();
+        assert!(times > 0, "{unknown} is parsed by now ({reason})");
+    }
+}
+
+#[test]
+fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
+    let mut called = BTreeSet::new();
+    for (name, text) in texts() {
+        let tokens = tokens(&name, &text);
+        for (place, token) in tokens.iter().enumerate() {
+            assert!(
+                !matches!(token, Token::DoubleColon | Token::StringConcat),
+                "{name} has {token}"
+            );
+            let Some(word) = bare(token) else {
+                continue;
+            };
+            assert!(!REFUSED.contains(&word.as_str()), "{name} has {word}");
+            assert!(
+                !(word == "DISTINCT" && is_word(tokens.get(place + 1), "FROM")),
+                "{name} compares as only SQL Server 2022 does"
+            );
+            let before = place.checked_sub(1).and_then(|before| tokens.get(before));
+            // A table or an alias with its columns.
+            let is_name = matches!(before, Some(Token::Period)) || is_word(before, "AS");
+            let is_called = tokens.get(place + 1) == Some(&Token::LParen);
+            if is_called && !is_name && !word.starts_with('@') && !OTHERS.contains(&word.as_str()) {
+                assert!(
+                    FUNCTIONS.contains(&word.as_str()),
+                    "{name} calls {word}, which is not known to be one of SQL Server 2016"
+                );
+                called.insert(word);
+            }
+        }
+    }
+    let unused: Vec<&str> = FUNCTIONS
+        .into_iter()
+        .filter(|function| !called.contains(*function))
+        .collect();
+    assert!(unused.is_empty(), "nothing calls {unused:?}");
+}
+
+/// The driver panics at a column of the type sql_variant.
+#[test]
+fn no_sql_variant_is_selected() {
+    let mut seen = 0;
+    for (name, text) in texts() {
+        let tokens = tokens(&name, &text);
+        for (place, _) in tokens
+            .iter()
+            .enumerate()
+            .filter(|(_, token)| is_word(Some(token), "SERVERPROPERTY"))
+        {
+            seen += 1;
+            let is_cast = place >= 2
+                && is_word(tokens.get(place - 2), "CAST")
+                && is_word(tokens.get(place + 4), "AS");
+            let is_asked = is_word(tokens.get(place + 4), "IS");
+            assert!(is_cast || is_asked, "{name} selects a property as it is");
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}
+
+/// DATEDIFF and DATEADD count in int: 24 days of milliseconds, 35 minutes of microseconds. The one
+/// expression that makes a number of a time is DATEDIFF_BIG over a pair of datetime2 in UTC.
+#[test]
+fn times_are_numbers_but_in_the_clock() {
+    let mut seen = 0;
+    for (name, text) in texts() {
+        let rest = text.replace(DATABASE_CLOCK, "0");
+        seen += usize::from(rest != text);
+        for word in tokens(&name, &rest).iter().filter_map(bare) {
+            let of_times = [
+                "DATEA",
+                "DATED",
+                "DATEP",
+                "DATET",
+                "GETUTC",
+                "GETDATE",
+                "SYSUTC",
+                "SYSDATE",
+                "CURRENT_T",
+            ];
+            assert!(
+                !of_times.iter().any(|of_time| word.starts_with(of_time)),
+                "{name} has {word}"
+            );
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+#[test]
+fn every_file_is_a_statement() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sql");
+    let mut files: Vec<String> = fs::read_dir(sources)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|file| file.strip_suffix(".sql").map(str::to_owned))
+        .collect();
+    files.sort_unstable();
+    let mut known: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+    known.push("create_migrations");
+    known.sort_unstable();
+    assert_eq!(files, known);
+}
+
+#[test]
+fn every_statement_says_what_it_serves() {
+    for (name, text) in FILES {
+        assert!(text.starts_with("-- "), "{name} has no comment");
+    }
+}
+
+#[test]
+fn brackets_and_transactions_are_closed() {
+    for (name, tokens) in every_file() {
+        let mut open = 0_i32;
+        let (mut begun, mut ended) = (0, 0);
+        for (place, token) in tokens.iter().enumerate() {
+            match token {
+                Token::LParen => open += 1,
+                Token::RParen => open -= 1,
+                _ => {}
+            }
+            assert!(open >= 0, "{name}");
+            let next_is_transaction = is_word(tokens.get(place + 1), "TRANSACTION");
+            begun += i32::from(is_word(Some(token), "BEGIN") && next_is_transaction);
+            ended += i32::from(is_word(Some(token), "COMMIT") && next_is_transaction);
+        }
+        assert_eq!(open, 0, "{name}");
+        assert_eq!(begun, ended, "{name}");
+        assert!(begun < 2, "{name}");
+    }
+}
+
+/// What writes in several parts does so as a whole: in a transaction of its own, or in one that
+/// the caller has begun, as the comment of the file then says.
+#[test]
+fn what_writes_twice_is_in_a_transaction() {
+    for ((name, tokens), (_, text)) in every_file().zip(FILES) {
+        let writes = tokens.windows(3).filter(|three| {
+            let to_table = |token: &Token| is_word(Some(token), "a schema");
+            let update = is_word(three.first(), "UPDATE") && to_table(&three[1]);
+            let into = is_word(three.first(), "INSERT") && to_table(&three[2]);
+            let from = is_word(three.first(), "DELETE") && to_table(&three[2]);
+            update || into || from
+        });
+        let writes = writes.count();
+        let own = tokens
+            .windows(2)
+            .any(|two| is_word(two.first(), "BEGIN") && is_word(two.get(1), "TRANSACTION"));
+        let comment: String = text.lines().filter(|line| line.starts_with("--")).collect();
+        let said = ["transaction", "locked", "begins again"]
+            .iter()
+            .any(|word| comment.contains(word));
+        assert!(writes < 2 || own || said, "{name} writes {writes} times");
+    }
+}
+
+/// What the store's statements throw is known to those who are told.
+#[test]
+fn every_own_error_has_the_number_of_a_meaning() {
+    let mut thrown = 0;
+    for (name, text) in texts() {
+        let tokens = tokens(&name, &text);
+        for pair in tokens
+            .windows(2)
+            .filter(|pair| is_word(pair.first(), "THROW"))
+        {
+            let known = [GATE, NOT_ONE].map(|number| number.to_string());
+            let is_known = matches!(&pair[1], Token::Number(number, _) if known.contains(number));
+            assert!(is_known, "{name} throws {}", pair[1]);
+            thrown += 1;
+        }
+    }
+    assert!(thrown >= 4, "{thrown}");
+}
+
+/// The file of a statement that PostgreSQL has too is called as it is there.
+#[test]
+fn statements_are_called_as_in_the_other_stores() {
+    let theirs = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../ratchet-store-postgres/src/sql"
+    );
+    // The tags are aggregated there.
+    let own = ["tags_of"];
+    for (name, _) in FILES {
+        let file = Path::new(theirs).join(format!("{name}.sql"));
+        assert!(file.exists() || own.contains(name), "{name}");
+    }
+}
+
+/// From 5,000 locks of one statement on one table the server would lock the table instead, and with it
+/// everybody.
+#[test]
+fn no_table_of_jobs_is_ever_locked_as_a_whole() {
+    // Of these no statement writes many rows.
+    let few = [
+        "migrations",
+        "nodes",
+        "paused_queues",
+        "permits",
+        "routes",
+        "versions",
+        "locks",
+    ];
+    let mut tables = BTreeSet::new();
+    let scripts: String = migrate::scripts("s")
+        .into_iter()
+        .map(|step| step.sql)
+        .collect();
+    for line in scripts.lines() {
+        let made = line.strip_prefix("CREATE TABLE [s].");
+        tables.extend(made.and_then(|rest| rest.split(' ').next()));
+    }
+    for table in tables {
+        let off = format!("EXEC(N'ALTER TABLE [s].{table} SET (LOCK_ESCALATION = DISABLE)');");
+        assert_eq!(
+            scripts.contains(&off),
+            !few.contains(&table),
+            "{table}: rows of many jobs, whose locks may become one of the table"
+        );
+    }
+}
+
+/// Each job has a row in `jobs` and three entries in its indexes, in the other tables fewer; only the
+/// history of a job may be longer, and that table is never locked as a whole.
+#[test]
+fn deletes_are_of_few_jobs_at_once() {
+    const ESCALATION: usize = 5_000;
+    let entries = 1 + 3;
+    assert!(AT_ONCE * entries < ESCALATION, "{AT_ONCE} at once");
+    let sources = [
+        include_str!("../act.rs"),
+        include_str!("../archive.rs"),
+        include_str!("../purge.rs"),
+    ];
+    for source in sources {
+        let uses = source.matches(".delete_jobs").count();
+        assert_eq!(uses, 1);
+        assert_eq!(source.matches("chunks(AT_ONCE)").count(), uses);
+    }
+}

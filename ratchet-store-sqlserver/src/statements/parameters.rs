@@ -1,0 +1,161 @@
+//! Parameters and variables: each is numbered, bound, declared and used as often as it should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use sqlparser::tokenizer::Token;
+
+use super::language::every_file;
+
+/// The variables and parameters of a statement, `@P1` as `@P1`.
+fn variables(tokens: &[Token]) -> Vec<String> {
+    let words = tokens.iter().filter_map(|token| match token {
+        Token::Word(word) if word.value.starts_with('@') => Some(word.value.clone()),
+        Token::Placeholder(name) => Some(name.clone()),
+        _ => None,
+    });
+    words.filter(|name| !name.starts_with("@@")).collect()
+}
+
+fn parameters(tokens: &[Token]) -> BTreeSet<usize> {
+    let all = variables(tokens);
+    let numbers = all.iter().filter_map(|name| name.strip_prefix("@P"));
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+/// `bind` counts from 1, so a gap is a parameter that somebody forgot.
+#[test]
+fn parameters_are_numbered_without_gaps() {
+    for (name, tokens) in every_file() {
+        let parameters = parameters(&tokens);
+        let expected: BTreeSet<usize> = (1..=parameters.len()).collect();
+        assert_eq!(parameters, expected, "{name}");
+    }
+}
+
+/// Statements that a function is given, or that are bound in a loop: how often those are bound shows
+/// when they are run, since a query refuses to be run with another number than its text has.
+const BOUND_ELSEWHERE: [&str; 26] = [
+    "add_recurring",
+    "beat_node",
+    "change_recurring",
+    "count_batch",
+    "count_matching",
+    "count_tagged",
+    "enqueue_jobs",
+    "enqueue_keyed",
+    "find_keys",
+    "held_permits",
+    "list_archived_newest",
+    "list_archived_oldest",
+    "list_batch_newest",
+    "list_batch_oldest",
+    "list_ended_newest",
+    "list_ended_oldest",
+    "list_front_newest",
+    "list_front_oldest",
+    "list_newest",
+    "list_oldest",
+    "list_tagged_newest",
+    "list_tagged_oldest",
+    "list_unfinished_newest",
+    "list_unfinished_oldest",
+    "put_node",
+    "renew_signals",
+];
+
+/// How often each statement is bound where it is written as `.<name>.query().bind(…)`, or as
+/// `let x = ….<name>.query(); … x.bind(…)` with no other query between.
+fn bound() -> BTreeMap<String, Vec<usize>> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut bound: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for entry in fs::read_dir(sources).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let source = fs::read_to_string(path).unwrap();
+        // Comments have brackets of their own.
+        let code: String = source
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default().trim())
+            .collect();
+        for (place, _) in code.match_indices(".query()") {
+            let before = &code[..place];
+            let Some((before, name)) = before.rsplit_once('.') else {
+                continue;
+            };
+            let (mut times, rest) = binds(&code[place + ".query()".len()..]);
+            let variable = before
+                .rsplit_once("let ")
+                .map(|(_, rest)| rest.trim_start_matches("mut "))
+                .and_then(|rest| rest.split_once(" = "))
+                .filter(|(_, value)| !value.contains(';'))
+                .map(|(variable, _)| variable);
+            if let (0, Some(variable), Some(rest)) = (times, variable, rest.strip_prefix(';')) {
+                let rest = rest.split(".query()").next().unwrap_or_default();
+                let again = format!("{variable}.bind(");
+                if let Some(at) = rest.find(&again) {
+                    times = binds(&rest[at + variable.len()..]).0;
+                }
+            }
+            bound.entry(name.to_owned()).or_default().push(times);
+        }
+    }
+    bound
+}
+
+/// How many `.bind(…)` stand at the beginning, and what stands behind them.
+fn binds(code: &str) -> (usize, &str) {
+    let (mut times, mut rest) = (0, code);
+    while let Some(inside) = rest.strip_prefix(".bind(") {
+        let mut open = 1_usize;
+        let end = inside.find(|c| {
+            match c {
+                '(' => open += 1,
+                ')' => open -= 1,
+                _ => {}
+            }
+            open == 0
+        });
+        rest = end.map_or("", |end| &inside[end + 1..]);
+        times += 1;
+    }
+    (times, rest)
+}
+
+#[test]
+fn every_parameter_is_bound() {
+    let bound = bound();
+    let mut wrong = Vec::new();
+    for (name, tokens) in every_file() {
+        let (wanted, times) = (parameters(&tokens).len(), bound.get(name));
+        let is_right = times.is_some_and(|times| times.iter().all(|times| *times == wanted));
+        if is_right == BOUND_ELSEWHERE.contains(&name) {
+            wrong.push(format!("{name} has {wanted}, and is bound {times:?} times"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_variable_is_declared_once_and_used() {
+    for (name, tokens) in every_file() {
+        let all = variables(&tokens);
+        let own = all.iter().filter(|one| {
+            let number = one.strip_prefix("@P").map(str::parse::<usize>);
+            // The parameters of the one procedure that is called.
+            let of_procedure = ["@Resource", "@LockMode", "@LockOwner", "@LockTimeout"];
+            !matches!(number, Some(Ok(_))) && !of_procedure.contains(&one.as_str())
+        });
+        let own: Vec<&String> = own.collect();
+        for variable in own.iter().copied().collect::<BTreeSet<_>>() {
+            let uses = own.iter().filter(|one| **one == variable).count();
+            assert!(
+                uses > 1,
+                "{name} declares {variable} for nothing, or does not"
+            );
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The conformance suite on SQL Server, or on Babelfish in its place: one schema per case, several
+//! handles on it. No case is left out on either. What Babelfish passes does not show how SQL Server
+//! itself locks: there are no locks on ranges and indexes, none that escalate, and no hints, so that
+//! nobody passes over a locked row; claims go one after the other there (`Words`).
+
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+mod server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_core::SharedStore;
+
+use crate::server::Schema;
+
+fn main() -> ExitCode {
+    // Each step of a history is many round trips, and on Babelfish the text of each is parsed anew.
+    let suite = Suite::new("sqlserver", Power::STORE).histories(100);
+    suite.run(async {
+        let Some(url) = server::url() else {
+            return Provision::unavailable(server::MISSING);
+        };
+        Provision::ready(move || {
+            let url = url.clone();
+            async move { Ok(SqlServerFixture(Schema::create(&url).await?)) }
+        })
+    })
+}
+
+struct SqlServerFixture(Schema);
+
+#[async_trait]
+impl Fixture for SqlServerFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        let builder = self.0.builder().clock_table("test_clock");
+        Ok(Arc::new(builder.connect().await?))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.0)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(&self.0)
+    }
+
+    async fn teardown(&self) {
+        self.0.take_away().await;
+    }
+}

@@ -1,0 +1,199 @@
+//! The server that the tests use, and a schema of its own for each test.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, TestClock, Vandal};
+use ratchet_core::{JobId, Name, time};
+use ratchet_store_sqlserver::{Builder, SqlServerStore};
+use tiberius::{AuthMethod, Config, EncryptionLevel, Row};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
+use url::Url;
+
+/// Why tests that need a server cannot run.
+pub(crate) const MISSING: &str = "RATCHET_TEST_SQLSERVER_URL is not set";
+
+/// The server, as somebody who may create schemas in its database.
+pub(crate) fn url() -> Option<String> {
+    std::env::var("RATCHET_TEST_SQLSERVER_URL").ok()
+}
+
+/// The name of the database of a URL.
+pub(crate) fn database(url: &str) -> String {
+    let path = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('/'));
+    let path = path.map_or("", |(_, path)| path.split('?').next().unwrap_or_default());
+    percent_encoding::percent_decode_str(path)
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+/// A connection of the driver's.
+pub(crate) type Client = tiberius::Client<Compat<TcpStream>>;
+
+/// Opens a connection beside the store's.
+pub(crate) async fn connect(url: &str) -> Result<Client, BoxError> {
+    let url = Url::parse(url)?;
+    let mut config = Config::new();
+    config.host(url.host_str().ok_or("the URL has no host")?);
+    config.port(url.port().unwrap_or(1433));
+    let decoded = |part| percent_encoding::percent_decode_str(part).decode_utf8();
+    config.authentication(AuthMethod::sql_server(
+        decoded(url.username())?,
+        decoded(url.password().unwrap_or_default())?,
+    ));
+    config.database(decoded(url.path().trim_start_matches('/'))?);
+    config.trust_cert();
+    if url
+        .query_pairs()
+        .any(|pair| pair == ("encrypt".into(), "off".into()))
+    {
+        config.encryption(EncryptionLevel::NotSupported);
+    }
+    let stream = TcpStream::connect(config.get_addr()).await?;
+    stream.set_nodelay(true)?;
+    // In a box, since the future of a handshake is large.
+    let connecting = Client::connect(config, stream.compat_write());
+    Ok(Box::pin(connecting).await?)
+}
+
+/// A schema for one test.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) url: String,
+    pub(crate) name: String,
+    client: Mutex<Client>,
+}
+
+impl Schema {
+    /// A new, empty schema whose clock shows the same time in every test.
+    pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
+        Self::called(url, &format!("test_{}", JobId::new())).await
+    }
+
+    /// As [`create`](Self::create), with this name.
+    pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
+        let schema = Self {
+            url: url.to_owned(),
+            name: name.to_owned(),
+            client: Mutex::new(connect(url).await?),
+        };
+        schema.execute("CREATE SCHEMA {schema}").await?;
+        schema
+            .execute(
+                "CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL);
+                 INSERT INTO {schema}.test_clock VALUES (1790000000123)",
+            )
+            .await?;
+        Ok(schema)
+    }
+
+    /// A schema that is there already.
+    pub(crate) async fn adopt(url: &str, name: &str) -> Self {
+        match connect(url).await {
+            Ok(client) => Self {
+                url: url.to_owned(),
+                name: name.to_owned(),
+                client: Mutex::new(client),
+            },
+            Err(error) => panic!("there is no connection: {error}"),
+        }
+    }
+
+    /// A store on it, with few connections: many tests run at once, and on Babelfish the first use of
+    /// each statement on each connection takes long.
+    pub(crate) fn builder(&self) -> Builder {
+        SqlServerStore::builder(&self.url)
+            .schema(&self.name)
+            .max_connections(3)
+            .acquire_timeout(Duration::from_secs(60))
+            .deadline(Duration::from_secs(60))
+    }
+
+    /// Runs statements; `{schema}` is the schema.
+    pub(crate) async fn execute(&self, sql: &str) -> Result<(), BoxError> {
+        self.rows(sql).await.map(drop)
+    }
+
+    /// Reads rows; `{schema}` is the schema.
+    pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<Row>, BoxError> {
+        let sql = self.sql(sql);
+        let mut client = self.client.lock().await;
+        let results = client.simple_query(sql).await?.into_results().await?;
+        Ok(results.into_iter().flatten().collect())
+    }
+
+    /// Whether the server stands in for SQL Server.
+    pub(crate) async fn is_babelfish(&self) -> bool {
+        let version = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
+        match self.rows(version).await {
+            Ok(rows) => rows[0].get::<&str, _>(0).is_some(),
+            Err(error) => panic!("the server does not say what it is: {error}"),
+        }
+    }
+
+    /// A statement with the name of the schema in it.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let quoted = format!("[{}]", self.name.replace(']', "]]"));
+        sql.replace("{schema}", &quoted)
+    }
+
+    async fn move_clock(&self, millis: i64) {
+        let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + ({millis})");
+        if let Err(error) = self.execute(&sql).await {
+            panic!("the clock cannot be moved: {error}");
+        }
+    }
+
+    /// Takes it away.
+    pub(crate) async fn take_away(&self) {
+        if let Err(error) = self.drop_all().await {
+            eprintln!("the schema {} is left over: {error}", self.name);
+        }
+    }
+
+    async fn drop_all(&self) -> Result<(), BoxError> {
+        let name = self.name.replace('\'', "''");
+        let tables = self
+            .rows(&format!(
+                "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t \
+                 JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = N'{name}'"
+            ))
+            .await?;
+        let mut sql = String::new();
+        for table in &tables {
+            let table: &str = table.try_get(0)?.ok_or("a table without a name")?;
+            sql += &format!("DROP TABLE {{schema}}.[{table}];\n");
+        }
+        self.execute(&sql).await?;
+        self.execute("DROP SCHEMA {schema}").await
+    }
+}
+
+#[async_trait]
+impl TestClock for Schema {
+    async fn advance(&self, by: Duration) {
+        self.move_clock(time::duration_millis(by)).await;
+    }
+
+    async fn set_back(&self, by: Duration) {
+        self.move_clock(-time::duration_millis(by)).await;
+    }
+}
+
+#[async_trait]
+impl Vandal for Schema {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.job_data SET retry = N'{' WHERE id = 0x{job}";
+        let id = job.as_uuid().simple().to_string();
+        self.execute(&spoil.replace("{job}", &id)).await
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.recurring SET definition = N'{' WHERE name = N'{name}'";
+        self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+}

@@ -1,0 +1,277 @@
+//! Schemas side by side, of odd names and of other versions; what is stored in them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::model::ClaimRequest;
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{Enqueued, NewJob, NodeId, StoreError, StoreErrorKind, time};
+use ratchet_store_sqlserver::SqlServerStore;
+
+use crate::server::Schema;
+use crate::{assert_kind, enqueue, job, open};
+
+fn claim_all() -> ClaimRequest {
+    ClaimRequest::new(NodeId::new(), 100)
+}
+
+pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
+    let other = Schema::create(&schema.url).await.unwrap();
+    let (here, there) = (open(&schema).await, open(&other).await);
+    let key = || job().unique_key("u").idempotency_key("i");
+    enqueue(&here, key()).await;
+    let claimed = there.claim_next_batch(&claim_all()).await.unwrap();
+    assert!(claimed.is_empty());
+    let elsewhere = there.enqueue(&[key()]).await.unwrap();
+    assert!(matches!(elsewhere[0], Enqueued::Created(_)));
+    other.take_away().await;
+}
+
+pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
+    let mut names = vec!["My Schema; \"x\"", "größe'日本", "select"];
+    // There a closing bracket in a name cannot be written, in whatever statement.
+    if !schema.is_babelfish().await {
+        names.push("a]b'c\"d [e]");
+    }
+    for name in names {
+        let odd = Schema::called(&schema.url, &format!("{name}{}", &schema.name[30..]))
+            .await
+            .unwrap();
+        let store = open(&odd).await;
+        enqueue(&store, job().unique_key("u")).await;
+        assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+        drop(open(&odd).await);
+        odd.take_away().await;
+    }
+}
+
+async fn refusal(schema: &Schema) -> StoreError {
+    schema.builder().connect().await.unwrap_err()
+}
+
+pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let newer = "INSERT INTO {schema}.migrations VALUES (99, N'later', N'x', 0)";
+    schema.execute(newer).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("version 99"), "{error}");
+    let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
+                   UPDATE {schema}.migrations SET checksum = N'other'";
+    schema.execute(changed).await.unwrap();
+    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+}
+
+pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
+    let theirs = "CREATE TABLE {schema}.jobs (mine nvarchar(10))";
+    schema.execute(theirs).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("jobs"), "{error}");
+    let made = format!(
+        "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t
+         JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+         WHERE s.name = N'{}' ORDER BY t.name",
+        schema.name
+    );
+    let made = schema.rows(&made).await.unwrap();
+    let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
+    assert_eq!(made, ["jobs", "test_clock"], "something half made");
+}
+
+pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
+    let starters: Vec<_> = (0..6)
+        .map(|_| tokio::spawn(schema.builder().max_connections(1).connect()))
+        .collect();
+    for starter in starters {
+        let store = starter.await.unwrap().unwrap();
+        enqueue(&store, job()).await;
+    }
+    let applied = "SELECT version FROM {schema}.migrations";
+    let versions = SqlServerStore::migrations(&schema.name).len();
+    assert_eq!(schema.rows(applied).await.unwrap().len(), versions);
+    schema
+        .execute("DROP TABLE {schema}.attempts")
+        .await
+        .unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert!(error.to_string().contains("attempts"), "{error}");
+}
+
+pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) {
+    for step in SqlServerStore::migrations(&schema.name) {
+        schema.execute(&step.sql).await.unwrap();
+    }
+    let store = schema.builder().migrate(false).connect().await.unwrap();
+    enqueue(&store, job()).await;
+}
+
+pub(crate) async fn without_migrating_a_missing_schema_is_refused(schema: Arc<Schema>) {
+    let error = schema.builder().migrate(false).connect().await;
+    assert_kind(&error.unwrap_err(), StoreErrorKind::SchemaMismatch);
+}
+
+/// What would overflow the server's own functions for times, and what a session may have as its
+/// language and its format of dates.
+pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let now = store.database_time().await.unwrap();
+    let here = time::to_millis(time::wall_clock());
+    let skew = (here - time::to_millis(now)).abs();
+    assert!(skew < 60_000, "the server's clock is UTC");
+    for delay in [
+        Duration::from_secs(40 * 60),
+        Duration::from_secs(30 * 86_400),
+        Duration::from_secs(70 * 365 * 86_400),
+        ratchet_core::limits::MAX_DELAY,
+    ] {
+        let id = enqueue(&store, job().delay(delay)).await;
+        let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+        let waits = time::millis_between(
+            time::to_millis(stored.created_at),
+            time::to_millis(stored.run_at),
+        );
+        assert_eq!(waits, delay);
+    }
+}
+
+pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    // As many characters of four bytes as a payload may have, between two quotes.
+    let count = (ratchet_core::limits::MAX_PAYLOAD_BYTES - 2) / 4;
+    let text = "🦀".repeat(count);
+    let job = NewJob::new("kind", &text);
+    let id = enqueue(&store, job.clone()).await;
+    let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(stored.spec.payload, job.spec().payload);
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].input.payload, job.spec().payload);
+}
+
+/// The one expression that makes a number of a time, with times in the place of the server's.
+pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Schema>) {
+    let script = SqlServerStore::migrations("s").remove(0).sql;
+    let (_, clock) = script.rsplit_once("', ").unwrap();
+    let clock = clock.trim_end().trim_end_matches(';');
+    assert!(clock.contains("SYSUTCDATETIME()"), "{clock}");
+    for (time, millis) in [
+        ("1970-01-01T00:00:00.000000", 0_i64),
+        ("1969-12-31T23:59:59.999999", -1),
+        ("1970-01-01T00:40:00.001999", 40 * 60_000 + 1),
+        ("1970-01-31T00:00:00.000001", 30 * 86_400_000),
+        ("2039-12-15T00:00:00.000000", 70 * 365 * 86_400_000),
+        (
+            "9999-12-31T23:59:59.999999",
+            ratchet_core::limits::MAX_RUN_AT,
+        ),
+    ] {
+        let given = format!("CAST('{time}' AS datetime2(7))");
+        let read = clock.replace("SYSUTCDATETIME()", &given);
+        let rows = schema.rows(&format!("SELECT {read}")).await.unwrap();
+        assert_eq!(rows[0].get::<i64, _>(0), Some(millis), "{time}");
+    }
+}
+
+pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
+    // It is in the way of a table in the middle of the first step.
+    let theirs = "CREATE VIEW {schema}.unique_keys AS SELECT 1 AS mine";
+    schema.execute(theirs).await.unwrap();
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    let made = format!(
+        "SELECT CAST(o.name AS nvarchar(128)) FROM sys.objects AS o
+         JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+         WHERE s.name = N'{}' AND o.type IN ('U', 'V') ORDER BY o.name",
+        schema.name
+    );
+    let made = schema.rows(&made).await.unwrap();
+    let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
+    assert_eq!(made, ["test_clock", "unique_keys"], "something half made");
+    schema
+        .execute("DROP VIEW {schema}.unique_keys")
+        .await
+        .unwrap();
+    enqueue(&open(&schema).await, job()).await;
+}
+
+pub(crate) async fn a_starter_waits_for_who_migrates(schema: Arc<Schema>) {
+    let mut other = crate::server::connect(&schema.url).await.unwrap();
+    let lock = |call: &str| {
+        let resource = format!("ratchet migrations of {}", schema.name);
+        format!("EXEC {call} @Resource = N'{resource}', @LockOwner = 'Session'")
+    };
+    let take = lock("sp_getapplock") + ", @LockMode = 'Exclusive'";
+    let taken = other.simple_query(take).await.unwrap();
+    taken.into_results().await.unwrap();
+    let impatient = schema.builder().deadline(Duration::from_secs(5));
+    let error = impatient.connect().await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    let starting = tokio::spawn(schema.builder().connect());
+    let freed = other.simple_query(lock("sp_releaseapplock")).await.unwrap();
+    freed.into_results().await.unwrap();
+    enqueue(&starting.await.unwrap().unwrap(), job()).await;
+}
+
+pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema: Arc<Schema>) {
+    let mut steps = SqlServerStore::migrations(&schema.name);
+    let last = steps.pop().unwrap();
+    for step in steps {
+        schema.execute(&step.sql).await.unwrap();
+    }
+    let mut other = crate::server::connect(&schema.url).await.unwrap();
+    // The table of the steps cannot be read until this ends.
+    let making = format!(
+        "BEGIN TRANSACTION; {}; ALTER TABLE {{schema}}.migrations ADD held int NULL",
+        last.sql
+    );
+    let made = other.simple_query(schema.sql(&making)).await.unwrap();
+    made.into_results().await.unwrap();
+    let mut starting = Box::pin(schema.builder().connect());
+    let waited = tokio::time::timeout(Duration::from_secs(5), &mut starting).await;
+    assert!(waited.is_err(), "it had not to wait");
+    let end = other.simple_query("COMMIT TRANSACTION").await.unwrap();
+    end.into_results().await.unwrap();
+    enqueue(&starting.await.unwrap(), job()).await;
+}
+
+/// All that a URL can say is the database; and one of SQL Server's own making has to be set first.
+pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
+    let database = format!("ratchet_{}", &schema.name[20..]);
+    let run = async |sql: &str| schema.execute(sql).await.unwrap();
+    run(&format!("CREATE DATABASE [{database}]")).await;
+    let mut url = url::Url::parse(&schema.url).unwrap();
+    url.set_path(&format!("/{database}"));
+    let url = url.to_string().replace("sqlserver://", "mssql://");
+    let store = match SqlServerStore::connect(&url).await {
+        Ok(store) => store,
+        Err(refused) => {
+            assert_kind(&refused, StoreErrorKind::Misconfigured);
+            let text = refused.to_string();
+            let unset = SqlServerStore::builder(&url).locking_reads(true);
+            unset.connect().await.unwrap().close().await;
+            let (_, told) = text.split_once("a DBA must run: ").unwrap();
+            run(told.split(';').next().unwrap()).await;
+            SqlServerStore::connect(&url).await.unwrap()
+        }
+    };
+    let id = enqueue(&store, job()).await;
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.token.job, id);
+    let mut tx = store.begin().await.unwrap();
+    let own = "SELECT CAST(CONCAT(DB_NAME(), N' ', APP_NAME()) AS nvarchar(256)) FROM ratchet.jobs";
+    let own = tx.query(own, &[]).await.unwrap();
+    let expected = format!("{database} ratchet");
+    assert_eq!(own[0].get::<&str, _>(0), Some(expected.as_str()));
+    tx.rollback().await.unwrap();
+    store.close().await;
+    // It may take a moment until the last session is gone.
+    let drop = format!("DROP DATABASE [{database}]");
+    for _ in 0..50 {
+        if schema.execute(&drop).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    eprintln!("the database {database} is left over");
+}
