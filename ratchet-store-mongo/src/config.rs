@@ -10,9 +10,11 @@ use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
 use crate::checks::{check_concerns, check_database, check_prefix, check_scheme};
-use crate::connection::Terms;
+use crate::connection::{Side, Terms};
+use crate::migrate::Migration;
+use crate::open;
 use crate::outages::Outages;
-use crate::store::MongoStore;
+use crate::store::{MongoStore, too_late};
 
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
@@ -158,6 +160,45 @@ impl Builder {
             .await
             .map_err(|error| error.during("connect"))?;
         MongoStore::open(config).await
+    }
+
+    /// What [`connect`](Self::connect) would make: nothing, or one step. Nothing is changed.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started.
+    pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
+        const OPERATION: &str = "pending_migrations";
+        let config = self
+            .into_config()
+            .await
+            .map_err(|error| error.during(OPERATION))?;
+        let side = Side::new(config.database.clone(), &config.prefix, &config.terms);
+        let deadline = config.terms.deadline;
+        let pending = tokio::time::timeout(deadline, open::pending(&side, &config)).await;
+        if config.options.is_some() {
+            // The clients are this call's own.
+            config
+                .live
+                .client()
+                .clone()
+                .shutdown()
+                .immediate(true)
+                .await;
+            config
+                .database
+                .client()
+                .clone()
+                .shutdown()
+                .immediate(true)
+                .await;
+        }
+        match pending {
+            Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
+            Err(_) => Err(too_late(deadline).during(OPERATION)),
+        }
     }
 
     async fn into_config(self) -> Result<Config> {

@@ -4,7 +4,6 @@ use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::LinkState;
 
-use crate::connection::{Rows, Side};
 use crate::error::{Failure, Result};
 
 /// An index.
@@ -117,41 +116,35 @@ impl Index {
     }
 }
 
-/// The collections, and their indexes beside that on `_id`.
-pub(crate) fn plan(side: &Side) -> Vec<(&Rows, Vec<Index>)> {
-    vec![
-        (&side.jobs, job_indexes()),
+/// The collections behind the prefix, and their indexes beside that on `_id`.
+pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
+    let route = doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 };
+    let plan = [
+        ("jobs", job_indexes()),
         (
-            &side.attempts,
+            "attempts",
             vec![index("attempt", doc! { "job": 1, "seq": 1 }).unique()],
         ),
-        (&side.keys, vec![]),
-        (
-            &side.routes,
-            vec![
-                index(
-                    "route",
-                    doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 },
-                )
-                .unique(),
-            ],
-        ),
-        (&side.queues, vec![]),
-        (&side.lanes, vec![]),
-        (&side.nodes, vec![]),
-        (&side.labels, vec![]),
-        (&side.locks, vec![]),
-        (&side.versions, vec![]),
-        (&side.archive, archive_indexes()),
-        (&side.recurring, recurring_indexes()),
-        (&side.permits, vec![]),
-        (&side.rates, rate_indexes()),
-        (&side.links, link_indexes()),
-        (&side.parents, vec![]),
-        (&side.batches, batch_indexes()),
-        (&side.wakeups, vec![]),
-        (&side.meta, vec![]),
-    ]
+        ("keys", vec![]),
+        ("routes", vec![index("route", route).unique()]),
+        ("queues", vec![]),
+        ("lanes", vec![]),
+        ("nodes", vec![]),
+        ("labels", vec![]),
+        ("locks", vec![]),
+        ("versions", vec![]),
+        ("archive", archive_indexes()),
+        ("recurring", recurring_indexes()),
+        ("permits", vec![]),
+        ("rates", rate_indexes()),
+        ("links", link_indexes()),
+        ("parents", vec![]),
+        ("batches", batch_indexes()),
+        ("wakeups", vec![]),
+        ("meta", vec![]),
+    ];
+    let named = |(name, indexes)| (format!("{prefix}{name}"), indexes);
+    plan.map(named).into()
 }
 
 /// Each serves few documents, so that a job costs no more of them than it must: its entry moves from

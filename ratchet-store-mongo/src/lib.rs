@@ -65,6 +65,7 @@ mod jobs;
 mod lanes;
 mod links;
 mod locks;
+mod migrate;
 mod nodes;
 mod open;
 mod outages;
@@ -90,4 +91,5 @@ mod workflows;
 
 pub use config::{Builder, SCHEMES};
 pub use coordinator::MongoCoordinator;
+pub use migrate::Migration;
 pub use store::MongoStore;

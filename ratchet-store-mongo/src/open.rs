@@ -5,13 +5,14 @@ use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::StoreErrorKind;
 
 use crate::config::Config;
-use crate::connection::{Rows, Side};
+use crate::connection::Side;
 use crate::error::{Failure, Result};
 use crate::indexes::{Index, compare, mismatch, plan};
+use crate::migrate::{Migration, Missing};
 use crate::store::Server;
 
 /// The version of the collections and their indexes. A program refuses a newer one.
-const VERSION: i64 = 1;
+const VERSION: u32 = 1;
 /// The wire protocol of MongoDB 4.4, the oldest that has all that is used.
 const OLDEST_WIRE: i32 = 9;
 
@@ -19,46 +20,33 @@ const OLDEST_WIRE: i32 = 9;
 pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
     // Everything is compared before anything is made.
-    let plan = plan(side);
-    let names: Vec<&str> = plan.iter().map(|(rows, _)| rows.name()).collect();
-    check_kinds(side, &names).await?;
-    check_version(side).await?;
-    let mut missing: Vec<(&Rows, Option<Vec<&Index>>)> = Vec::new();
-    for (rows, indexes) in &plan {
-        match stored_indexes(side, rows).await? {
-            None => missing.push((rows, None)),
-            Some(stored) => {
-                let lacking = compare(rows.name(), indexes, &stored)?;
-                if !lacking.is_empty() {
-                    missing.push((rows, Some(lacking)));
-                }
-            }
-        }
-    }
+    let plan = plan(&config.prefix);
+    let missing = missing(side, &plan).await?;
     if !config.create {
         return match missing.first() {
             None => Ok(server),
-            Some((rows, lacking)) => {
-                Err(mismatch(match lacking.as_ref().and_then(|l| l.first()) {
-                    None => format!("the collection {} is missing", rows.name()),
-                    Some(index) => format!("{} has no index {}", rows.name(), index.name),
-                }))
+            Some(Missing {
+                exists: false,
+                name,
+                ..
+            }) => Err(mismatch(format!("the collection {name} is missing"))),
+            Some(Missing { name, indexes, .. }) => {
+                let index = indexes.first().map_or("", |index| index.name);
+                Err(mismatch(format!("{name} has no index {index}")))
             }
         };
     }
-    for (rows, lacking) in missing {
-        if lacking.is_none() {
-            create(side, rows).await?;
+    for lacking in missing {
+        if !lacking.exists {
+            create(side, lacking.name).await?;
         }
-        let all = plan.iter().find(|(other, _)| other.name() == rows.name());
-        let all = all.map(|(_, indexes)| indexes.iter().collect());
-        make(side, rows, lacking.or(all).unwrap_or_default()).await?;
+        make(side, lacking.name, lacking.indexes).await?;
     }
     side.plain()
         .change(
             &side.meta,
             doc! { "_id": "ratchet" },
-            doc! { "$max": { "version": VERSION } },
+            doc! { "$max": { "version": i64::from(VERSION) } },
             true,
         )
         .await
@@ -68,6 +56,50 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
             false => Err(failure),
         })?;
     Ok(server)
+}
+
+/// What would be made. Looks only.
+pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migration>> {
+    look(side, config).await?;
+    let plan = plan(&config.prefix);
+    let missing = missing(side, &plan).await?;
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Migration::new(&config.prefix, VERSION, &missing)])
+}
+
+/// All that is made in an empty database.
+pub(crate) fn scripts(prefix: &str) -> Vec<Migration> {
+    let plan = plan(prefix);
+    let all: Vec<Missing<'_>> = plan.iter().map(Missing::all).collect();
+    vec![Migration::new(prefix, VERSION, &all)]
+}
+
+/// The collections that lack something. Refuses what would be in the way.
+async fn missing<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Vec<Missing<'a>>> {
+    let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
+    check_kinds(side, &names).await?;
+    check_version(side).await?;
+    let mut missing = Vec::new();
+    for collection in plan {
+        let (name, indexes) = collection;
+        match stored_indexes(side, name).await? {
+            None => missing.push(Missing::all(collection)),
+            Some(stored) => {
+                let indexes = compare(name, indexes, &stored)?;
+                if !indexes.is_empty() {
+                    let exists = true;
+                    missing.push(Missing {
+                        name,
+                        exists,
+                        indexes,
+                    });
+                }
+            }
+        }
+    }
+    Ok(missing)
 }
 
 /// Which server it is, and whether it can be used.
@@ -154,7 +186,7 @@ async fn check_version(side: &Side) -> Result<()> {
         Err(failure) => return Err(failure.about("the database cannot be read")),
     };
     match version {
-        Some(Ok(version)) if version <= VERSION => Ok(()),
+        Some(Ok(version)) if version <= i64::from(VERSION) => Ok(()),
         Some(Ok(version)) => Err(mismatch(format!(
             "the collections are of version {version}, this program knows {VERSION} at most"
         ))),
@@ -219,9 +251,9 @@ fn odd(collection: &Document) -> Option<&'static str> {
 }
 
 /// The indexes of a collection; none if there is no such collection.
-async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>>> {
+async fn stored_indexes(side: &Side, name: &str) -> Result<Option<Vec<Document>>> {
     const NO_COLLECTION: i32 = 26;
-    let list = doc! { "listIndexes": rows.name(), "cursor": { "batchSize": 1_000 } };
+    let list = doc! { "listIndexes": name, "cursor": { "batchSize": 1_000 } };
     let reply = match side.database.run_command(list).await.map_err(Failure::from) {
         Err(failure) if failure.code == NO_COLLECTION => return Ok(None),
         reply => reply?,
@@ -229,14 +261,14 @@ async fn stored_indexes(side: &Side, rows: &Rows) -> Result<Option<Vec<Document>
     let batch = reply
         .get_document("cursor")
         .and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch = batch.map_err(|_| mismatch(format!("{} has no indexes", rows.name())))?;
+    let batch = batch.map_err(|_| mismatch(format!("{name} has no indexes")))?;
     let documents = batch.iter().filter_map(Bson::as_document);
     Ok(Some(documents.cloned().collect()))
 }
 
-async fn create(side: &Side, rows: &Rows) -> Result<()> {
+async fn create(side: &Side, name: &str) -> Result<()> {
     const EXISTS: i32 = 48;
-    match side.database.create_collection(rows.name()).await {
+    match side.database.create_collection(name).await {
         Ok(()) => Ok(()),
         Err(error) => match Failure::from(error) {
             // Somebody else started at the same time.
@@ -247,20 +279,20 @@ async fn create(side: &Side, rows: &Rows) -> Result<()> {
 }
 
 /// Builds indexes; reads and writes go on meanwhile.
-async fn make(side: &Side, rows: &Rows, indexes: Vec<&Index>) -> Result<()> {
+async fn make(side: &Side, name: &str, indexes: Vec<&Index>) -> Result<()> {
     if indexes.is_empty() {
         return Ok(());
     }
     let documents: Vec<Document> = indexes.into_iter().map(Index::document).collect();
     let command = doc! {
-        "createIndexes": rows.name(),
+        "createIndexes": name,
         "indexes": documents,
         "writeConcern": { "w": "majority" },
     };
     match side.database.run_command(command).await {
         Ok(_) => Ok(()),
         Err(error) => {
-            let what = format!("the indexes of {} cannot be made", rows.name());
+            let what = format!("the indexes of {name} cannot be made");
             Err(Failure::from(error).about(&what))
         }
     }

@@ -22,6 +22,7 @@ use crate::config::{Builder, Config};
 use crate::connection::{Side, Tx};
 use crate::coordinator::MongoCoordinator;
 use crate::error::{Failure, Loss, Result as Inner};
+use crate::migrate::Migration;
 use crate::open;
 use crate::outages::Outages;
 use crate::reach::Reach;
@@ -98,6 +99,13 @@ impl MongoStore {
     /// Settings for a database of the application's own.
     pub fn database_builder(database: Database) -> Builder {
         Builder::of_database(database)
+    }
+
+    /// What makes the collections and indexes behind this prefix in an empty database, for those who
+    /// want to read or run it themselves. Then connect with [`Builder::create`] off.
+    #[must_use]
+    pub fn migrations(prefix: &str) -> Vec<Migration> {
+        open::scripts(prefix)
     }
 
     /// Whether the server has transactions: it is part of a replica set. See the documentation of
@@ -371,7 +379,7 @@ impl MongoStore {
     }
 }
 
-fn too_late(deadline: Duration) -> Failure {
+pub(crate) fn too_late(deadline: Duration) -> Failure {
     Failure::new(
         StoreErrorKind::Timeout,
         format!("no answer within {deadline:?}"),

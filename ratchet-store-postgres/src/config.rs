@@ -9,8 +9,9 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::era::LIFETIME;
+use crate::migrate::{self, Migration};
 use crate::statements::{DATABASE_CLOCK, quoted};
-use crate::store::PostgresStore;
+use crate::store::{PostgresStore, too_late};
 
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
@@ -199,6 +200,25 @@ impl Builder {
             .into_config()
             .map_err(|error| error.during("connect"))?;
         PostgresStore::open(config).await
+    }
+
+    /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect), but that it may lack the rights to make tables.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the connection up.
+    pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
+        const OPERATION: &str = "pending_migrations";
+        let config = self
+            .into_config()
+            .map_err(|error| error.during(OPERATION))?;
+        let deadline = config.deadline;
+        match tokio::time::timeout(deadline, migrate::pending(&config)).await {
+            Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
+            Err(_) => Err(too_late(deadline).during(OPERATION)),
+        }
     }
 
     fn into_config(self) -> Result<Config> {

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
 
 use crate::config::Config;
-use crate::connection::{Lease, Liveness};
+use crate::connection::{Lease, Liveness, Pool};
 use crate::error::{Failure, Result};
 use crate::statements::{CREATE_MIGRATIONS, Statements, quoted, render};
 
@@ -152,6 +152,21 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
         }
         lease = liveness.lease().await?;
     }
+}
+
+/// The migrations that are missing. Looks only.
+pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
+    let sql = Statements::new(&config.schema, &config.clock);
+    let (_pool, liveness, _beside) = Pool::open(config).await?;
+    let mut lease = liveness.lease().await?;
+    server_version(&mut lease).await?;
+    let schema = Schema {
+        name: &config.schema,
+        sql: &sql,
+    };
+    schema.check_rights(&mut lease, false).await?;
+    let applied = schema.applied(&mut lease, STEPS).await?;
+    Ok(scripts(&config.schema).split_off(applied))
 }
 
 async fn server_version(lease: &mut Lease<'_>) -> Result<String> {

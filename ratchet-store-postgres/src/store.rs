@@ -332,7 +332,7 @@ impl PostgresStore {
     }
 }
 
-fn too_late(deadline: Duration) -> Failure {
+pub(crate) fn too_late(deadline: Duration) -> Failure {
     Failure::new(
         StoreErrorKind::Timeout,
         format!("no answer within {deadline:?}"),

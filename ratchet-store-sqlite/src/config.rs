@@ -1,13 +1,16 @@
 //! Where the database is and how it is used.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
-use crate::connection::Clock;
+use crate::connection::{Clock, open_existing};
+use crate::error::Failure;
+use crate::migrate::{self, Migration};
 use crate::store::SqliteStore;
 
 /// The URL scheme of this backend.
@@ -34,6 +37,7 @@ pub struct Builder {
     busy_timeout: Duration,
     deadline: Duration,
     max_pages: Option<u32>,
+    migrate: bool,
     clock: Clock,
 }
 
@@ -45,6 +49,7 @@ impl Builder {
             busy_timeout: Duration::from_secs(5),
             deadline: Duration::from_secs(30),
             max_pages: None,
+            migrate: true,
             clock: Clock::Database,
         }
     }
@@ -75,6 +80,14 @@ impl Builder {
         self
     }
 
+    /// Whether to create the file and to apply missing migrations, which is the default. If not,
+    /// connecting fails with `SchemaMismatch` unless all are applied; they are in
+    /// [`SqliteStore::migrations`].
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
     /// Takes the time from this clock instead of the database's: for tests.
     pub fn manual_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Clock::Manual(clock);
@@ -98,6 +111,32 @@ impl Builder {
         SqliteStore::open(config).await
     }
 
+    /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there is
+    /// no such file. Nothing is changed and nothing created.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// Dropping the future lets a thread look to the end, for nobody.
+    pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
+        const OPERATION: &str = "pending_migrations";
+        let config = self
+            .into_config()
+            .map_err(|error| error.during(OPERATION))?;
+        let looked = tokio::task::spawn_blocking(move || {
+            let failed = |failure: Failure| failure.about(&config.location.to_string());
+            match open_existing(&config).map_err(failed)? {
+                Some(conn) => migrate::pending(&conn).map_err(failed),
+                None => Ok(migrate::MIGRATIONS.to_vec()),
+            }
+        });
+        match looked.await {
+            Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
+            Err(error) => Err(StoreError::new(StoreErrorKind::Other, OPERATION).with_source(error)),
+        }
+    }
+
     pub(crate) fn into_config(self) -> Result<Config> {
         let (location, in_url) = parse(&self.target)?;
         for (setting, duration) in [
@@ -117,6 +156,7 @@ impl Builder {
             busy_timeout: self.busy_timeout,
             deadline: self.deadline,
             max_pages: self.max_pages,
+            migrate: self.migrate,
             clock: self.clock,
         })
     }
@@ -130,6 +170,7 @@ pub(crate) struct Config {
     pub(crate) busy_timeout: Duration,
     pub(crate) deadline: Duration,
     pub(crate) max_pages: Option<u32>,
+    pub(crate) migrate: bool,
     pub(crate) clock: Clock,
 }
 
@@ -140,6 +181,15 @@ pub(crate) enum Location {
     File(PathBuf),
     /// In this process, private to one connection.
     Memory,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Memory => f.write_str(":memory:"),
+        }
+    }
 }
 
 fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {

@@ -79,10 +79,26 @@ pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
+/// Opens a connection that changes nothing of the database; none if there is no such file.
+pub(crate) fn open_existing(config: &Config) -> Result<Option<Connection>> {
+    match &config.location {
+        Location::File(path) if path.exists() => {}
+        _ => return Ok(None),
+    }
+    wait_until(time::monotonic() + config.busy_timeout);
+    // Writable, since a reader of a write-ahead log writes the files beside the database.
+    let conn = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    conn.execute_batch("PRAGMA query_only = ON")?;
+    Ok(Some(conn))
+}
+
 fn open(config: &Config) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let create = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    connect(config, create)
+}
+
+fn connect(config: &Config, access: OpenFlags) -> Result<Connection> {
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let path = match &config.location {
         Location::File(path) => path.as_path(),
         Location::Memory => Path::new(":memory:"),

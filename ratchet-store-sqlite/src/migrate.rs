@@ -22,6 +22,24 @@ pub struct Migration {
 }
 
 impl Migration {
+    /// What to run in one transaction to apply it by hand: its statements, and the note that it was
+    /// applied.
+    #[must_use]
+    pub fn script(&self) -> String {
+        let first = match self.version {
+            1 => format!("{};\n", statements::CREATE_MIGRATIONS.trim_end()),
+            _ => String::new(),
+        };
+        format!(
+            "{first}{}\nINSERT INTO ratchet_migrations (version, name, checksum, applied_at)\n\
+             VALUES ({}, '{}', '{}', CAST(strftime('%s', 'now') AS INTEGER) * 1000);\n",
+            self.sql.trim_end(),
+            self.version,
+            self.name,
+            self.checksum(),
+        )
+    }
+
     fn checksum(&self) -> String {
         let digest = Sha256::digest(self.sql.as_bytes());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -71,6 +89,32 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
 /// looks again at what is missing once it has it.
 pub(crate) fn bring_up_to_date(conn: &mut Connection, now: i64) -> Result<()> {
     migrate(conn, MIGRATIONS, now)
+}
+
+/// The migrations that are missing.
+pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
+    let applied = applied(conn, MIGRATIONS)?;
+    if applied == MIGRATIONS.len() {
+        check_objects(conn, MIGRATIONS)?;
+    }
+    Ok(MIGRATIONS[applied..].to_vec())
+}
+
+/// Refuses a schema that lacks anything; none: there is no file.
+pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
+    match conn {
+        None => {
+            return Err(mismatch(
+                "there is no such file, and this program is not to make it",
+            ));
+        }
+        Some(conn) if pending(conn)?.is_empty() => return Ok(()),
+        Some(_) => {}
+    }
+    Err(mismatch(
+        "the schema lacks migrations, and this program is not to apply them; \
+         SqliteStore::migrations says what to run",
+    ))
 }
 
 fn migrate(conn: &mut Connection, migrations: &[Migration], now: i64) -> Result<()> {
@@ -241,6 +285,20 @@ mod tests {
         assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
         assert!(failure.to_string().contains("version 2"), "{failure}");
         assert!(failure.to_string().contains("version 1"), "{failure}");
+    }
+
+    #[test]
+    fn scripts_bring_an_empty_database_there() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        for (index, migration) in MIGRATIONS.iter().enumerate() {
+            assert_eq!(pending(&conn).unwrap().len(), MIGRATIONS.len() - index);
+            require_up_to_date(Some(&conn)).unwrap_err();
+            conn.execute_batch(&migration.script()).unwrap();
+        }
+        require_up_to_date(Some(&conn)).unwrap();
+        let changes = conn.total_changes();
+        bring_up_to_date(&mut conn, 1).unwrap();
+        assert_eq!(conn.total_changes(), changes);
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl SqliteStore {
         Builder::new(target.as_ref())
     }
 
-    /// The steps of the schema, in order, for those who want to read or apply them themselves.
+    /// The steps of the schema, in order, for those who want to read or apply them themselves:
+    /// [`Migration::script`] is what to run. Then connect with [`Builder::migrate`] off.
     #[must_use]
     pub fn migrations() -> &'static [Migration] {
         MIGRATIONS
@@ -145,10 +146,7 @@ impl SqliteStore {
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         const OPERATION: &str = "connect";
-        let place = match &config.location {
-            Location::File(path) => path.display().to_string(),
-            Location::Memory => ":memory:".to_owned(),
-        };
+        let place = config.location.to_string();
         let failed = |failure: Failure| failure.about(&place).during(OPERATION);
         let (writer, opening) = Writer::start(config.clone()).map_err(failed)?;
         let path = wait(&config, opening).await.map_err(failed)?;

@@ -12,7 +12,7 @@ use ratchet_core::{StoreErrorKind, time};
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Config;
-use crate::connection::{open_writer, wait_until};
+use crate::connection::{open_existing, open_writer, wait_until};
 use crate::error::{Failure, Result};
 use crate::migrate;
 use crate::queue::{RequestQueue, Urgency};
@@ -108,6 +108,10 @@ impl Drop for CloseOnExit<'_> {
 }
 
 fn open_session(config: Config) -> Result<(Session, String)> {
+    if !config.migrate {
+        // Before anything of the file is changed, its journal mode included.
+        migrate::require_up_to_date(open_existing(&config)?.as_ref())?;
+    }
     let mut conn = open_writer(&config)?;
     let now = config.clock.now(&conn)?;
     migrate::bring_up_to_date(&mut conn, now)?;

@@ -8,9 +8,10 @@ use tiberius::EncryptionLevel;
 
 use crate::connect::{Connector, DriverConnection};
 use crate::era::LIFETIME;
+use crate::migrate::{self, Migration};
 use crate::session::Session;
 use crate::statements::{DATABASE_CLOCK, quoted};
-use crate::store::SqlServerStore;
+use crate::store::{SqlServerStore, too_late};
 use crate::target::{self, Trust};
 
 /// The URL schemes of this backend.
@@ -178,6 +179,25 @@ impl Builder {
             .into_config()
             .map_err(|error| error.during("connect"))?;
         SqlServerStore::open(config).await
+    }
+
+    /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect), but that it may lack the rights to make tables.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the connection up.
+    pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
+        const OPERATION: &str = "pending_migrations";
+        let config = self
+            .into_config()
+            .map_err(|error| error.during(OPERATION))?;
+        let deadline = config.deadline;
+        match tokio::time::timeout(deadline, migrate::pending(&config)).await {
+            Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
+            Err(_) => Err(too_late(deadline).during(OPERATION)),
+        }
     }
 
     /// Opens a connection of the driver's to the same database, which belongs to no store: for

@@ -6,9 +6,9 @@ use ratchet_core::StoreErrorKind;
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
-use crate::connection::{Lease, Liveness};
+use crate::connection::{Lease, Liveness, Pool};
 use crate::error::{Failure, Loss, Result};
-use crate::session::INDEXABLE;
+use crate::session::{self, INDEXABLE};
 use crate::statements::{
     CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted,
 };
@@ -149,6 +149,23 @@ pub(crate) async fn open(
             Err(failure)
         }
     }
+}
+
+/// The migrations that are missing. Looks only.
+pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
+    let (_pool, liveness) = Pool::open(config)?;
+    let mut lease = liveness.lease().await?;
+    let server = session::check(&mut lease, config.locking_reads).await?;
+    let words = Words::new(&config.schema, &config.clock, config.deadline, &server)
+        .locking_reads(config.locking_reads);
+    let sql = Statements::new(&words);
+    let schema = Schema {
+        name: &config.schema,
+        sql: &sql,
+        user: &server.user,
+    };
+    let applied = schema.applied(&mut lease, STEPS).await?;
+    Ok(scripts(&config.schema).split_off(applied))
 }
 
 /// Takes the lock of this name, for the session; the answer is negative if it is not to be had.

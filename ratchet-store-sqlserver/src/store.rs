@@ -277,7 +277,7 @@ impl SqlServerStore {
     }
 }
 
-fn too_late(deadline: Duration) -> Failure {
+pub(crate) fn too_late(deadline: Duration) -> Failure {
     Failure::new(
         StoreErrorKind::Timeout,
         format!("no answer within {deadline:?}"),
