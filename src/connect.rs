@@ -38,7 +38,7 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
 
 /// What stands before the first colon, if that can be a scheme; a connection string of another form
 /// may hold a password and must not be told to anybody.
-fn scheme(url: &str) -> &str {
+pub(crate) fn scheme(url: &str) -> &str {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     match url.split_once(':') {
         Some((scheme, _)) if scheme.len() <= 32 && scheme.chars().all(allowed) => scheme,
@@ -123,6 +123,19 @@ pub enum ConnectError {
         scheme: &'static str,
         /// The feature to enable.
         feature: &'static str,
+    },
+    /// The configuration names no database.
+    #[cfg(feature = "config")]
+    #[error("store.url is not set, nor is store.url_file")]
+    NoUrl,
+    /// The backend refuses a setting of the configuration.
+    #[cfg(feature = "config")]
+    #[error("{key}: {source}")]
+    Setting {
+        /// The key, as `store.max_connections`.
+        key: String,
+        /// What the backend says.
+        source: StoreError,
     },
     /// The backend could not connect.
     #[error(transparent)]

@@ -1,9 +1,19 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "config")]
+pub mod configured;
 mod connect;
 
+#[cfg(feature = "config")]
+pub use configured::connect_configured;
 pub use connect::{ConnectError, connect};
 pub use ratchet_core::*;
+
+/// Settings from `ratchet.toml` and the environment.
+#[cfg(feature = "config")]
+pub mod config {
+    pub use ratchet_config::*;
+}
 
 /// Ratchet on SQLite.
 #[cfg(feature = "sqlite")]

@@ -1,5 +1,6 @@
 //! Errors: refused input, and failures of a store.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -37,6 +38,54 @@ impl InvalidInput {
     #[must_use]
     pub const fn field(&self) -> &'static str {
         self.field
+    }
+}
+
+/// One thing that is wrong with settings: a sentence with the values, and the settings they are of.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct SettingProblem {
+    settings: Vec<Cow<'static, str>>,
+    text: String,
+}
+
+impl SettingProblem {
+    /// A problem of these settings, which are named as the builder names them:
+    /// `heartbeat_interval`, `leader_timings.ttl`.
+    #[must_use]
+    pub fn new(settings: &[&'static str], text: impl Into<String>) -> Self {
+        Self {
+            settings: settings.iter().copied().map(Cow::Borrowed).collect(),
+            text: text.into(),
+        }
+    }
+
+    /// A problem of a pool, or of one of its settings: `pool.gpu`, `pool.gpu/concurrency`.
+    pub(crate) fn of_pool(pool: &str, setting: &str, text: impl Into<String>) -> Self {
+        let slash = if setting.is_empty() { "" } else { "/" };
+        Self {
+            settings: vec![Cow::Owned(format!("pool.{pool}{slash}{setting}"))],
+            text: text.into(),
+        }
+    }
+
+    /// The settings whose values are the problem, by the names that the builder has for them; a pool
+    /// is `pool.` and its name, and one of its settings has a slash before it. Empty if it has to do
+    /// with the program and not with a setting.
+    pub fn settings(&self) -> impl Iterator<Item = &str> {
+        self.settings.iter().map(Cow::as_ref)
+    }
+}
+
+impl From<String> for SettingProblem {
+    fn from(text: String) -> Self {
+        Self::new(&[], text)
+    }
+}
+
+impl From<InvalidInput> for SettingProblem {
+    fn from(invalid: InvalidInput) -> Self {
+        Self::new(&[invalid.field], invalid.to_string())
     }
 }
 

@@ -43,7 +43,7 @@ pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
     PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
-pub use error::{InvalidInput, Result, StoreError, StoreErrorKind};
+pub use error::{InvalidInput, Result, SettingProblem, StoreError, StoreErrorKind};
 pub use handler::{
     BoxError, CancelReason, Job, JobContext, JobError, JobResult, ParentJob, Requires, Verdict,
 };

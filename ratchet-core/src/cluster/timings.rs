@@ -1,5 +1,14 @@
 use std::time::Duration;
 
+use crate::error::SettingProblem;
+
+/// The settings as problems name them.
+const HEARTBEAT: &str = "leader_timings.heartbeat";
+const RENEW: &str = "leader_timings.renew_timeout";
+const FENCE: &str = "leader_timings.fence_timeout";
+const TEARDOWN: &str = "leader_timings.teardown";
+const TTL: &str = "leader_timings.ttl";
+
 /// The timings of leadership, with the reasons for their defaults.
 ///
 /// Two inequalities must hold, or a node refuses to be built:
@@ -63,43 +72,55 @@ impl LeaderTimings {
     /// Everything that cannot work, each with the values that clash.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
+        let refused = self.refused();
+        refused.iter().map(SettingProblem::to_string).collect()
+    }
+
+    /// The same, with the settings.
+    pub(crate) fn refused(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
-        for (name, value) in [
-            ("heartbeat", self.heartbeat),
-            ("renew_timeout", self.renew_timeout),
-            ("fence_timeout", self.fence_timeout),
-            ("ttl", self.ttl),
-        ] {
-            if value.is_zero() {
-                problems.push(format!("leadership: {name} is zero"));
+        let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {
+            if wrong {
+                let text = format!("leadership: {text}");
+                problems.push(SettingProblem::new(settings, text));
             }
+        };
+        for (setting, name, value) in [
+            (HEARTBEAT, "heartbeat", self.heartbeat),
+            (RENEW, "renew_timeout", self.renew_timeout),
+            (FENCE, "fence_timeout", self.fence_timeout),
+            (TTL, "ttl", self.ttl),
+        ] {
+            refuse(value.is_zero(), &[setting], format!("{name} is zero"));
         }
-        if self.ttl > Duration::from_secs(86_400) {
-            problems.push(format!(
-                "leadership: ttl {:?} is longer than a day",
-                self.ttl
-            ));
-        }
-        let renewed = self.heartbeat.saturating_add(self.renew_timeout);
-        if renewed >= self.fence_timeout {
-            problems.push(format!(
-                "leadership: heartbeat {:?} + renew_timeout {:?} is not shorter than fence_timeout {:?}",
+        refuse(
+            self.ttl > Duration::from_secs(86_400),
+            &[TTL],
+            format!("ttl {:?} is longer than a day", self.ttl),
+        );
+        refuse(
+            self.heartbeat.saturating_add(self.renew_timeout) >= self.fence_timeout,
+            &[HEARTBEAT, RENEW, FENCE],
+            format!(
+                "heartbeat {:?} + renew_timeout {:?} is not shorter than fence_timeout {:?}",
                 self.heartbeat, self.renew_timeout, self.fence_timeout
-            ));
-        }
+            ),
+        );
         let stopped = self
             .fence_timeout
             .saturating_add(self.tick())
             .saturating_add(self.teardown);
-        if stopped > self.ttl {
-            problems.push(format!(
-                "leadership: fence_timeout {:?} + watchdog tick {:?} + teardown {:?} is longer than ttl {:?}",
+        refuse(
+            stopped > self.ttl,
+            &[FENCE, TEARDOWN, TTL],
+            format!(
+                "fence_timeout {:?} + watchdog tick {:?} + teardown {:?} is longer than ttl {:?}",
                 self.fence_timeout,
                 self.tick(),
                 self.teardown,
                 self.ttl
-            ));
-        }
+            ),
+        );
         problems
     }
 }

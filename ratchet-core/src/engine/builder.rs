@@ -1,3 +1,4 @@
+mod check;
 mod recurring;
 
 use std::collections::BTreeMap;
@@ -15,9 +16,9 @@ use super::partition::partition;
 use super::pool::Pool;
 use super::retention::Retention;
 use super::shared::Shared;
-use super::taking::{Surroundings, Taking, capabilities_in};
+use super::taking::{Surroundings, capabilities_in};
 use crate::cluster::{ClusterCoordinator, Election, LeaderTimings, NoopCoordinator};
-use crate::error::InvalidInput;
+use crate::error::{InvalidInput, SettingProblem};
 use crate::handler::{Job, Registry, StateMap};
 use crate::limiter::Limit;
 use crate::model::{Definition, NodeProfile};
@@ -25,6 +26,7 @@ use crate::name::Name;
 use crate::priority::Aging;
 use crate::route::Selection;
 use crate::store::SharedStore;
+use check::{no_queue, taking};
 
 /// Builds a [`Node`].
 ///
@@ -51,7 +53,7 @@ pub struct NodeBuilder {
     declared: Vec<Definition>,
     seed: Option<u64>,
     pub(super) limits: BTreeMap<Name, Limit>,
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Vec<SettingProblem>,
 }
 
 impl NodeBuilder {
@@ -85,7 +87,8 @@ impl NodeBuilder {
     /// nodes.
     pub fn register<J: Job>(mut self) -> Self {
         let registered = self.registry.register::<J>();
-        self.problems.extend(registered.err().into_iter().flatten());
+        let problems = registered.err().into_iter().flatten();
+        self.problems.extend(problems.map(SettingProblem::from));
         self
     }
 
@@ -340,7 +343,7 @@ impl NodeBuilder {
     pub fn read_env(mut self) -> Self {
         match Surroundings::read() {
             Ok(found) => self.surround(&found),
-            Err(problems) => self.problems.extend(problems),
+            Err(problems) => self.problems.extend(problems.into_iter().map(Into::into)),
         }
         self
     }
@@ -351,6 +354,7 @@ impl NodeBuilder {
         match capabilities_in(path.as_ref()) {
             Ok(found) => self.capabilities(found.iter().map(String::as_str)),
             Err(problem) => {
+                let problem = SettingProblem::new(&["capabilities_file"], problem);
                 self.problems.push(problem);
                 self
             }
@@ -397,38 +401,40 @@ impl NodeBuilder {
         let mut registry = self.registry;
         let mut problems = self.problems;
         #[cfg(feature = "tower")]
-        problems.extend(registry.stack(self.layers).err().into_iter().flatten());
-        problems.extend(limit_problems);
+        problems.extend(
+            registry
+                .stack(self.layers)
+                .err()
+                .into_iter()
+                .flatten()
+                .map(SettingProblem::from),
+        );
+        problems.extend(limit_problems.into_iter().map(SettingProblem::from));
         problems.extend(self.config.problems());
         if self.config.retention.needs_archive() && self.store.archive().is_none() {
-            problems.push("jobs are to be archived, and the store has no archive".to_owned());
+            let text = "jobs are to be archived, and the store has no archive";
+            problems.push(text.to_owned().into());
         }
         if registry.kinds().is_empty() && self.daemons.is_empty() {
-            problems.push("no job is registered; to enqueue only, use a client".to_owned());
+            let text = "no job is registered; to enqueue only, use a client";
+            problems.push(text.to_owned().into());
         }
-        if self.queues == Selection::Only(Vec::new()) {
-            problems.push("the list of queues is empty".to_owned());
-        }
+        problems.extend(no_queue(&self.queues));
         let recurring = !self.declared.is_empty() || self.config.retire_recurring;
         if recurring && self.store.recurring().is_none() {
-            problems.push("the store keeps no recurring definitions".to_owned());
+            let text = "the store keeps no recurring definitions";
+            problems.push(text.to_owned().into());
         }
         for (kind, state) in registry.missing_state(&self.state) {
-            problems.push(format!("job {kind} needs state of type {state}"));
+            problems.push(format!("job {kind} needs state of type {state}").into());
         }
-        let taking = Taking::new(&self.leads, self.roles.as_deref(), self.promotable);
-        let taking = taking.unwrap_or_else(|unknown| {
-            problems.extend(unknown);
-            Taking::default()
-        });
-        if let Some(role) = &self.active_in
-            && taking.works
-            && !taking.leads.contains(role)
-        {
-            problems.push(format!(
-                "the node is to claim while it leads in {role}, in which it may not lead"
-            ));
-        }
+        let taking = taking(
+            &self.leads,
+            self.roles.as_deref(),
+            self.promotable,
+            self.active_in.as_ref(),
+            &mut problems,
+        );
         let elections = elections(&self.store, &self.config, &taking.leads, &mut problems);
         let profile = NodeProfile::new(taking.names(), self.capabilities.clone());
         let pools = partition(
@@ -442,7 +448,7 @@ impl NodeBuilder {
             Ok(pools) if problems.is_empty() => pools,
             pools => {
                 problems.extend(pools.err().into_iter().flatten());
-                return Err(BuildError { problems });
+                return Err(BuildError::new(problems));
             }
         };
         let coordinator = self
@@ -472,7 +478,7 @@ impl NodeBuilder {
 
     fn keep<T>(&mut self, checked: Result<T, InvalidInput>) -> Option<T> {
         checked
-            .map_err(|error| self.problems.push(error.to_string()))
+            .map_err(|error| self.problems.push(error.into()))
             .ok()
     }
 
@@ -505,7 +511,7 @@ fn elections(
     store: &SharedStore,
     config: &Config,
     leads: &[Name],
-    problems: &mut Vec<String>,
+    problems: &mut Vec<SettingProblem>,
 ) -> Vec<Election> {
     let mut elections = Vec::new();
     for role in leads {
@@ -513,7 +519,7 @@ fn elections(
             Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
             // The timings are among the problems already.
             Err(_) if !config.leadership.problems().is_empty() => {}
-            Err(error) => problems.push(error.to_string()),
+            Err(error) => problems.push(error.to_string().into()),
         }
     }
     elections
@@ -534,12 +540,26 @@ impl fmt::Debug for NodeBuilder {
 #[error("the node cannot be built: {}", problems.join("; "))]
 pub struct BuildError {
     problems: Vec<String>,
+    refused: Vec<SettingProblem>,
 }
 
 impl BuildError {
+    fn new(refused: Vec<SettingProblem>) -> Self {
+        Self {
+            problems: refused.iter().map(SettingProblem::to_string).collect(),
+            refused,
+        }
+    }
+
     /// The problems, each a sentence that names the values.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
+    }
+
+    /// The same, with the settings that they are of.
+    #[must_use]
+    pub fn refused(&self) -> &[SettingProblem] {
+        &self.refused
     }
 }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::retention::Retention;
 use crate::cluster::LeaderTimings;
+use crate::error::SettingProblem;
 use crate::model::ReclaimRequest;
 use crate::priority::Aging;
 
@@ -122,14 +123,18 @@ impl Config {
     }
 
     /// Everything that cannot work, each with the values that clash.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
-        let mut refuse = |wrong: bool, text: String| {
+        let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {
             if wrong {
-                problems.push(text);
+                problems.push(SettingProblem::new(settings, text));
             }
         };
-        refuse(self.concurrency == 0, "concurrency is 0".to_owned());
+        refuse(
+            self.concurrency == 0,
+            &["concurrency"],
+            "concurrency is 0".to_owned(),
+        );
         for (name, value) in [
             ("prefetch_ttl", self.prefetch_ttl),
             ("poll_interval.min", self.poll_min),
@@ -141,9 +146,10 @@ impl Config {
             ("recurring_interval", self.recurring_interval),
             ("store_deadline", self.store_deadline),
         ] {
-            refuse(value.is_zero(), format!("{name} is zero"));
+            refuse(value.is_zero(), &[name], format!("{name} is zero"));
             refuse(
                 value > Self::LONGEST,
+                &[name],
                 format!("{name} {value:?} is longer than ten years"),
             );
         }
@@ -154,11 +160,13 @@ impl Config {
         ] {
             refuse(
                 value > Self::LONGEST,
+                &[name],
                 format!("{name} {value:?} is longer than ten years"),
             );
         }
         refuse(
             self.poll_min > self.poll_max,
+            &["poll_interval.min", "poll_interval.max"],
             format!(
                 "poll_interval.min {:?} is longer than poll_interval.max {:?}",
                 self.poll_min, self.poll_max
@@ -166,6 +174,7 @@ impl Config {
         );
         refuse(
             self.heartbeat_max > Self::LONGEST_HEARTBEAT,
+            &["heartbeat_max"],
             format!(
                 "heartbeat_max {:?} is longer than {:?}",
                 self.heartbeat_max,
@@ -174,6 +183,7 @@ impl Config {
         );
         refuse(
             self.heartbeat_interval > self.heartbeat_max,
+            &["heartbeat_interval", "heartbeat_max"],
             format!(
                 "heartbeat_interval {:?} is longer than heartbeat_max {:?}",
                 self.heartbeat_interval, self.heartbeat_max
@@ -181,6 +191,7 @@ impl Config {
         );
         refuse(
             self.dead_after < self.heartbeat_interval.saturating_mul(3),
+            &["dead_after", "heartbeat_interval"],
             format!(
                 "dead_after {:?} is shorter than three heartbeat intervals of {:?}",
                 self.dead_after, self.heartbeat_interval
@@ -188,13 +199,14 @@ impl Config {
         );
         refuse(
             self.start_timeout < self.prefetch_ttl.saturating_mul(2),
+            &["start_timeout", "prefetch_ttl"],
             format!(
                 "start_timeout {:?} is shorter than twice prefetch_ttl {:?}",
                 self.start_timeout, self.prefetch_ttl
             ),
         );
         problems.extend(self.retention.problems());
-        problems.extend(self.leadership.problems());
+        problems.extend(self.leadership.refused());
         problems
     }
 }
@@ -205,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_defaults_work() {
-        assert_eq!(Config::default().problems(), Vec::<String>::new());
+        assert_eq!(Config::default().problems(), []);
     }
 
     #[test]
@@ -217,7 +229,9 @@ mod tests {
             store_deadline: Duration::ZERO,
             ..Config::default()
         };
-        let problems = config.problems().join("\n");
+        let problems = config.problems();
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problems = problems.join("\n");
         for part in ["concurrency is 0", "9s", "dead_after 15s", "store_deadline"] {
             assert!(problems.contains(part), "{part} not in {problems}");
         }

@@ -53,15 +53,15 @@ impl NodeBuilder {
     pub fn rate_limit<J: Job>(mut self, limit: RateLimit<J>) -> Self {
         let limit = limit.erased();
         match Name::new("kind", J::KIND) {
-            Err(problem) => self.problems.push(problem.to_string()),
+            Err(problem) => self.problems.push(problem.into()),
             Ok(kind) => {
                 if let Err(problem) = limit.rate.validate() {
                     let problem = format!("the rate limit of {kind}: {problem}");
-                    self.problems.push(problem);
+                    self.problems.push(problem.into());
                 }
                 if self.limits.insert(kind.clone(), limit).is_some() {
                     let problem = format!("{kind} has two rate limits");
-                    self.problems.push(problem);
+                    self.problems.push(problem.into());
                 }
             }
         }

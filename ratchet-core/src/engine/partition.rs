@@ -7,6 +7,7 @@
 
 use super::config::Config;
 use super::pool::{Pool, SYSTEM_QUEUE};
+use crate::error::SettingProblem;
 use crate::id::NodeId;
 use crate::limits::MAX_BATCH;
 use crate::model::ClaimRequest;
@@ -88,6 +89,15 @@ impl Field {
             Self::Capability => "capability",
         }
     }
+
+    /// What the setting of a pool is called.
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::Queue => "queues",
+            Self::Kind => "kinds",
+            Self::Capability => "capabilities",
+        }
+    }
 }
 
 /// Divides what a node may run among its pools, in the order in which they choose.
@@ -100,7 +110,7 @@ pub(super) fn partition(
     capabilities: Vec<Name>,
     config: &Config,
     pools: &[Pool],
-) -> Result<Vec<Share>, Vec<String>> {
+) -> Result<Vec<Share>, Vec<SettingProblem>> {
     let node = Share {
         name: own_name("default"),
         queues,
@@ -134,7 +144,7 @@ struct Partition {
     /// The names that pools take by, and the pools.
     taken: Vec<(Field, Name, Name)>,
     shares: Vec<Share>,
-    problems: Vec<String>,
+    problems: Vec<SettingProblem>,
 }
 
 impl Partition {
@@ -149,16 +159,17 @@ impl Partition {
     }
 
     fn add(&mut self, pool: &Pool) {
-        let Some(name) = self.name("pool", &pool.name) else {
+        let Some(name) = self.name(("pool", &pool.name), (&pool.name, "")) else {
             return;
         };
         let mut names = self.shares.iter().map(|share| &share.name);
         if names.any(|other| *other == name) || name == self.node.name {
-            self.problems.push(format!("two pools are named {name}"));
+            let text = format!("two pools are named {name}");
+            self.refuse(&name, "", text);
         }
         if pool.concurrency == 0 {
-            self.problems
-                .push(format!("concurrency of pool {name} is 0"));
+            let text = format!("concurrency of pool {name} is 0");
+            self.refuse(&name, "concurrency", text);
         }
         let by = [
             (Field::Queue, &pool.queues),
@@ -168,13 +179,14 @@ impl Partition {
         let by: Vec<_> = by.iter().filter(|(_, texts)| !texts.is_empty()).collect();
         let [(field, texts)] = by[..] else {
             let fields: Vec<&str> = by.iter().map(|(field, _)| field.name()).collect();
-            self.problems.push(match fields[..] {
+            let text = match fields[..] {
                 [] => format!("pool {name} takes no queue, kind or capability"),
                 _ => format!(
                     "pool {name} takes by {}; a pool takes by one of them",
                     fields.join(" and by ")
                 ),
-            });
+            };
+            self.refuse(&name, "", text);
             return;
         };
         let names: Vec<Name> = texts
@@ -188,18 +200,19 @@ impl Partition {
             .prefetch
             .unwrap_or_else(|| Config::prefetch_for(pool.concurrency));
         if let Some(lacks) = share.lacks().filter(|lacks| lacks != field) {
-            self.problems.push(format!(
+            let text = format!(
                 "pool {} gets no job: the pools before it take every {}",
                 share.name,
                 lacks.name()
-            ));
+            );
+            self.refuse(&share.name, "", text);
         }
         self.take(share, *field, &names);
     }
 
     /// The name that `pool` takes by, if the node has it and no other pool takes by it.
     fn free(&mut self, field: Field, text: &str, pool: &Name) -> Option<Name> {
-        let name = self.name(field.name(), text)?;
+        let name = self.name((field.name(), text), (pool.as_str(), field.setting()))?;
         let taken = self
             .taken
             .iter()
@@ -227,8 +240,13 @@ impl Partition {
                 field.name()
             )
         };
-        self.problems.push(problem);
+        self.refuse(pool, field.setting(), problem);
         None
+    }
+
+    fn refuse(&mut self, pool: &Name, setting: &str, text: String) {
+        let problem = SettingProblem::of_pool(pool.as_str(), setting, text);
+        self.problems.push(problem);
     }
 
     fn take(&mut self, share: Share, field: Field, names: &[Name]) {
@@ -240,7 +258,7 @@ impl Partition {
         self.shares.push(share);
     }
 
-    fn finish(mut self) -> Result<Vec<Share>, Vec<String>> {
+    fn finish(mut self) -> Result<Vec<Share>, Vec<SettingProblem>> {
         if self.rest.lacks().is_none() {
             self.shares.push(self.rest);
         }
@@ -259,10 +277,12 @@ impl Partition {
                 )
             };
             let each: Vec<String> = self.shares.iter().map(each).collect();
-            self.problems.push(format!(
+            let text = format!(
                 "the pools hold up to {total} claims, which is more than {MAX_BATCH} ({})",
                 each.join(", ")
-            ));
+            );
+            let settings = ["concurrency", "system_concurrency", "prefetch"];
+            self.problems.push(SettingProblem::new(&settings, text));
         }
         match self.problems.is_empty() {
             true => Ok(self.shares),
@@ -270,9 +290,17 @@ impl Partition {
         }
     }
 
-    fn name(&mut self, field: &'static str, text: &str) -> Option<Name> {
+    /// A name, which is the setting of a pool.
+    fn name(
+        &mut self,
+        (field, text): (&'static str, &str),
+        (pool, setting): (&str, &str),
+    ) -> Option<Name> {
         Name::new(field, text)
-            .map_err(|error| self.problems.push(error.to_string()))
+            .map_err(|error| {
+                let problem = SettingProblem::of_pool(pool, setting, error.to_string());
+                self.problems.push(problem);
+            })
             .ok()
     }
 }

@@ -90,6 +90,12 @@ impl Pool {
         self
     }
 
+    /// Takes the jobs of these kinds too, which the node must register, under these names only.
+    pub fn kinds<'a>(mut self, kinds: impl IntoIterator<Item = &'a str>) -> Self {
+        self.kinds.extend(kinds.into_iter().map(str::to_owned));
+        self
+    }
+
     /// Takes the jobs that require one of these capabilities, which the node must advertise.
     pub fn capabilities<'a>(mut self, capabilities: impl IntoIterator<Item = &'a str>) -> Self {
         self.capabilities = capabilities.into_iter().map(str::to_owned).collect();

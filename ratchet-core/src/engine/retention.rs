@@ -1,7 +1,11 @@
 use std::time::Duration;
 
 use super::config::Config;
+use crate::error::SettingProblem;
 use crate::state::JobState;
+
+/// The age of what is archived, as problems name it.
+const ARCHIVE: &str = "retention.archive";
 
 /// What becomes of jobs once they have ended.
 ///
@@ -115,31 +119,38 @@ impl Retention {
     }
 
     /// Everything that cannot work, with the values.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
+        let mut refuse = |settings: &[&'static str], text: String| {
+            problems.push(SettingProblem::new(settings, text));
+        };
         let too_long = |age: Duration| age > Config::LONGEST;
-        for (state, retain) in self.states() {
+        let names = [
+            "retention.succeeded",
+            "retention.failed",
+            "retention.cancelled",
+        ];
+        for ((state, retain), name) in self.states().into_iter().zip(names) {
             let (Retain::Delete(age) | Retain::Archive(age)) = retain else {
                 continue;
             };
             if too_long(age) {
-                problems.push(format!(
-                    "retention {age:?} of {state} jobs is longer than ten years"
-                ));
+                let text = format!("retention {age:?} of {state} jobs is longer than ten years");
+                refuse(&[name], text);
             }
             if let Some(kept) = self.archive
                 && matches!(retain, Retain::Archive(_))
                 && kept <= age
             {
-                problems.push(format!(
+                let text = format!(
                     "{state} jobs are archived after {age:?}, and deleted from there after {kept:?}"
-                ));
+                );
+                refuse(&[name, ARCHIVE], text);
             }
         }
         if let Some(age) = self.archive.filter(|age| too_long(*age)) {
-            problems.push(format!(
-                "retention {age:?} of the archive is longer than ten years"
-            ));
+            let text = format!("retention {age:?} of the archive is longer than ten years");
+            refuse(&[ARCHIVE], text);
         }
         problems
     }
@@ -162,15 +173,18 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_named() {
-        assert_eq!(Retention::default().problems(), Vec::<String>::new());
+        assert_eq!(Retention::default().problems(), []);
         let archive = Retention::all(Retain::Archive(DAY));
-        assert_eq!(archive.clone().archive(Some(2 * DAY)).problems(), [""; 0]);
+        assert_eq!(archive.clone().archive(Some(2 * DAY)).problems(), []);
         let at_once = archive
             .archive(Some(DAY))
             .failed(Retain::Forever)
             .problems();
         assert_eq!(at_once.len(), 2, "{at_once:?}");
-        assert!(at_once[1].contains("cancelled jobs"), "{at_once:?}");
+        assert!(
+            at_once[1].to_string().contains("cancelled jobs"),
+            "{at_once:?}"
+        );
         let too_long = Retention::all(Retain::Delete(DAY))
             .failed(Retain::Archive(4_000 * DAY))
             .archive(Some(5_000 * DAY));

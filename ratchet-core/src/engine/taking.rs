@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::leader::MAINTENANCE;
+use crate::error::SettingProblem;
 use crate::name::Name;
 
 /// The role of a node that runs jobs.
@@ -36,26 +37,25 @@ impl Taking {
         declared: &[Name],
         only: Option<&[Name]>,
         promotable: bool,
-    ) -> Result<Self, Vec<String>> {
-        let mut problems = Vec::new();
+    ) -> Result<Self, Vec<SettingProblem>> {
+        let mut problems: Vec<SettingProblem> = Vec::new();
         let mut leads: Vec<Name> = Name::new("role", MAINTENANCE).into_iter().collect();
         for role in declared {
             if leads.contains(role) || *role == WORKER {
-                problems.push(format!("the role {role} is there twice"));
+                problems.push(format!("the role {role} is there twice").into());
             } else {
                 leads.push(role.clone());
             }
         }
         if only.is_some_and(<[Name]>::is_empty) {
-            problems.push("the list of roles is empty".to_owned());
+            problems.push(SettingProblem::new(&["role"], "the list of roles is empty"));
         }
         for role in only.unwrap_or_default() {
             if !leads.contains(role) && *role != WORKER {
                 let known: Vec<&str> = leads.iter().map(Name::as_str).collect();
-                problems.push(format!(
-                    "the role {role} is not known; this node has {WORKER}, {}",
-                    known.join(", ")
-                ));
+                let known = known.join(", ");
+                let text = format!("the role {role} is not known; this node has {WORKER}, {known}");
+                problems.push(SettingProblem::new(&["role"], text));
             }
         }
         if !problems.is_empty() {
@@ -166,14 +166,17 @@ mod tests {
         let problems = Taking::new(&names(&["a"]), Some(&names(&["b"])), true).unwrap_err();
         assert_eq!(
             problems,
-            ["the role b is not known; this node has worker, maintenance, a"]
+            [SettingProblem::new(
+                &["role"],
+                "the role b is not known; this node has worker, maintenance, a"
+            )]
         );
     }
 
     #[test]
     fn an_empty_choice_is_refused() {
         let nothing = Taking::new(&[], Some(&[]), true).unwrap_err();
-        assert_eq!(nothing, ["the list of roles is empty"]);
+        assert_eq!(nothing[0].to_string(), "the list of roles is empty");
     }
 
     #[test]

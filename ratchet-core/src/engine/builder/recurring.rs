@@ -29,7 +29,7 @@ impl NodeBuilder {
             let name = definition.name();
             if self.declared.iter().any(|other| other.name() == name) {
                 self.problems
-                    .push(format!("the recurring job {name} is declared twice"));
+                    .push(format!("the recurring job {name} is declared twice").into());
             }
             self.declared.push(definition);
         }

@@ -1,0 +1,55 @@
+//! Ratchet's configuration: the file `ratchet.toml`, variables of the environment, and what the
+//! program says.
+//!
+//! Defaults give way to the file, the file to variables, variables to arguments. Keys that do not
+//! exist are refused, and every problem is told at once, with the key, its value unless that is
+//! secret, and where it came from. The rules are the engine's own; the defaults too, so a key that
+//! nobody set changes nothing of what the program has set on its builder.
+//!
+//! ```
+//! use ratchet_config::Config;
+//!
+//! let config = Config::loader()
+//!     .text("ratchet.toml", "[store]\nurl = 'memory:'\n[cluster]\nttl = '20s'\n")
+//!     .variables([("RATCHET_WORKER__CONCURRENCY", "8")])
+//!     .load()?;
+//! assert_eq!(config.worker.concurrency, Some(8));
+//! assert_eq!(config.origin("cluster.ttl").to_string(), "ratchet.toml:4");
+//! # Ok::<(), ratchet_config::ConfigError>(())
+//! ```
+
+mod apply;
+mod config;
+mod file;
+mod load;
+mod origin;
+mod problem;
+mod redact;
+mod rules;
+mod sample;
+mod secret;
+mod section;
+mod sections;
+mod show;
+mod value;
+mod variables;
+
+pub use config::Config;
+pub use load::{FILE, Loader};
+pub use origin::Origin;
+pub use problem::{ConfigError, Place, Problem};
+pub use redact::redact_url;
+pub use sample::{keys, reference, sample};
+pub use secret::{HIDDEN, Secret};
+pub use section::Key;
+pub use sections::{
+    ClusterConfig, Encryption, HttpConfig, MongoConfig, NodeConfig, Payloads, PollConfig,
+    PoolConfig, PostgresConfig, RetentionConfig, SqlServerConfig, SqliteConfig, StoreConfig,
+    Synchronous, WorkerConfig,
+};
+pub use show::Setting;
+pub use value::DatabaseUrl;
+pub use variables::FILE_VARIABLE;
+
+/// The sections of the file, in order.
+pub const SECTIONS: [&str; 6] = ["store", "node", "cluster", "worker", "poll", "http"];

@@ -1,0 +1,40 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// This line of the file, counted from 1.
+    File {
+        /// The file, as it was named.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// The variable of this name.
+    Variable(String),
+    /// Whoever loaded the configuration: an argument such as `--url`.
+    Argument(String),
+}
+
+impl Origin {
+    pub(crate) fn file(path: &Path, line: usize) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            line,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) | Self::Argument(name) => f.write_str(name),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use crate::origin::Origin;
+
+/// One value that has to do with a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The key, as `cluster.ttl`.
+    pub key: String,
+    /// The value as it would stand in a file; none if it is not set, or hidden.
+    pub value: Option<String>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)?;
+        if let Some(value) = &self.value {
+            write!(f, " = {value}")?;
+        }
+        match (&self.value, &self.origin) {
+            (None, Origin::Default) => f.write_str(" (not set)"),
+            (_, origin) => write!(f, " ({origin})"),
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut place = serializer.serialize_struct("Place", 3)?;
+        place.serialize_field("key", &self.key)?;
+        place.serialize_field("value", &self.value)?;
+        place.serialize_field("origin", &self.origin.to_string())?;
+        place.end()
+    }
+}
+
+/// One thing that is wrong: the values that it comes from, and the rule they break.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The values. None if it has to do with no key.
+    pub places: Vec<Place>,
+    /// What is wrong, in a sentence.
+    pub rule: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, place) in self.places.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{place}")?;
+        }
+        let separator = if self.places.is_empty() { "" } else { ": " };
+        write!(f, "{separator}{}", self.rule)
+    }
+}
+
+/// Why there is no configuration: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration is refused\n{}", lines(problems))]
+pub struct ConfigError {
+    file: Option<PathBuf>,
+    problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    pub(crate) const fn new(file: Option<PathBuf>, problems: Vec<Problem>) -> Self {
+        Self { file, problems }
+    }
+
+    /// Everything that is wrong.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The file that was read, if there was one.
+    #[must_use]
+    pub fn file(&self) -> Option<&std::path::Path> {
+        self.file.as_deref()
+    }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,172 @@
+//! Database URLs without what is secret in them.
+//!
+//! Nothing is shown that is not known to be harmless: a password that is not escaped may stand
+//! anywhere, and a text that cannot be read may be one.
+
+use crate::secret::HIDDEN;
+
+/// The schemes of databases that have a host, and may have a password.
+const REMOTE: [&str; 6] = [
+    "postgres",
+    "postgresql",
+    "sqlserver",
+    "mssql",
+    "mongodb",
+    "mongodb+srv",
+];
+
+/// The parameters whose values are shown.
+const SHOWN: [&str; 27] = [
+    "app",
+    "appname",
+    "application name",
+    "application_name",
+    "authsource",
+    "connect_timeout",
+    "data source",
+    "database",
+    "dbname",
+    "directconnection",
+    "encrypt",
+    "host",
+    "initial catalog",
+    "maxpoolsize",
+    "port",
+    "readpreference",
+    "replicaset",
+    "server",
+    "session_locks",
+    "sslmode",
+    "synchronous",
+    "tls",
+    "trust_any_certificate",
+    "trustservercertificate",
+    "user",
+    "user id",
+    "w",
+];
+
+/// What stands before the first colon, if that can be a scheme.
+pub(crate) fn scheme(url: &str) -> Option<&str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let (scheme, _) = url.split_once(':')?;
+    let fits = !scheme.is_empty() && scheme.len() <= 32 && scheme.chars().all(allowed);
+    fits.then_some(scheme)
+}
+
+/// A database URL, or a connection string of pairs, as it may be shown to anybody.
+#[must_use]
+pub fn redact_url(url: &str) -> String {
+    let Some(scheme) = scheme(url) else {
+        return pairs(url);
+    };
+    let rest = &url[scheme.len() + 1..];
+    match scheme.to_ascii_lowercase().as_str() {
+        "memory" if rest.is_empty() => url.to_owned(),
+        "sqlite" => format!("{scheme}:{}", with_query(rest)),
+        lower if REMOTE.contains(&lower) => match rest.strip_prefix("//") {
+            Some(rest) => format!("{scheme}://{}", remote(rest)),
+            None => format!("{scheme}:{HIDDEN}"),
+        },
+        _ => format!("{scheme}:{HIDDEN}"),
+    }
+}
+
+/// `user:password@host:port/database?parameters`.
+fn remote(rest: &str) -> String {
+    // To the last `@`: passwords may hold anything, and what is hidden too much harms nobody.
+    let (login, rest) = match rest.rfind('@') {
+        Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
+        None => (None, rest),
+    };
+    let login = login.map_or(String::new(), |login| match login.split_once(':') {
+        Some((user, _)) if plain(user) => format!("{user}:{HIDDEN}@"),
+        None if plain(login) => format!("{login}@"),
+        _ => format!("{HIDDEN}@"),
+    });
+    // Of SQL Server's URLs there is a form with semicolons.
+    if let Some((place, parameters)) = rest.split_once(';') {
+        return format!("{login}{};{}", place_of(place), pairs(parameters));
+    }
+    let (place, query) = split_query(rest);
+    let query = query.map_or(String::new(), |query| format!("?{}", self::query(query)));
+    format!("{login}{}{query}", place_of(place))
+}
+
+/// Hosts with their ports, and the database; hidden if it is something else.
+fn place_of(place: &str) -> String {
+    let (hosts, database) = match place.split_once('/') {
+        Some((hosts, database)) => (hosts, Some(database)),
+        None => (place, None),
+    };
+    let port = |host: &str| {
+        // An address of IPv6 has colons of its own.
+        let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
+        behind.rsplit_once(':').map(|(_, port)| port.to_owned())
+    };
+    let fits = |host: &str| {
+        let digits = |port: String| port.chars().all(|c| c.is_ascii_digit());
+        port(host).is_none_or(digits) && !host.contains(['%', '#', ' '])
+    };
+    let hosts = if hosts.split(',').all(fits) {
+        hosts
+    } else {
+        HIDDEN
+    };
+    let database = database.map(|name| if plain(name) { name } else { HIDDEN });
+    database.map_or_else(|| hosts.to_owned(), |name| format!("{hosts}/{name}"))
+}
+
+/// Whether a text is a simple name.
+fn plain(text: &str) -> bool {
+    text.chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (text, None),
+    }
+}
+
+fn with_query(text: &str) -> String {
+    match split_query(text) {
+        (place, Some(query)) => format!("{place}?{}", self::query(query)),
+        (place, None) => place.to_owned(),
+    }
+}
+
+/// The parameters of a URL.
+fn query(text: &str) -> String {
+    let shown: Vec<String> = text.split('&').map(pair).collect();
+    shown.join("&")
+}
+
+/// A connection string: pairs with semicolons or spaces between them.
+fn pairs(text: &str) -> String {
+    // Quoted values may hold what looks like the next pair.
+    if text.contains(['"', '\'', '{', '\\']) || !text.contains('=') {
+        return if text.is_empty() {
+            String::new()
+        } else {
+            HIDDEN.to_owned()
+        };
+    }
+    let between = if text.contains(';') { ';' } else { ' ' };
+    let shown: Vec<String> = text.split(between).map(pair).collect();
+    shown.join(&between.to_string())
+}
+
+/// `key=value`, with its value if the key is known to be harmless.
+fn pair(text: &str) -> String {
+    let text = text.trim();
+    match text.split_once('=') {
+        _ if text.is_empty() => String::new(),
+        Some((key, value)) if SHOWN.contains(&key.trim().to_ascii_lowercase().as_str()) => {
+            format!("{key}={value}")
+        }
+        Some((key, _)) if plain(&key.replace(' ', "")) => format!("{key}={HIDDEN}"),
+        _ => HIDDEN.to_owned(),
+    }
+}

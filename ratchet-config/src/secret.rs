@@ -1,0 +1,54 @@
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// What stands for a secret wherever one would be shown.
+pub const HIDDEN: &str = "***";
+
+/// A value that nobody is shown: `Debug`, `Display` and serialization say [`HIDDEN`].
+///
+/// ```
+/// use ratchet_config::Secret;
+///
+/// let password = Secret::new("hunter2".to_owned());
+/// assert_eq!(format!("{password} {password:?}"), "*** ***");
+/// assert_eq!(password.expose(), "hunter2");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret<T>(T);
+
+impl<T> Secret<T> {
+    /// Hides a value.
+    pub const fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value, for the one who needs it.
+    pub const fn expose(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> From<T> for Secret<T> {
+    fn from(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl<T> fmt::Display for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl<T> Serialize for Secret<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(HIDDEN)
+    }
+}

@@ -1,0 +1,18 @@
+//! The sections and their settings.
+
+mod cluster;
+mod http;
+mod node;
+mod poll;
+mod store;
+mod worker;
+
+pub use cluster::{ClusterConfig, RetentionConfig};
+pub use http::{HttpConfig, Payloads};
+pub use node::NodeConfig;
+pub use poll::PollConfig;
+pub use store::{
+    Encryption, MongoConfig, PostgresConfig, SqlServerConfig, SqliteConfig, StoreConfig,
+    Synchronous,
+};
+pub use worker::{PoolConfig, WorkerConfig};

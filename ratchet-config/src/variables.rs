@@ -1,0 +1,47 @@
+//! The environment: `RATCHET_<SECTION>__<KEY>`.
+
+use std::ffi::OsString;
+
+use crate::SECTIONS;
+use crate::file::{Entry, unseen};
+use crate::origin::Origin;
+use crate::problem::Problem;
+use crate::value::Raw;
+
+/// The variable with the path of the file.
+pub const FILE_VARIABLE: &str = "RATCHET_CONFIG";
+
+/// The variables that set something, and those that cannot be read. Variables of other forms belong
+/// to others.
+pub(crate) fn read(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> (Vec<Entry>, Vec<Problem>) {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for (name, value) in variables {
+        let Some((name, path)) = name.to_str().and_then(|name| Some((name, path_of(name)?))) else {
+            continue;
+        };
+        let origin = Origin::Variable(name.to_owned());
+        match value.into_string() {
+            Ok(text) => entries.push(Entry {
+                path,
+                raw: Raw::Text(text),
+                origin,
+            }),
+            Err(_) => problems.push(Problem {
+                places: vec![unseen(path.join("."), origin)],
+                rule: "is not Unicode".to_owned(),
+            }),
+        }
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    (entries, problems)
+}
+
+/// The path of a variable's key, if it begins with one of our sections.
+fn path_of(name: &str) -> Option<Vec<String>> {
+    let parts = name.strip_prefix("RATCHET_")?.split("__");
+    let path: Vec<String> = parts.map(str::to_ascii_lowercase).collect();
+    let ours = path.len() > 1 && SECTIONS.contains(&path[0].as_str());
+    ours.then_some(path)
+}
