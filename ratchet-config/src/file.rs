@@ -1,5 +1,6 @@
 //! The file: TOML, taken apart into keys with their lines.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::Spanned;
@@ -19,23 +20,53 @@ pub(crate) struct Entry {
 
 /// Everything in a file, and what of it is no TOML.
 pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry>, Vec<Problem>) {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let line = |at: usize| line_of(text, at);
-    let problems = errors.iter().map(|error| {
-        let origin = Origin::file(path, line(error.span().map_or(0, |span| span.start)));
-        // Not its `Display`, which shows the line, and with it perhaps a password.
-        Problem {
-            places: Vec::new(),
-            rule: format!(
-                "{origin}: this is no TOML: {}",
-                error.message().replace('\n', ", ")
-            ),
+    let (mut text, mut broken) = (text.to_owned(), BTreeMap::new());
+    let entries = loop {
+        let (table, errors) = DeTable::parse_recoverable(&text);
+        let mut stopped = None;
+        for error in &errors {
+            let line = line_of(&text, error.span().map_or(0, |span| span.start));
+            // Not its `Display`, which shows the line, and with it perhaps a password.
+            let message = error.message().replace('\n', ", ");
+            if message.starts_with(STOPS) && !broken.contains_key(&line) {
+                stopped = Some(line);
+            }
+            broken.entry(line).or_insert(message);
         }
+        match stopped {
+            Some(line) => text = without(&text, line),
+            None => {
+                let mut entries = Vec::new();
+                flatten(path, &text, &mut Vec::new(), table.get_ref(), &mut entries);
+                break entries;
+            }
+        }
+    };
+    let entries = entries.into_iter().map(|entry| match &entry.origin {
+        Origin::File { line, .. } if broken.contains_key(line) => Entry {
+            raw: Raw::Broken,
+            ..entry
+        },
+        _ => entry,
     });
-    let problems = problems.collect();
-    let mut entries = Vec::new();
-    flatten(path, text, &mut Vec::new(), table.get_ref(), &mut entries);
-    (entries, problems)
+    let entries = entries.collect();
+    let problems = broken.iter().map(|(line, message)| Problem {
+        places: Vec::new(),
+        rule: format!("{}: this is no TOML: {message}", Origin::file(path, *line)),
+    });
+    (entries, problems.collect())
+}
+
+/// The one mistake at which the parser stops, so that nothing behind it would be seen.
+const STOPS: &str = "key with no value";
+
+/// The text with nothing in this line.
+fn without(text: &str, line: usize) -> String {
+    let lines = text.split('\n').enumerate();
+    let lines: Vec<&str> = lines
+        .map(|(index, content)| if index + 1 == line { "" } else { content })
+        .collect();
+    lines.join("\n")
 }
 
 fn line_of(text: &str, at: usize) -> usize {

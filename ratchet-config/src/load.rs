@@ -141,6 +141,9 @@ impl Reading {
         if raw == Raw::Other("a table") && known(&mut self.config) {
             return;
         }
+        if raw == Raw::Broken {
+            return self.unread.push(key);
+        }
         let Some((name, above)) = path.split_last() else {
             return;
         };

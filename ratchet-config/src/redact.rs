@@ -46,6 +46,10 @@ const SHOWN: [&str; 27] = [
     "w",
 ];
 
+/// The parameters whose names are shown without their values. Others are hidden as a whole: they may
+/// be the end of a password.
+const NAMED: [&str; 4] = ["password", "pwd", "sslpassword", "authmechanismproperties"];
+
 /// What stands before the first colon, if that can be a scheme.
 pub(crate) fn scheme(url: &str) -> Option<&str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -68,14 +72,18 @@ pub fn redact_url(url: &str) -> String {
             Some(rest) => format!("{scheme}://{}", remote(rest)),
             None => format!("{scheme}:{HIDDEN}"),
         },
-        _ => format!("{scheme}:{HIDDEN}"),
+        // Perhaps no URL at all.
+        lower if lower == scheme && rest.starts_with("//") => format!("{scheme}://{HIDDEN}"),
+        _ => HIDDEN.to_owned(),
     }
 }
 
 /// `user:password@host:port/database?parameters`.
 fn remote(rest: &str) -> String {
-    // To the last `@`: passwords may hold anything, and what is hidden too much harms nobody.
+    // To the last `@`, since passwords may hold one; but they may also hold what ends a login, or
+    // stand in a parameter, and then nobody can tell where they end.
     let (login, rest) = match rest.rfind('@') {
+        Some(at) if rest[..at].contains(['?', ';', '/', '#']) => return HIDDEN.to_owned(),
         Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
         None => (None, rest),
     };
@@ -139,34 +147,58 @@ fn with_query(text: &str) -> String {
 
 /// The parameters of a URL.
 fn query(text: &str) -> String {
-    let shown: Vec<String> = text.split('&').map(pair).collect();
-    shown.join("&")
+    list(text, '&')
 }
 
 /// A connection string: pairs with semicolons or spaces between them.
 fn pairs(text: &str) -> String {
     // Quoted values may hold what looks like the next pair.
     if text.contains(['"', '\'', '{', '\\']) || !text.contains('=') {
-        return if text.is_empty() {
-            String::new()
-        } else {
-            HIDDEN.to_owned()
-        };
+        let shown = if text.is_empty() { "" } else { HIDDEN };
+        return shown.to_owned();
     }
-    let between = if text.contains(';') { ';' } else { ' ' };
-    let shown: Vec<String> = text.split(between).map(pair).collect();
+    list(text, if text.contains(';') { ';' } else { ' ' })
+}
+
+/// Pairs as far as they are harmless. What follows one that is not may be the rest of its value, and
+/// is hidden too.
+fn list(text: &str, between: char) -> String {
+    let mut shown = Vec::new();
+    let mut parts = text.split(between).map(str::trim);
+    for part in parts.by_ref() {
+        match pair(part) {
+            Ok(pair) => shown.push(pair),
+            Err(hidden) => {
+                shown.push(hidden);
+                break;
+            }
+        }
+    }
+    if parts.any(|part| !part.is_empty()) {
+        shown.push(HIDDEN.to_owned());
+    }
     shown.join(&between.to_string())
 }
 
-/// `key=value`, with its value if the key is known to be harmless.
-fn pair(text: &str) -> String {
-    let text = text.trim();
-    match text.split_once('=') {
-        _ if text.is_empty() => String::new(),
-        Some((key, value)) if SHOWN.contains(&key.trim().to_ascii_lowercase().as_str()) => {
-            format!("{key}={value}")
-        }
-        Some((key, _)) if plain(&key.replace(' ', "")) => format!("{key}={HIDDEN}"),
-        _ => HIDDEN.to_owned(),
+/// `key=value`.
+///
+/// # Errors
+/// What is left of it, if it is not known to be harmless.
+fn pair(text: &str) -> Result<String, String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return match text {
+            "" => Ok(String::new()),
+            _ => Err(HIDDEN.to_owned()),
+        };
+    };
+    let known = key.trim().to_ascii_lowercase();
+    // A value with other signs may be the rest of the text, taken apart wrongly.
+    let simple = plain(&value.trim().replace([':', ',', '/'], ""));
+    if SHOWN.contains(&known.as_str()) && simple {
+        Ok(text.to_owned())
+    } else if SHOWN.contains(&known.as_str()) || NAMED.contains(&known.as_str()) {
+        Err(format!("{key}={HIDDEN}"))
+    } else {
+        Err(HIDDEN.to_owned())
     }
 }

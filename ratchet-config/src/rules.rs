@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use ratchet_core::{MemoryStore, Ratchet};
+use ratchet_core::{BuildError, MemoryStore, Ratchet, SettingProblem};
 
+use crate::config::Config;
 use crate::load::Reading;
-use crate::problem::Problem;
+use crate::problem::{ConfigError, Problem};
 use crate::secret::Secret;
 use crate::value::DatabaseUrl;
 
@@ -151,11 +152,28 @@ fn engine(reading: &mut Reading) {
     let builder = reading.config.apply(builder);
     for refused in builder.check_settings() {
         let keys = reading.config.keys_of(&refused);
-        if keys.iter().any(|key| reading.unread.contains(key)) {
-            continue;
+        if !keys.iter().any(|key| reading.unread.contains(key)) {
+            reading.problems.push(reading.config.explained(&refused));
         }
-        let places = keys.iter().map(|key| reading.place(key)).collect();
-        let rule = refused.to_string();
-        reading.problems.push(Problem { places, rule });
+    }
+}
+
+impl Config {
+    /// What a node was not built for, with the keys, their values and where those came from, as far
+    /// as it has to do with settings that can be configured. What the program itself has set on its
+    /// builder shows as the default.
+    #[must_use]
+    pub fn explain(&self, error: &BuildError) -> ConfigError {
+        let refused = error.refused().iter();
+        let problems = refused.map(|problem| self.explained(problem)).collect();
+        ConfigError::new(self.file.clone(), problems)
+    }
+
+    fn explained(&self, refused: &SettingProblem) -> Problem {
+        let keys = self.keys_of(refused);
+        Problem {
+            places: keys.iter().map(|key| self.place(key)).collect(),
+            rule: refused.to_string(),
+        }
     }
 }

@@ -63,7 +63,10 @@ pub fn sample() -> String {
         let section = keys.first().map_or("", |key| key.section);
         let mark = if section.ends_with("NAME") { "# " } else { "" };
         let _ = write!(text, "\n# {about}\n{mark}[{section}]\n");
-        for key in keys {
+        for (index, key) in keys.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
             for line in key.doc {
                 let _ = writeln!(text, "#{line}");
             }

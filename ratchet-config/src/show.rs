@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::problem::Place;
+use crate::rules::section_of;
+use crate::section::Section;
+use crate::value::DatabaseUrl;
 
 /// One setting in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +28,7 @@ impl Config {
     /// has set something on its builder, that is in effect in place of a default.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
-        let sections = self.sections();
+        let sections = self.sections_of_interest();
         let rows = sections.iter().flat_map(|(path, section)| {
             let keys = section.keys().iter();
             keys.map(move |key| {
@@ -46,7 +49,7 @@ impl Config {
     #[must_use]
     pub fn redacted(&self) -> String {
         let mut text = String::new();
-        for (path, section) in self.sections() {
+        for (path, section) in self.sections_of_interest() {
             let set = section.keys().iter().filter_map(|key| {
                 let default = || key.default.map(str::to_owned);
                 let value = section.show(key.name).or_else(default)?;
@@ -60,6 +63,18 @@ impl Config {
             }
         }
         text
+    }
+
+    /// All sections but those of backends that are not used.
+    fn sections_of_interest(&self) -> Vec<(String, &dyn Section)> {
+        let scheme = self.store.url.as_ref().and_then(DatabaseUrl::scheme);
+        let used = section_of(&scheme.unwrap_or_default());
+        let mut sections = self.sections();
+        sections.retain(|(path, _)| {
+            let of = |key: &String| key.rsplit_once('.').is_some_and(|(of, _)| of == path);
+            !path.starts_with("store.") || used == Some(path) || self.origins.keys().any(of)
+        });
+        sections
     }
 
     pub(crate) fn place(&self, key: &str) -> Place {

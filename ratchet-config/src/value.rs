@@ -21,6 +21,8 @@ pub(crate) enum Raw {
     Array(Vec<Self>),
     /// What no setting is, with its name.
     Other(&'static str),
+    /// What is no TOML, which was told already.
+    Broken,
 }
 
 impl Raw {
@@ -32,6 +34,7 @@ impl Raw {
             Self::Boolean(_) => "true or false",
             Self::Array(_) => "a list",
             Self::Other(name) => name,
+            Self::Broken => "unreadable",
         }
     }
 
@@ -45,7 +48,7 @@ impl Raw {
                 let items: Vec<String> = items.iter().map(Self::show).collect();
                 format!("[{}]", items.join(", "))
             }
-            Self::Other(name) => (*name).to_owned(),
+            Self::Other(_) | Self::Broken => self.name().to_owned(),
         }
     }
 

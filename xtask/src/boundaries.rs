@@ -10,6 +10,9 @@ use crate::process;
 
 /// The crates that must not know any backend.
 const NEUTRAL: [&str; 2] = ["ratchet-core", "ratchet-conformance"];
+/// The crates that know what backends are called, since people write it in settings, and depend on
+/// none.
+const INDEPENDENT: [&str; 1] = ["ratchet-config"];
 /// What backends and drivers are called.
 const NAMES: [&str; 6] = [
     "sqlite",
@@ -48,6 +51,8 @@ pub(crate) fn run() -> Result<()> {
                     }),
             );
         }
+    }
+    for package in NEUTRAL.into_iter().chain(INDEPENDENT) {
         problems.extend(
             drivers_of(package)?
                 .into_iter()

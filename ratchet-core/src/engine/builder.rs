@@ -531,6 +531,7 @@ impl fmt::Debug for NodeBuilder {
             .field("store", &self.store)
             .field("kinds", &self.registry)
             .field("config", &self.config)
+            .field("promotable", &self.promotable)
             .finish_non_exhaustive()
     }
 }

@@ -342,6 +342,7 @@ mod tests {
     fn of(queues: Selection, pools: &[Pool]) -> Result<Vec<Share>, Vec<String>> {
         let kinds = names(&["mail", "render"]);
         partition(queues, kinds, names(&["gpu"]), &Config::default(), pools)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -437,7 +438,10 @@ mod tests {
             &pools,
         );
         let problem = r#"kind render of pool a is not among those of the node: ["mail"]"#;
-        assert_eq!(mail_only.unwrap_err(), [problem]);
+        assert_eq!(
+            mail_only.unwrap_err(),
+            [SettingProblem::of_pool("a", "kinds", problem)]
+        );
     }
 
     proptest! {

@@ -22,6 +22,7 @@ mod recurring;
 mod reports;
 mod retention;
 mod robust;
+mod settings;
 mod signals;
 mod suspects;
 mod versions;

@@ -1,0 +1,60 @@
+//! A node that is configured by `ratchet.toml` and by variables.
+//!
+//! ```text
+//! RATCHET_STORE__URL=sqlite://jobs.db cargo run --example configured --features config
+//! RATCHET_CLUSTER__TTL=1s cargo run --example configured --features config   # is refused
+//! ```
+//!
+//! Without a configuration of its own it keeps its jobs in memory.
+
+use std::sync::Arc;
+
+use ratchet::config::Config;
+use ratchet::{Job, JobContext, JobResult, Ratchet, Requires};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+#[derive(Serialize, Deserialize)]
+struct Greet {
+    name: String,
+}
+
+impl Job for Greet {
+    const KIND: &'static str = "greet";
+    type Output = String;
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Arc<Notify>>()
+    }
+
+    async fn run(self, ctx: JobContext) -> JobResult<String> {
+        println!("Hello, {}!", self.name);
+        ctx.state::<Arc<Notify>>().notify_one();
+        Ok(self.name)
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut config = Config::load(None)?;
+    if config.store.url.is_none() {
+        config = Config::loader()
+            .set("store.url", "memory:", "the example")
+            .load()?;
+    }
+    println!("{}", config.redacted());
+
+    let store = ratchet::connect_configured(&config.store).await?;
+    let greeted = Arc::new(Notify::new());
+    let builder = Ratchet::builder(store)
+        .register::<Greet>()
+        .state(Arc::clone(&greeted));
+    // Last, so that what is configured wins over what the program says.
+    let node = config.apply(builder).build();
+    let node = node.map_err(|error| config.explain(&error))?;
+
+    let name = "world".to_owned();
+    node.enqueue(Greet { name }).await?;
+    node.run_until(greeted.notified()).await?;
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! The checked in sample and reference are those of the table of keys, and they are true.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ratchet_config::{Config, HttpConfig, StoreConfig, keys};
+use ratchet_core::{MemoryStore, NodeBuilder, Ratchet};
+
+fn root(path: &str) -> PathBuf {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package.join("..").join(path)
+}
+
+/// Writes `content` over a checked in file if `RATCHET_UPDATE` says so; otherwise they must agree.
+fn is_checked_in(path: &str, content: &str) {
+    let path = root(path);
+    if std::env::var_os("RATCHET_UPDATE").is_some() {
+        fs::write(&path, content).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap();
+    assert!(
+        found == content,
+        "{} is not up to date; RATCHET_UPDATE=1 cargo test -p ratchet-config writes it",
+        path.display()
+    );
+}
+
+fn load(text: &str) -> Config {
+    let loader = Config::loader().text("ratchet.toml", text);
+    match loader.variables::<&str, &str>([]).load() {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn builder() -> NodeBuilder {
+    Ratchet::builder(Arc::new(MemoryStore::new()))
+}
+
+/// The sample with every setting that has a default.
+fn uncommented() -> String {
+    let sample = Config::sample();
+    let lines = sample.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if setting.starts_with(char::is_alphabetic) => setting,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_sample_is_up_to_date() {
+    is_checked_in("ratchet.sample.toml", &Config::sample());
+}
+
+#[test]
+fn the_reference_is_up_to_date() {
+    const BEGIN: &str = "<!-- begin of the table of keys -->\n";
+    const END: &str = "<!-- end of the table of keys -->\n";
+    let page = fs::read_to_string(root("docs/configuration.md")).unwrap();
+    let (head, rest) = page.split_once(BEGIN).expect("the page has a place for it");
+    let (_, tail) = rest.split_once(END).expect("the place has an end");
+    let reference = ratchet_config::reference();
+    is_checked_in(
+        "docs/configuration.md",
+        &format!("{head}{BEGIN}\n{reference}{END}{tail}"),
+    );
+}
+
+#[test]
+fn the_sample_sets_nothing() {
+    let config = load(&Config::sample());
+    assert!(
+        config
+            .settings()
+            .iter()
+            .all(|setting| setting.origin == "default")
+    );
+}
+
+#[test]
+fn the_sample_without_its_comment_signs_is_what_holds_anyway() {
+    let config = load(&uncommented());
+    let set = config
+        .settings()
+        .iter()
+        .filter(|setting| setting.origin != "default")
+        .count();
+    assert_eq!(
+        set,
+        keys()
+            .filter(|key| key.default.is_some() && !key.section.ends_with("NAME"))
+            .count()
+    );
+    // What the engine's builder says of itself has all of its settings.
+    let applied = format!("{:#?}", config.apply(builder()));
+    assert_eq!(applied, format!("{:#?}", builder()));
+    assert_eq!(config.http, HttpConfig::default());
+    assert_eq!(config.store.migrate, StoreConfig::default().migrate);
+}
+
+#[test]
+fn every_key_says_what_it_is_and_has_a_default_or_an_example() {
+    for key in keys() {
+        assert!(!key.doc.is_empty(), "{}", key.path());
+        assert!(
+            key.default.is_some() != key.example.is_some(),
+            "{}",
+            key.path()
+        );
+    }
+}

@@ -1,0 +1,559 @@
+//! Every setting can be set by file, variable and argument, and what is wrong is told with its key.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use ratchet_config::{Config, ConfigError, Key, Loader, Origin, Place, keys};
+use ratchet_core::{Retain, Retention};
+
+const NONE: [(&str, &str); 0] = [];
+
+fn text(text: &str) -> Loader {
+    Config::loader().text("ratchet.toml", text).variables(NONE)
+}
+
+fn refused(loader: Loader) -> ConfigError {
+    match loader.load() {
+        Ok(config) => panic!("it was not refused:\n{}", config.redacted()),
+        Err(error) => error,
+    }
+}
+
+/// The path of a key, with a name for the pool.
+fn path(key: &Key) -> String {
+    key.path().replace(".NAME.", ".gpu.")
+}
+
+/// A value that the key takes, and what else must be set then.
+fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
+    let value = key.default.or(key.example).unwrap();
+    match (key.section, key.name) {
+        ("worker.pools.NAME", "concurrency") => (value.into(), &[("kinds", "['a']")]),
+        ("worker.pools.NAME", "queues" | "kinds") => (value.into(), &[("concurrency", "1")]),
+        ("worker.pools.NAME", "capabilities") => {
+            ("[]".into(), &[("concurrency", "1"), ("kinds", "['a']")])
+        }
+        ("worker.pools.NAME", _) => (value.into(), &[("concurrency", "1"), ("kinds", "['a']")]),
+        _ => (value.into(), &[]),
+    }
+}
+
+/// A file with a line for each key, made by the test.
+fn secret_file(dir: &tempfile::TempDir) -> String {
+    let file = dir.path().join("secret");
+    fs::write(&file, "memory:\n").unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn every_key_is_set_by_the_file_by_its_variable_and_by_an_argument() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = secret_file(&dir);
+    for key in keys() {
+        let (mut value, others) = sound(key);
+        if key.name.ends_with("_file") {
+            value = format!("'{file}'");
+        }
+        let path = path(key);
+        let (section, name) = path.rsplit_once('.').unwrap();
+        let others: String = others
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect();
+        let shown = |config: &Config| {
+            let settings = config.settings();
+            let found = settings.into_iter().find(|setting| setting.key == path);
+            found.map(|setting| (setting.value, setting.origin))
+        };
+
+        let in_file = text(&format!("[{section}]\n{name} = {value}\n{others}"));
+        let config = in_file
+            .load()
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        let (by_file, origin) = shown(&config).unwrap();
+        assert!(by_file.is_some(), "{path}");
+        assert_eq!(origin, "ratchet.toml:2", "{path}");
+
+        // As people write it in a variable: without quotes, lists with commas.
+        let plain = value
+            .trim_matches(['[', ']'])
+            .replace(['"', '\''], "")
+            .replace(", ", ",");
+        let variable = key.variable().replace("__NAME__", "__GPU__");
+        let rest = format!("[{section}]\n{others}");
+        let by_variable = text(&rest).variables([(variable.as_str(), plain.as_str())]);
+        let config = by_variable
+            .load()
+            .unwrap_or_else(|error| panic!("{variable}: {error}"));
+        assert_eq!(shown(&config), Some((by_file.clone(), variable)), "{path}");
+
+        let by_argument = text(&rest).set(&path, plain.as_str(), "--it");
+        let config = by_argument
+            .load()
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(shown(&config), Some((by_file, "--it".to_owned())), "{path}");
+    }
+}
+
+#[test]
+fn arguments_win_over_variables_and_these_over_the_file() {
+    let file = || text("[cluster]\nttl = '20s'\nteardown = '1s'\n[poll]\nmax = '3s'\n");
+    let variables = [("RATCHET_CLUSTER__TTL", "21s"), ("RATCHET_POLL__MAX", "4s")];
+    let config = file()
+        .variables(variables)
+        .set("poll.max", "5s", "--poll")
+        .load()
+        .unwrap();
+    let seconds = |count| Some(Duration::from_secs(count));
+    assert_eq!(config.cluster.ttl, seconds(21));
+    assert_eq!(config.poll.max, seconds(5));
+    assert_eq!(config.cluster.teardown, seconds(1));
+    let line = Origin::File {
+        path: "ratchet.toml".into(),
+        line: 3,
+    };
+    assert_eq!(config.origin("cluster.teardown"), line);
+    assert_eq!(
+        config.origin("cluster.ttl"),
+        Origin::Variable("RATCHET_CLUSTER__TTL".into())
+    );
+    assert_eq!(config.origin("poll.max"), Origin::Argument("--poll".into()));
+    assert_eq!(config.origin("poll.min"), Origin::Default);
+}
+
+#[test]
+fn values_are_read_as_people_write_them() {
+    let config = text(
+        "[poll]\nmin = '200ms'\nmax = '1m 30s'\n[cluster.retention]\nsucceeded = '36h'\n\
+         failed = 'archive after 90d'\ncancelled = 'forever'\narchive = '365d'\n\
+         [worker]\nconcurrency = 0x10\nqueues = ['a', 'b c']\n",
+    );
+    let config = config.load().unwrap();
+    assert_eq!(config.poll.min, Some(Duration::from_millis(200)));
+    assert_eq!(config.poll.max, Some(Duration::from_secs(90)));
+    assert_eq!(config.worker.concurrency, Some(16));
+    assert_eq!(
+        config.worker.queues.as_deref(),
+        Some(&["a".to_owned(), "b c".to_owned()][..])
+    );
+    const DAY: Duration = Duration::from_secs(86_400);
+    let builder =
+        ratchet_core::Ratchet::builder(std::sync::Arc::new(ratchet_core::MemoryStore::new()));
+    let retention = Retention::all(Retain::Forever)
+        .succeeded(Retain::Delete(DAY * 3 / 2))
+        .failed(Retain::Archive(90 * DAY))
+        .archive(Some(365 * DAY));
+    assert_eq!(config.apply(builder).current_retention(), &retention);
+    // They are shown in the same words, and these can be read again.
+    let again = text(&config.redacted()).load().unwrap();
+    let values = |config: &Config| -> Vec<(String, Option<String>)> {
+        let settings = config.settings().into_iter();
+        settings
+            .map(|setting| (setting.key, setting.value))
+            .collect()
+    };
+    assert_eq!(values(&again), values(&config));
+    assert!(
+        config
+            .redacted()
+            .contains("max = \"1m 30s\"  # ratchet.toml:3\n"),
+        "{}",
+        config.redacted()
+    );
+}
+
+#[test]
+fn values_of_another_type_are_refused_with_what_is_meant() {
+    let table = [
+        (
+            "[cluster]\nttl = 15",
+            "cluster.ttl = 15 (ratchet.toml:2): is a number; a duration",
+        ),
+        (
+            "[cluster]\nttl = '15'",
+            "cluster.ttl = \"15\" (ratchet.toml:2): is no duration",
+        ),
+        ("[cluster]\nttl = '-1s'", "is no duration"),
+        (
+            "[cluster]\nmax_crashes = -1",
+            "= -1 (ratchet.toml:2): is not a whole number from 0 to 4294967295",
+        ),
+        (
+            "[cluster]\nmax_crashes = '3'",
+            "is a string; a whole number",
+        ),
+        ("[cluster]\nmax_crashes = 1.5", "is a number with a point"),
+        ("[worker]\nqueues = 'a'", "is a string; a list"),
+        (
+            "[worker]\nqueues = ['a', 1]",
+            "has an item that is a number",
+        ),
+        ("[store]\nmigrate = 'no'", "`true` or `false` is meant"),
+        (
+            "[store.sqlite]\nsynchronous = 'fast'",
+            "\"full\" \"normal\" is meant",
+        ),
+        (
+            "[cluster.retention]\nfailed = 'never'",
+            "\"archive after 90d\"",
+        ),
+        (
+            "[http]\nlisten = 'localhost'",
+            "http.listen = \"localhost\"",
+        ),
+        (
+            "[node]\nlabel = { a = 1 }",
+            "node.label.a (ratchet.toml:2): is no known key",
+        ),
+        ("store = 5", "store (ratchet.toml:1): is no known key"),
+    ];
+    for (file, part) in table {
+        let error = refused(text(file));
+        assert_eq!(error.problems().len(), 1, "{error}");
+        assert!(error.to_string().contains(part), "{part} is not in {error}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_refused_by_name_without_its_value() {
+    let error = refused(
+        text("[cluster]\ntll = 'hunter2'\n[stroe]\nurl = 'hunter2'\n[store]\npostgress.schema = 'hunter2'\n")
+            .variables([
+                ("RATCHET_NODE__LABLE", "hunter2"),
+                ("RATCHET_WORKER__POOLS__GPU__SLOTS", "hunter2"),
+                // Not ours.
+                ("RATCHET_TEST_POSTGRES_URL", "hunter2"),
+                ("RATCHET_REQUIRE", "hunter2"),
+                ("RATCHET_NODE_LABEL", "hunter2"),
+                ("RATCHET_TEST__URL", "hunter2"),
+                ("OTHER_STORE__URL", "hunter2"),
+            ]),
+    );
+    let lines: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+    let unknown: Vec<&String> = lines
+        .iter()
+        .filter(|line| line.contains("is no known"))
+        .collect();
+    let starts = [
+        "cluster.tll (ratchet.toml:2): is no known key; is `cluster.ttl` meant?",
+        "stroe.url (ratchet.toml:4): is no known key; is `store.url` meant?",
+        "store.postgress.schema (ratchet.toml:6): is no known key; is `store.postgres.schema` meant?",
+        "node.lable (RATCHET_NODE__LABLE): is no known variable; is `RATCHET_NODE__LABEL` meant?",
+        "worker.pools.gpu.slots (RATCHET_WORKER__POOLS__GPU__SLOTS): is no known variable",
+    ];
+    assert_eq!(unknown.len(), starts.len(), "{error}");
+    for (line, start) in unknown.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}");
+    }
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+#[test]
+fn everything_is_told_at_once_with_its_line() {
+    let error = refused(text(
+        "[cluster]\nttl = '9s'\nbad\nfence_timeout =\n[worker]\nconcurrency = 'many'\nprefetch_ttl = '0s'\n[cluster]\n",
+    ));
+    let problems = error.to_string();
+    for part in [
+        "ratchet.toml:3: this is no TOML",
+        "ratchet.toml:8: this is no TOML",
+        "worker.concurrency = \"many\" (ratchet.toml:6): is a string",
+        "worker.prefetch_ttl = \"0s\" (ratchet.toml:7): prefetch_ttl is zero",
+        "ratchet.toml:4: this is no TOML",
+    ] {
+        assert!(problems.contains(part), "{part} is not in {problems}");
+    }
+    let json = serde_json::to_value(error.problems()).unwrap();
+    assert!(
+        json.as_array().unwrap().iter().any(|problem| {
+            problem["places"][0]["key"] == "worker.prefetch_ttl"
+                && problem["places"][0]["origin"] == "ratchet.toml:7"
+                && problem["rule"] == "prefetch_ttl is zero"
+        }),
+        "{json}"
+    );
+}
+
+/// The keys that a refusal names.
+fn named(file: &str) -> Vec<Vec<String>> {
+    let error = refused(text(file));
+    let problems = error.problems().iter();
+    problems
+        .map(|problem| {
+            problem
+                .places
+                .iter()
+                .map(|place| place.key.clone())
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_invariant_names_its_keys() {
+    let table: [(&str, &[&str]); 27] = [
+        ("[worker]\nconcurrency = 0", &["worker.concurrency"]),
+        ("[worker]\nprefetch_ttl = '0s'", &["worker.prefetch_ttl"]),
+        (
+            "[worker]\nprefetch_ttl = '3m'",
+            &["cluster.start_timeout", "worker.prefetch_ttl"],
+        ),
+        ("[worker]\nqueues = []", &["worker.queues"]),
+        ("[worker]\nqueues = ['a', '']", &["worker.queues"]),
+        (
+            "[worker]\nprefetch = 100000",
+            &[
+                "worker.concurrency",
+                "worker.system_concurrency",
+                "worker.prefetch",
+            ],
+        ),
+        (
+            "[worker.pools.a]\nkinds = ['x']",
+            &["worker.pools.a.concurrency"],
+        ),
+        (
+            "[worker.pools.a]\nkinds = ['x']\nqueues = ['y']\nconcurrency = 1",
+            &[
+                "worker.pools.a.concurrency",
+                "worker.pools.a.kinds",
+                "worker.pools.a.queues",
+            ],
+        ),
+        (
+            "[worker.pools.a]\ncapabilities = ['gpu']\nconcurrency = 1",
+            &["worker.pools.a.capabilities"],
+        ),
+        ("[poll]\nmin = '2s'", &["poll.min", "poll.max"]),
+        ("[poll]\nmin = '0s'", &["poll.min"]),
+        (
+            "[poll]\nreclaim_interval = '0s'",
+            &["poll.reclaim_interval"],
+        ),
+        (
+            "[poll]\nrecurring_interval = '0s'",
+            &["poll.recurring_interval"],
+        ),
+        (
+            "[poll]\nmaintenance_interval = '11years'",
+            &["poll.maintenance_interval"],
+        ),
+        (
+            "[cluster]\nheartbeat_interval = '6s'",
+            &["cluster.dead_after", "cluster.heartbeat_interval"],
+        ),
+        (
+            "[cluster]\nheartbeat_max = '61s'",
+            &["cluster.heartbeat_max"],
+        ),
+        (
+            "[cluster]\nheartbeat_max = '1s'",
+            &["cluster.heartbeat_interval", "cluster.heartbeat_max"],
+        ),
+        (
+            "[cluster]\ntakeover_delay = '11years'",
+            &["cluster.takeover_delay"],
+        ),
+        (
+            "[cluster]\nleader_heartbeat = '6s'",
+            &[
+                "cluster.leader_heartbeat",
+                "cluster.renew_timeout",
+                "cluster.fence_timeout",
+            ],
+        ),
+        (
+            "[cluster]\nttl = '9s'",
+            &["cluster.fence_timeout", "cluster.teardown", "cluster.ttl"],
+        ),
+        ("[cluster]\nttl = '25h'", &["cluster.ttl"]),
+        (
+            "[cluster.retention]\nfailed = '11years'",
+            &["cluster.retention.failed"],
+        ),
+        (
+            "[cluster.retention]\nfailed = 'archive after 2d'\narchive = '1d'",
+            &["cluster.retention.failed", "cluster.retention.archive"],
+        ),
+        ("[node]\nlabel = ''", &["node.label"]),
+        ("[node]\nstore_deadline = '0s'", &["node.store_deadline"]),
+        (
+            "[node]\nactive_passive = 'primary'\npromotable = false",
+            &["node.roles", "node.promotable", "node.active_passive"],
+        ),
+        (
+            "[node]\ncapabilities_file = '/no such file'",
+            &["node.capabilities_file"],
+        ),
+    ];
+    for (file, keys) in table {
+        let (mut found, mut keys) = (named(file), keys.to_vec());
+        found.iter_mut().for_each(|keys| keys.sort());
+        keys.sort_unstable();
+        assert_eq!(found, [keys], "{file}\n{}", refused(text(file)));
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_read_clashes_with_nothing() {
+    // With the default of `fence_timeout` this ttl would be refused.
+    let keys = named("[cluster]\nfence_timeout = 'short'\nttl = '9s'");
+    assert_eq!(keys, [["cluster.fence_timeout"]]);
+}
+
+#[test]
+fn settings_of_another_backend_than_the_urls_are_refused() {
+    let table: [(&str, &[&str]); 6] = [
+        (
+            "url = 'memory:'\nsqlite.max_pages = 1",
+            &["store.sqlite.max_pages", "store.url"],
+        ),
+        (
+            "url = 'sqlite://x'\npostgres.schema = 'a'",
+            &["store.postgres.schema", "store.url"],
+        ),
+        (
+            "url = 'sqlite://x'\nmax_connections = 4",
+            &["store.max_connections", "store.url"],
+        ),
+        (
+            "url = 'postgres://h/d'\nmongo.prefix = 'a'",
+            &["store.mongo.prefix", "store.url"],
+        ),
+        ("url = 'mysql://h/d'", &["store.url"]),
+        ("url = 'hunter2'", &["store.url"]),
+    ];
+    for (file, keys) in table {
+        assert_eq!(named(&format!("[store]\n{file}")), [keys], "{file}");
+    }
+    for url in ["postgres", "postgresql"] {
+        let file =
+            format!("[store]\nurl = '{url}://h/d'\npostgres.schema = 'a'\nmax_connections = 1");
+        text(&file).load().unwrap();
+    }
+}
+
+#[test]
+fn secrets_may_stand_in_files_of_their_own_but_not_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("url");
+    fs::write(&file, " postgres://me:hunter2@db/jobs \nmore\n").unwrap();
+    let (shown, empty) = (file.display(), dir.path().join("empty"));
+    let config = text(&format!(
+        "[store]\nurl_file = '{shown}'\npostgres.schema = 'a'"
+    ));
+    let config = config.load().unwrap();
+    assert_eq!(
+        config.store.url.as_ref().unwrap().expose(),
+        "postgres://me:hunter2@db/jobs"
+    );
+    assert_eq!(config.origin("store.url").to_string(), "ratchet.toml:2");
+    assert!(
+        config.redacted().contains("postgres://me:***@db/jobs"),
+        "{}",
+        config.redacted()
+    );
+
+    let both = named(&format!("[store]\nurl = 'memory:'\nurl_file = '{shown}'"));
+    assert_eq!(both, [["store.url", "store.url_file"]]);
+    let both = named("[node]\ncapabilities = ['a']\ncapabilities_file = '/x'");
+    assert!(both.contains(&vec![
+        "node.capabilities".to_owned(),
+        "node.capabilities_file".to_owned()
+    ]));
+    fs::write(&empty, "\n").unwrap();
+    let problem = refused(text(&format!("[http]\ntoken_file = '{}'", empty.display())));
+    assert!(
+        problem.to_string().contains("has an empty first line"),
+        "{problem}"
+    );
+    let problem = refused(text("[http]\ntoken_file = '/no such file'"));
+    assert!(
+        problem
+            .to_string()
+            .contains("http.token_file = \"/no such file\" (ratchet.toml:2): cannot be read"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_variable_finds_the_pool_of_the_file_whatever_its_signs() {
+    let file = text("[worker.pools.\"big-Jobs\"]\nkinds = ['x']\nconcurrency = 1\n");
+    let config = file.variables([("RATCHET_WORKER__POOLS__BIG_JOBS__CONCURRENCY", "3")]);
+    let config = config.load().unwrap();
+    let pools: BTreeMap<&str, Option<usize>> = config
+        .worker
+        .pools
+        .iter()
+        .map(|(name, pool)| (name.as_str(), pool.concurrency))
+        .collect();
+    assert_eq!(pools, BTreeMap::from([("big-Jobs", Some(3))]));
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("other.toml");
+    let named = || Config::loader().file(&path).variables(NONE);
+    let error = refused(named());
+    assert!(
+        error.to_string().contains("other.toml cannot be read"),
+        "{error}"
+    );
+    let variable = || Config::loader().variables([("RATCHET_CONFIG", path.as_os_str())]);
+    let error = refused(variable());
+    assert!(
+        error
+            .to_string()
+            .contains("other.toml (RATCHET_CONFIG) cannot be read"),
+        "{error}"
+    );
+    fs::write(&path, "[poll]\nmax = '2s'\n").unwrap();
+    for loader in [named(), variable()] {
+        let config = loader.load().unwrap();
+        assert_eq!(config.file(), Some(path.as_path()));
+        assert_eq!(config.poll.max, Some(Duration::from_secs(2)));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_unicode_is_named() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    let value = OsString::from_vec(vec![0x80]);
+    let error = refused(text("").variables([(OsString::from("RATCHET_NODE__LABEL"), value)]));
+    assert_eq!(
+        error.problems()[0].to_string(),
+        "node.label (RATCHET_NODE__LABEL): is not Unicode"
+    );
+}
+
+#[test]
+fn what_a_node_is_not_built_for_is_explained_by_key() {
+    let config =
+        text("[node]\nroles = ['pricing']\n[worker.pools.a]\nkinds = ['x']\nconcurrency = 1");
+    let config = config.load().unwrap();
+    let builder =
+        ratchet_core::Ratchet::builder(std::sync::Arc::new(ratchet_core::MemoryStore::new()));
+    let error = config.apply(builder).build().unwrap_err();
+    let explained = config.explain(&error);
+    let keys: Vec<Vec<&str>> = explained
+        .problems()
+        .iter()
+        .map(|problem| {
+            problem
+                .places
+                .iter()
+                .map(|place: &Place| place.key.as_str())
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        keys,
+        [vec![], vec!["node.roles"], vec!["worker.pools.a.kinds"]],
+        "{explained}"
+    );
+}
