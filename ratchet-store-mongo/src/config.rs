@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mongodb::error::ErrorKind;
-use mongodb::options::ClientOptions;
+use mongodb::options::{ClientOptions, ConnectionString};
 use mongodb::{Client, Database};
 use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
@@ -162,6 +162,12 @@ impl Builder {
         MongoStore::open(config).await
     }
 
+    /// All migrations with what is set, in order. The database is not looked at.
+    #[must_use]
+    pub fn migrations(&self) -> Vec<Migration> {
+        open::scripts(&self.prefix)
+    }
+
     /// What [`connect`](Self::connect) would make: nothing, or one step. Nothing is changed.
     ///
     /// # Errors
@@ -201,7 +207,17 @@ impl Builder {
         }
     }
 
-    async fn into_config(self) -> Result<Config> {
+    /// Whether the settings can work, as far as that can be said without the database or the names of
+    /// its servers.
+    ///
+    /// # Errors
+    /// `Misconfigured`, with the first setting that cannot.
+    pub fn check(&self) -> Result<()> {
+        self.check_settings()
+            .map_err(|error| error.during("check settings"))
+    }
+
+    fn check_settings(&self) -> Result<()> {
         if self.deadline.is_zero() {
             return Err(misconfigured("deadline", "is zero"));
         }
@@ -211,11 +227,7 @@ impl Builder {
                 "is longer than the server takes one, which is about 24 days",
             ));
         }
-        let terms = Terms {
-            journaled: self.journaled,
-            deadline: self.deadline,
-        };
-        let (database, live, outages, options) = match &self.target {
+        let database = match &self.target {
             Target::Database(database) => {
                 for (setting, set) in [
                     ("max_connections", self.max_connections.is_some()),
@@ -229,6 +241,33 @@ impl Builder {
                         ));
                     }
                 }
+                database.name().to_owned()
+            }
+            Target::Url(url) => {
+                check_scheme(url)?;
+                if self.max_connections == Some(0) {
+                    return Err(misconfigured("max_connections", "is zero"));
+                }
+                let parsed = ConnectionString::parse(url);
+                let parsed = parsed.map_err(|error| unreadable(url, &error.kind))?;
+                let name = self.database.clone().or(parsed.default_database);
+                let name = name.unwrap_or_else(|| DATABASE.to_owned());
+                check_database(&name)?;
+                name
+            }
+        };
+        let longest = self.prefix.len() + LONGEST_COLLECTION + 1 + database.len();
+        check_prefix(&self.prefix, longest)
+    }
+
+    async fn into_config(self) -> Result<Config> {
+        self.check_settings()?;
+        let terms = Terms {
+            journaled: self.journaled,
+            deadline: self.deadline,
+        };
+        let (database, live, outages, options) = match &self.target {
+            Target::Database(database) => {
                 (database.clone(), database.clone(), Outages::untold(), None)
             }
             Target::Url(url) => {
@@ -236,7 +275,6 @@ impl Builder {
                 let name = self.database.clone();
                 let name = name.or_else(|| options.default_database.clone());
                 let name = name.unwrap_or_else(|| DATABASE.to_owned());
-                check_database(&name)?;
                 let database = client(options.clone())?.database(&name);
                 let mut few = options.clone();
                 few.max_pool_size = Some(LIVE_CONNECTIONS);
@@ -245,8 +283,6 @@ impl Builder {
                 (database, live, outages, Some(options))
             }
         };
-        let longest = self.prefix.len() + LONGEST_COLLECTION + 1 + database.name().len();
-        check_prefix(&self.prefix, longest)?;
         Ok(Config {
             database,
             live,
@@ -261,10 +297,6 @@ impl Builder {
     }
 
     async fn options(&self, url: &str) -> Result<ClientOptions> {
-        check_scheme(url)?;
-        if self.max_connections == Some(0) {
-            return Err(misconfigured("max_connections", "is zero"));
-        }
         let mut options =
             match tokio::time::timeout(self.deadline, ClientOptions::parse(url)).await {
                 Ok(options) => options.map_err(|error| unreadable(url, &error.kind))?,

@@ -202,6 +202,12 @@ impl Builder {
         PostgresStore::open(config).await
     }
 
+    /// All migrations with what is set, in order. The database is not looked at.
+    #[must_use]
+    pub fn migrations(&self) -> Vec<Migration> {
+        migrate::scripts(&self.schema)
+    }
+
     /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
     ///
     /// # Errors
@@ -219,6 +225,17 @@ impl Builder {
             Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
             Err(_) => Err(too_late(deadline).during(OPERATION)),
         }
+    }
+
+    /// Whether the settings can work, as far as that can be said without the database.
+    ///
+    /// # Errors
+    /// `Misconfigured`, with the first setting that cannot.
+    pub fn check(&self) -> Result<()> {
+        let config = self.clone().into_config();
+        config
+            .map(drop)
+            .map_err(|error| error.during("check settings"))
     }
 
     fn into_config(self) -> Result<Config> {

@@ -111,6 +111,12 @@ impl Builder {
         SqliteStore::open(config).await
     }
 
+    /// All migrations with what is set, in order. The database is not looked at.
+    #[must_use]
+    pub fn migrations(&self) -> Vec<Migration> {
+        migrate::MIGRATIONS.to_vec()
+    }
+
     /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there is
     /// no such file. Nothing is changed and nothing created.
     ///
@@ -135,6 +141,17 @@ impl Builder {
             Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
             Err(error) => Err(StoreError::new(StoreErrorKind::Other, OPERATION).with_source(error)),
         }
+    }
+
+    /// Whether the settings can work, as far as that can be said without the database.
+    ///
+    /// # Errors
+    /// `Misconfigured`, with the first setting that cannot.
+    pub fn check(&self) -> Result<()> {
+        let config = self.clone().into_config();
+        config
+            .map(drop)
+            .map_err(|error| error.during("check settings"))
     }
 
     pub(crate) fn into_config(self) -> Result<Config> {

@@ -1,0 +1,243 @@
+//! Arguments about jobs.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand, ValueEnum};
+use ratchet::model::{JobFilter, JobOrder};
+use ratchet::{BatchId, InvalidInput, JobId, JobState, Name};
+
+use super::parse;
+
+/// Jobs.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Jobs {
+    #[command(subcommand)]
+    pub(crate) command: JobsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List jobs, newest first
+    List {
+        #[command(flatten)]
+        filter: Filter,
+        /// The most jobs to list
+        #[arg(long, default_value_t = 50, value_name = "N")]
+        limit: usize,
+        /// Only jobs behind this one
+        #[arg(long, value_name = "ID")]
+        after: Option<JobId>,
+        /// The order
+        #[arg(long, value_enum, default_value_t)]
+        order: Order,
+        /// With --json: a line for each job as it is read, without a limit of its own
+        #[arg(long)]
+        stream: bool,
+    },
+    /// Show one job with its attempts
+    Show {
+        /// The job
+        id: JobId,
+        /// Show payload, result and checkpoint, which may hold what is nobody's business
+        #[arg(long)]
+        payload: bool,
+    },
+    /// Make dead letters pending again, with fresh attempts
+    Retry {
+        /// The jobs
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+    },
+    /// Cancel jobs: at once if they wait; running ones are told within a heartbeat
+    Cancel {
+        /// The jobs
+        ids: Vec<JobId>,
+        #[command(flatten)]
+        bulk: Bulk,
+    },
+    /// Make all dead letters that match pending again
+    Requeue {
+        #[command(flatten)]
+        bulk: Bulk,
+    },
+    /// Delete ended jobs that are older than a time
+    Purge(Purge),
+}
+
+/// Which jobs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// In this state; may be repeated, or given with commas
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) state: Vec<State>,
+    /// In this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Of this kind
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    /// With this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    /// In this batch
+    #[arg(long, value_name = "ID")]
+    pub(crate) batch: Option<BatchId>,
+}
+
+impl Filter {
+    pub(crate) fn read(&self) -> Result<JobFilter, InvalidInput> {
+        let name = |field, text: &Option<String>| {
+            let name = text.as_ref().map(|text| Name::new(field, text));
+            name.transpose()
+        };
+        let mut filter = JobFilter::all();
+        filter.states = self.state.iter().map(|state| state.read()).collect();
+        filter.queue = name("queue", &self.queue)?;
+        filter.kind = name("kind", &self.kind)?;
+        filter.tag = name("tag", &self.tag)?;
+        filter.batch = self.batch;
+        Ok(filter)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum State {
+    Pending,
+    Blocked,
+    Paused,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl State {
+    pub(crate) const fn read(self) -> JobState {
+        match self {
+            Self::Pending => JobState::Pending,
+            Self::Blocked => JobState::Blocked,
+            Self::Paused => JobState::Paused,
+            Self::Running => JobState::Running,
+            Self::Succeeded => JobState::Succeeded,
+            Self::Failed => JobState::Failed,
+            Self::Cancelled => JobState::Cancelled,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Order {
+    #[default]
+    Newest,
+    Oldest,
+}
+
+impl Order {
+    pub(crate) const fn read(self) -> JobOrder {
+        match self {
+            Self::Newest => JobOrder::NewestFirst,
+            Self::Oldest => JobOrder::OldestFirst,
+        }
+    }
+}
+
+/// An action on all jobs that match.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Bulk {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// All jobs: needed where nothing else says which
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// The most jobs to act on
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// Which ended jobs to delete.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Purge {
+    /// Ended longer ago than this: 30d, 12h
+    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
+    pub(crate) older_than: Duration,
+    /// In this state; may be repeated. All ended ones unless given
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) state: Vec<State>,
+    /// The most jobs to delete
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// A job.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Enqueue {
+    /// The kind
+    pub(crate) kind: String,
+    /// The payload as JSON, or `-` for what stdin has
+    pub(crate) payload: String,
+    /// The queue; `default` unless given
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// lowest, low, normal, high or critical
+    #[arg(long, value_enum)]
+    pub(crate) priority: Option<Priority>,
+    /// Not before so long from now: 30s, 2h
+    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
+    pub(crate) delay: Option<Duration>,
+    /// Not before this time: 2030-12-31T23:59:00Z
+    #[arg(long, value_parser = parse::time, value_name = "TIME", conflicts_with = "delay")]
+    pub(crate) at: Option<DateTime<Utc>>,
+    /// A tag to find it by; may be repeated
+    #[arg(long)]
+    pub(crate) tag: Vec<String>,
+    /// At most one unfinished job has this key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) unique_key: Option<String>,
+    /// At most one job ever has this key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// What a node must offer to run it
+    #[arg(long)]
+    pub(crate) capability: Option<String>,
+    /// The lane of the queue: one job after the other
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// The resource of which it needs a permit
+    #[arg(long, value_name = "RESOURCE")]
+    pub(crate) permit: Option<String>,
+    /// How long its body may run: 30s, 5m
+    #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
+    pub(crate) timeout: Option<Duration>,
+    /// The form of the payload
+    #[arg(long, value_name = "N")]
+    pub(crate) payload_version: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Priority {
+    Lowest,
+    Low,
+    Normal,
+    High,
+    Critical,
+}
+
+impl Priority {
+    pub(crate) const fn read(self) -> ratchet::Priority {
+        match self {
+            Self::Lowest => ratchet::Priority::Lowest,
+            Self::Low => ratchet::Priority::Low,
+            Self::Normal => ratchet::Priority::Normal,
+            Self::High => ratchet::Priority::High,
+            Self::Critical => ratchet::Priority::Critical,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Values on the command line.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+/// `30s`, `5m`, `2h 30m`, `7d`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; durations are like 500ms, 30s, 5m, 2h, 7d"))
+}
+
+/// A time as in RFC 3339.
+pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    DateTime::parse_from_rfc3339(text)
+        .map(|at| at.to_utc())
+        .map_err(|error| format!("{error}; times are like 2030-12-31T23:59:00Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_understood() {
+        assert_eq!(duration("2h 30m").unwrap(), Duration::from_secs(9_000));
+        assert!(duration("soon").unwrap_err().contains("30s"));
+        assert_eq!(
+            time("2030-12-31T23:59:00Z").unwrap().timestamp(),
+            1_924_991_940
+        );
+        assert!(time("tomorrow").unwrap_err().contains("2030"));
+    }
+}

@@ -1,0 +1,378 @@
+//! Acting on jobs: on named ones, and on all that match.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ratchet::model::{
+    ActionOutcome, Guarded, JobFilter, JobOrder, JobSelector, PageRequest, PurgeRequest,
+};
+use ratchet::state::Response;
+use ratchet::time::{self, Timestamp};
+use ratchet::{BulkCounts, Client, JobAction, JobId, JobState};
+use ratchet_http::view;
+use serde::Serialize;
+
+use super::jobs::absent;
+use crate::app::App;
+use crate::args::{Bulk, Purge};
+use crate::confirm::confirm;
+use crate::exit::Failure;
+use crate::output::{Table, number, since};
+
+/// How many jobs are looked at to say what is about to be done.
+const LOOK: usize = 1_000;
+/// How many jobs are read or deleted at once.
+const PAGE: usize = 200;
+/// How many ids go into one call.
+const IDS: usize = 500;
+
+#[derive(Serialize)]
+struct Acted {
+    jobs: Vec<One>,
+}
+
+#[derive(Serialize)]
+struct One {
+    id: String,
+    /// `became`, `cancel_requested`, `changed`, `deleted`, `refused`, `key_taken` or `not_found`
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<view::State>,
+}
+
+#[derive(Serialize)]
+struct Purged {
+    deleted: BTreeMap<String, u64>,
+    complete: bool,
+}
+
+pub(super) async fn retry(app: &mut App, ids: &[JobId]) -> Result<(), Failure> {
+    act_on(app, ids, JobAction::Requeue).await
+}
+
+pub(super) async fn cancel(app: &mut App, ids: &[JobId], bulk: Bulk) -> Result<(), Failure> {
+    let selects = bulk.all || bulk.filter.read()? != JobFilter::all();
+    match (ids.is_empty(), selects) {
+        (false, true) => Err(
+            Failure::usage("jobs are named, and so is what they are to match")
+                .remedy("Give either ids, or --state, --queue, --kind, --tag, --batch or --all."),
+        ),
+        (false, false) => act_on(app, ids, JobAction::Cancel).await,
+        (true, _) => act_on_all(app, &bulk, JobAction::Cancel, "cancel").await,
+    }
+}
+
+pub(super) async fn requeue(app: &mut App, bulk: Bulk) -> Result<(), Failure> {
+    act_on_all(app, &bulk, JobAction::Requeue, "requeue").await
+}
+
+/// Acts on named jobs, and says of each what became of it.
+async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
+    let client = app.client().await?;
+    let mut jobs = Vec::new();
+    let mut failure: Option<Failure> = None;
+    for ids in ids.chunks(IDS) {
+        for acted in client.act(&JobSelector::Ids(ids.to_vec()), action).await? {
+            let (one, problem) = tell(acted.job, acted.outcome);
+            jobs.push(one);
+            failure = failure.or(problem);
+        }
+    }
+    if app.out.is_json() {
+        app.out.document(&Acted { jobs })?;
+    } else {
+        let mut table = Table::plain(3);
+        for one in jobs {
+            let state = one.state.map_or(String::new(), |state| state.to_string());
+            table.row([
+                one.id.into(),
+                one.outcome.replace('_', " ").into(),
+                state.into(),
+            ]);
+        }
+        app.out.table(&table, "")?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
+    let (word, state, failure) = match outcome {
+        ActionOutcome::Became(state) => ("became", Some(state), None),
+        ActionOutcome::CancelRequested => ("cancel_requested", Some(JobState::Running), None),
+        ActionOutcome::Changed => ("changed", None, None),
+        ActionOutcome::Deleted => ("deleted", None, None),
+        ActionOutcome::Refused(state) => {
+            let problem = format!("the job {id} is {state}, in which that has no meaning");
+            ("refused", Some(state), Some(Failure::refused(problem)))
+        }
+        ActionOutcome::KeyTaken(other) => {
+            let problem = format!("the unfinished job {other} has the unique key of {id}");
+            ("key_taken", None, Some(Failure::refused(problem)))
+        }
+        ActionOutcome::NotFound => ("not_found", None, Some(absent(id))),
+        _ => ("other", None, None),
+    };
+    let one = One {
+        id: id.to_string(),
+        outcome: word,
+        state: state.map(view::State::from),
+    };
+    (one, failure)
+}
+
+/// Acts on all jobs that match, once somebody has agreed.
+async fn act_on_all(
+    app: &mut App,
+    bulk: &Bulk,
+    action: JobAction,
+    verb: &str,
+) -> Result<(), Failure> {
+    let mut filter = bulk.filter.read()?;
+    if filter == JobFilter::all() && !bulk.all {
+        return Err(Failure::usage(format!("nothing says which jobs to {verb}"))
+            .remedy("Give --state, --queue, --kind, --tag or --batch, or --all for every job."));
+    }
+    filter.states = filter.wanted_states();
+    filter
+        .states
+        .retain(|state| state.respond(action) != Response::Refuse);
+    if filter.states.is_empty() {
+        return Err(
+            Failure::refused(format!("no job of these states can be {verb}ed"))
+                .remedy("Leave --state out: only jobs that can take the action are touched."),
+        );
+    }
+    let client = app.client().await?;
+    let limit = bulk.limit.unwrap_or(u64::MAX);
+    let found = look(&client, &filter, |_| true).await?.at_most(limit);
+    if found.count > 0 {
+        confirm(&format!("{verb} {}", found.words()), bulk.yes).await?;
+    }
+    let mut work = client.bulk(filter, action, limit);
+    let ended = tokio::select! {
+        ended = work.run() => Some(ended),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    let (counts, complete) = (work.counts(), work.is_complete());
+    done(app, counts, complete)?;
+    match ended {
+        Some(ended) => Ok(ended.map(drop)?),
+        None => Err(Failure::interrupted(
+            "interrupted; what was done stays done, and one more pass may have been made",
+        )),
+    }
+}
+
+fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure> {
+    if app.out.is_json() {
+        return app.out.document(&view::BulkDone {
+            changed: counts.changed,
+            cancel_requested: counts.cancel_requested,
+            key_taken: counts.key_taken,
+            complete,
+        });
+    }
+    app.out
+        .line(format_args!("{} changed", number(counts.changed)))?;
+    let others = [
+        (counts.cancel_requested, "running ones will be told"),
+        (
+            counts.key_taken,
+            "not, since another job has their unique key",
+        ),
+    ];
+    for (count, what) in others {
+        if count > 0 {
+            app.out.line(format_args!("{} {what}", number(count)))?;
+        }
+    }
+    match complete {
+        true => Ok(()),
+        false => app.out.line("Others may be left."),
+    }
+}
+
+/// What is about to be changed: exactly, or as far as was looked.
+struct Found {
+    count: u64,
+    more: bool,
+    kinds: BTreeMap<String, u64>,
+}
+
+impl Found {
+    fn at_most(mut self, limit: u64) -> Self {
+        if self.count >= limit {
+            (self.count, self.more) = (limit, false);
+        }
+        self
+    }
+
+    /// `at least 1,000 jobs (mail 900, report 100)`
+    fn words(&self) -> String {
+        let bound = if self.more { "at least " } else { "" };
+        let noun = if self.count == 1 { "job" } else { "jobs" };
+        let mut kinds: Vec<(&String, &u64)> = self.kinds.iter().collect();
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let rest = kinds.len().saturating_sub(3);
+        let mut words: Vec<String> = kinds
+            .iter()
+            .take(3)
+            .map(|(kind, count)| format!("{kind} {}", number(**count)))
+            .collect();
+        if rest > 0 {
+            words.push(format!("{rest} other kinds"));
+        }
+        format!(
+            "{bound}{} {noun} ({})",
+            number(self.count),
+            words.join(", ")
+        )
+    }
+}
+
+/// Counts the oldest jobs that match, up to a bound.
+async fn look(
+    client: &Client,
+    filter: &JobFilter,
+    also: impl Fn(&ratchet::JobRecord) -> bool,
+) -> Result<Found, Failure> {
+    let mut found = Found {
+        count: 0,
+        more: false,
+        kinds: BTreeMap::new(),
+    };
+    let (mut after, mut looked) = (None, 0);
+    loop {
+        let page = PageRequest::first(PAGE)
+            .order(JobOrder::OldestFirst)
+            .after(after);
+        let page = client.list(filter, &page).await?;
+        looked += page.jobs.len();
+        for job in page.jobs.iter().filter(|job| also(job)) {
+            found.count += 1;
+            *found
+                .kinds
+                .entry(job.spec.route.kind.to_string())
+                .or_default() += 1;
+        }
+        after = page.next;
+        found.more = after.is_some();
+        if !found.more || looked >= LOOK {
+            return Ok(found);
+        }
+    }
+}
+
+/// Deletes ended jobs of a certain age, once somebody has agreed.
+pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
+    let states = ended_states(&purge)?;
+    let client = app.client().await?;
+    let now = client.database_time().await?;
+    let limit = purge.limit.unwrap_or(u64::MAX);
+    let mut filter = JobFilter::all();
+    filter.states.clone_from(&states);
+    let old = |job: &ratchet::JobRecord| is_old(job.finished_at, purge.older_than, now);
+    let found = look(&client, &filter, old).await?.at_most(limit);
+    if found.count > 0 || found.more {
+        let words = found.words();
+        let age = since(purge.older_than);
+        confirm(
+            &format!("delete {words} that ended more than {age} ago"),
+            purge.yes,
+        )
+        .await?;
+    }
+    let mut purged = Purged {
+        deleted: BTreeMap::new(),
+        complete: true,
+    };
+    let ended = tokio::select! {
+        ended = delete(&client, &states, &purge, limit, &mut purged) => Some(ended),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    if ended.is_none() {
+        purged.complete = false;
+    }
+    if app.out.is_json() {
+        app.out.document(&purged)?;
+    } else {
+        let total: u64 = purged.deleted.values().sum();
+        app.out.line(format_args!("{} deleted", number(total)))?;
+    }
+    ended.unwrap_or_else(|| {
+        Err(Failure::interrupted(
+            "interrupted; what is deleted stays so",
+        ))
+    })
+}
+
+fn ended_states(purge: &Purge) -> Result<Vec<JobState>, Failure> {
+    let states: Vec<JobState> = purge.state.iter().map(|state| state.read()).collect();
+    match states.iter().find(|state| !state.is_terminal()) {
+        Some(state) => Err(
+            Failure::usage(format!("jobs that are {state} have not ended")).remedy(
+                "Ended are: succeeded, failed, cancelled. Others are to be cancelled first.",
+            ),
+        ),
+        None if states.is_empty() => {
+            let ended = JobState::ALL
+                .into_iter()
+                .filter(|state| state.is_terminal());
+            Ok(ended.collect())
+        }
+        None => Ok(states),
+    }
+}
+
+fn is_old(finished: Option<Timestamp>, age: Duration, now: Timestamp) -> bool {
+    finished.is_some_and(|at| time::add(at, age) < now)
+}
+
+async fn delete(
+    client: &Client,
+    states: &[JobState],
+    purge: &Purge,
+    limit: u64,
+    purged: &mut Purged,
+) -> Result<(), Failure> {
+    let mut left = limit;
+    for state in states {
+        let count = purged.deleted.entry(state.to_string()).or_default();
+        while left > 0 {
+            let pass = usize::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let request = PurgeRequest::new(*state, purge.older_than, pass);
+            let Guarded::Done(deleted) = client.store().jobs().purge(&request).await? else {
+                break;
+            };
+            *count += deleted;
+            left -= deleted.min(left);
+            if deleted == 0 {
+                break;
+            }
+        }
+    }
+    purged.complete = left > 0;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_said_in_words() {
+        let kinds = [("a", 5), ("b", 3), ("c", 2), ("d", 1), ("e", 1)];
+        let kinds = kinds.map(|(kind, count)| (kind.to_owned(), count));
+        let found = Found {
+            count: 1_012,
+            more: true,
+            kinds: kinds.into(),
+        };
+        assert_eq!(
+            found.words(),
+            "at least 1,012 jobs (a 5, b 3, c 2, 2 other kinds)"
+        );
+        let one = found.at_most(1);
+        assert!(one.words().starts_with("1 job ("), "{}", one.words());
+    }
+}

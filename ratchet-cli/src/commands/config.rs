@@ -1,0 +1,81 @@
+//! `ratchet config`: whether the configuration can work, and what is in effect.
+
+use ratchet_config::{Config, Problem, Setting};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::args::ConfigCommand;
+use crate::exit::Failure;
+use crate::output::Table;
+
+/// What a check found.
+#[derive(Serialize)]
+struct Checked<'a> {
+    ok: bool,
+    file: Option<String>,
+    problems: &'a [Problem],
+}
+
+/// What is in effect.
+#[derive(Serialize)]
+struct Shown {
+    file: Option<String>,
+    settings: Vec<Setting>,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    toml: String,
+}
+
+pub(super) fn run(app: &mut App, command: ConfigCommand) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Check => check(app),
+        ConfigCommand::Show => show(app),
+        ConfigCommand::Sample => {
+            let toml = Config::sample();
+            match app.out.is_json() {
+                true => app.out.document(&Sample { toml }),
+                false => app.out.raw(toml.as_bytes()),
+            }
+        }
+    }
+}
+
+fn check(app: &mut App) -> Result<(), Failure> {
+    let path = |path: Option<&std::path::Path>| path.map(|path| path.display().to_string());
+    match app.load() {
+        Ok(config) => {
+            let file = path(config.file());
+            if app.out.is_json() {
+                let (ok, problems) = (true, &[][..]);
+                return app.out.document(&Checked { ok, file, problems });
+            }
+            let read = file.map_or("no file, and the environment".to_owned(), |file| file);
+            app.out
+                .line(format_args!("The configuration can work ({read})."))
+        }
+        Err(error) if app.out.is_json() => {
+            let (ok, file) = (false, path(error.file()));
+            let problems = error.problems();
+            app.out.document(&Checked { ok, file, problems })?;
+            Err(Failure::configuration(error.to_string()))
+        }
+        Err(error) => Err(Failure::configuration(error.to_string())),
+    }
+}
+
+fn show(app: &mut App) -> Result<(), Failure> {
+    let config = app.config()?;
+    if app.out.is_json() {
+        let file = config.file().map(|file| file.display().to_string());
+        let settings = config.settings();
+        return app.out.document(&Shown { file, settings });
+    }
+    let mut table = Table::new(["KEY", "VALUE", "FROM"]);
+    for setting in config.settings() {
+        let value = setting.value.unwrap_or_default();
+        table.row([setting.key.into(), value.into(), setting.origin.into()]);
+    }
+    app.out.table(&table, "nothing is set")
+}

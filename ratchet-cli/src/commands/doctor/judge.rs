@@ -1,0 +1,236 @@
+//! What is wrong with what was seen: pure.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ratchet::cluster::Leader;
+use ratchet::model::{DueRoute, NodeRecord};
+use ratchet::time::Timestamp;
+use ratchet::{ConnectError, Migration, Name, StoreErrorKind};
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::output::since;
+
+/// How long nodes must be silent to count as dead, at least, unless they are told otherwise.
+const DEAD_AFTER: Duration = Duration::from_secs(15);
+
+/// Something worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) code: String,
+    pub(super) severity: Severity,
+    pub(super) summary: String,
+    pub(super) detail: Option<String>,
+    pub(super) remedy: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+impl Finding {
+    fn new(severity: Severity, code: &str, summary: String, remedy: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            severity,
+            summary,
+            detail: None,
+            remedy: Some(remedy.to_owned()),
+        }
+    }
+
+    fn detail(mut self, detail: String) -> Self {
+        self.detail = Some(detail);
+        self
+    }
+}
+
+/// What was looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The database's time.
+    pub(super) now: Timestamp,
+    /// By how many milliseconds this host's clock is ahead of it.
+    pub(super) skew: i64,
+    /// How exactly that is known.
+    pub(super) doubt: Duration,
+    pub(super) nodes: Vec<NodeRecord>,
+    pub(super) leaders: Vec<Leader>,
+    pub(super) due: Vec<DueRoute>,
+    pub(super) stranded: Vec<DueRoute>,
+}
+
+/// What is still good.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tolerance {
+    pub(super) skew: Duration,
+    pub(super) overdue: Duration,
+}
+
+/// Whether the schema is what this program needs.
+///
+/// # Errors
+/// Whatever else kept the database from being looked at.
+pub(super) fn schema(
+    pending: Result<Vec<Migration>, ConnectError>,
+) -> Result<Vec<Finding>, Failure> {
+    const UPGRADE: &str = "`ratchet migrate --dry-run` shows what is missing, `ratchet migrate` \
+                           applies it.";
+    let (summary, remedy) = match pending {
+        Ok(pending) if pending.is_empty() => return Ok(Vec::new()),
+        Ok(pending) => {
+            let names: Vec<&str> = pending.iter().map(|step| step.name.as_str()).collect();
+            (format!("The schema lacks {}", names.join(", ")), UPGRADE)
+        }
+        Err(ConnectError::Store(error)) if error.kind() == StoreErrorKind::SchemaMismatch => (
+            error.to_string(),
+            "Use the version of this program that the schema was made with, or a later one; \
+             restore what was changed by hand.",
+        ),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(vec![Finding::new(
+        Severity::Error,
+        "schema",
+        summary,
+        remedy,
+    )])
+}
+
+/// Everything that is wrong.
+pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(clock(seen, tolerance.skew));
+    let (silent, live): (Vec<&NodeRecord>, _) = (seen.nodes.iter())
+        .filter(|node| node.status.is_live())
+        .partition(|node| node.is_silent(DEAD_AFTER, seen.now));
+    findings.extend(nodes(&silent, &live, seen));
+    findings.extend(leaders(&live, &seen.leaders));
+    findings.extend(seen.stranded.iter().map(stranded));
+    findings.extend(overdue(seen, tolerance.overdue));
+    findings
+}
+
+fn clock(seen: &Seen, most: Duration) -> Option<Finding> {
+    let apart = Duration::from_millis(seen.skew.unsigned_abs());
+    let side = if seen.skew > 0 { "ahead of" } else { "behind" };
+    (apart.saturating_sub(seen.doubt) > most).then(|| {
+        Finding::new(
+            Severity::Warning,
+            "clock_skew",
+            format!(
+                "This host's clock is {} {side} the database's",
+                since(apart)
+            ),
+            "Keep both in step with NTP. Ratchet goes by the database's clock; times that a \
+             program computes from its own are wrong by as much.",
+        )
+    })
+}
+
+fn nodes<'a>(
+    silent: &'a [&NodeRecord],
+    live: &'a [&NodeRecord],
+    seen: &'a Seen,
+) -> impl Iterator<Item = Finding> + 'a {
+    let nobody = live.is_empty().then(|| {
+        Finding::new(
+            Severity::Warning,
+            "no_nodes",
+            "No node is live: nothing runs".to_owned(),
+            "Start one, or look why those that ran have ended: `ratchet nodes list --all`.",
+        )
+    });
+    let silent = silent.iter().map(|node| {
+        let silence = (seen.now - node.last_seen).to_std().unwrap_or_default();
+        Finding::new(
+            Severity::Warning,
+            "silent_node",
+            format!(
+                "The node {} has been silent for {}",
+                node.label,
+                since(silence)
+            ),
+            "It crashed, hangs, or lost the database. Its jobs are taken back by the leader of \
+             `maintenance`, or by the next node that starts.",
+        )
+        .detail(format!(
+            "node {}, {} jobs running",
+            node.node, node.load.running
+        ))
+    });
+    nobody.into_iter().chain(silent)
+}
+
+/// Roles that somebody stands for and nobody leads in.
+fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
+    let led: BTreeSet<&str> = leaders
+        .iter()
+        .filter(|leader| leader.node.is_some())
+        .map(|leader| leader.role.as_str())
+        .collect();
+    let stood_for: BTreeSet<&str> = live
+        .iter()
+        .flat_map(|node| node.profile.roles.iter().map(Name::as_str))
+        .filter(|role| *role != "worker")
+        .collect();
+    let missing = stood_for.difference(&led).map(|role| {
+        Finding::new(
+            Severity::Warning,
+            "no_leader",
+            format!("Nobody leads in `{role}`"),
+            "One of the nodes that stand for it takes over within a lease. If this stays, look at \
+             their logs, and at `ratchet locks`.",
+        )
+    });
+    missing.collect()
+}
+
+fn stranded(due: &DueRoute) -> Finding {
+    let route = &due.route;
+    let needs = match &route.capability {
+        Some(capability) => format!(" and the capability `{capability}`"),
+        None => String::new(),
+    };
+    Finding::new(
+        Severity::Error,
+        "stranded",
+        format!("No live node has a handler of `{}`{needs}", route.kind),
+        "Deploy a node that has, or cancel the jobs: `ratchet jobs cancel --kind`.",
+    )
+    .detail(format!(
+        "its jobs in the queue {} have been due for {}",
+        route.queue,
+        since(due.overdue)
+    ))
+}
+
+fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
+    let late = move |due: &&DueRoute| due.overdue > most && !seen.stranded.contains(due);
+    seen.due.iter().filter(late).map(|due| {
+        let (queue, kind) = (&due.route.queue, &due.route.kind);
+        let detail = format!("the oldest has been due for {}", since(due.overdue));
+        if due.paused {
+            return Finding::new(
+                Severity::Info,
+                "paused_queue",
+                format!("Jobs of `{kind}` wait in the queue {queue}, which is paused"),
+                "`ratchet queues resume` lets them go.",
+            )
+            .detail(detail);
+        }
+        Finding::new(
+            Severity::Warning,
+            "overdue",
+            format!("Jobs of `{kind}` in the queue {queue} are late"),
+            "Add nodes or slots, look whether those there are hang (`ratchet jobs list --state \
+             running`), or whether no node polls the queue.",
+        )
+        .detail(detail)
+    })
+}

@@ -1,0 +1,130 @@
+//! `ratchet doctor`: looks for what is wrong, and says what to do.
+
+mod judge;
+
+use std::time::Duration;
+
+use ratchet::{Client, time};
+use serde::Serialize;
+
+use self::judge::{Finding, Seen, Severity, Tolerance, judge};
+use crate::app::App;
+use crate::args::Doctor;
+use crate::exit::Failure;
+use crate::output::{BAD, BOLD, DIM, GOOD, WARN, clean, paint};
+
+/// How often the clocks are compared; the quickest answer counts.
+const LOOKS: usize = 3;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    ok: bool,
+    backend: Option<&'static str>,
+    version: Option<String>,
+    /// How far this host's clock is ahead of the database's.
+    clock_skew_ms: Option<i64>,
+    findings: &'a [Finding],
+}
+
+pub(super) async fn run(app: &mut App, what: Doctor) -> Result<(), Failure> {
+    let store = app.database()?;
+    let pending = ratchet::pending_migrations(&store).await;
+    let findings = judge::schema(pending)?;
+    if !findings.is_empty() {
+        // Nothing else can be read.
+        return tell(app, &findings, None, None, what.strict);
+    }
+    let client = app.client().await?;
+    let seen = look(&client).await?;
+    let tolerance = Tolerance {
+        skew: what.skew,
+        overdue: what.overdue,
+    };
+    let mut findings = judge(&seen, tolerance);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    tell(app, &findings, Some(&client), Some(seen.skew), what.strict)
+}
+
+async fn look(client: &Client) -> Result<Seen, Failure> {
+    let (skew, doubt, now) = compare_clocks(client).await?;
+    let nodes = client.nodes().await?;
+    let due = client.due_routes().await?;
+    Ok(Seen {
+        now,
+        skew,
+        doubt,
+        leaders: client.leaders().await?,
+        stranded: ratchet::stranded::stranded(&due, &nodes),
+        nodes,
+        due,
+    })
+}
+
+/// How far this host's clock is ahead of the database's, in milliseconds, how exactly that is known,
+/// and the database's time. The answer is taken to be from the middle of the round trip.
+async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timestamp), Failure> {
+    let mut best: Option<(i64, Duration, time::Timestamp)> = None;
+    for _ in 0..LOOKS {
+        let (began, wall) = (time::monotonic(), time::wall_clock());
+        let database = client.database_time().await?;
+        let half = (time::monotonic() - began) / 2;
+        let skew = (time::add(wall, half) - database).num_milliseconds();
+        if best.is_none_or(|(_, doubt, _)| half < doubt) {
+            best = Some((skew, half, database));
+        }
+    }
+    best.ok_or_else(|| Failure::failed("the clocks were not compared"))
+}
+
+fn tell(
+    app: &mut App,
+    findings: &[Finding],
+    client: Option<&Client>,
+    clock_skew_ms: Option<i64>,
+    strict: bool,
+) -> Result<(), Failure> {
+    let worst = findings.iter().map(|finding| finding.severity).max();
+    let ok = worst.is_none_or(|worst| match strict {
+        true => worst < Severity::Warning,
+        false => worst < Severity::Error,
+    });
+    let info = client.map(|client| client.store().info());
+    if app.out.is_json() {
+        app.out.document(&Report {
+            ok,
+            backend: info.as_ref().map(|info| info.backend),
+            version: info.as_ref().map(|info| info.version.clone()),
+            clock_skew_ms,
+            findings,
+        })?;
+    } else {
+        if let Some(info) = info {
+            let name = format!("{} {}", info.backend, info.version);
+            app.out.line(paint(DIM, clean(&name)))?;
+        }
+        for finding in findings {
+            show(app, finding)?;
+        }
+        if worst.is_none_or(|worst| worst < Severity::Warning) {
+            app.out.line(paint(GOOD, "Nothing is wrong."))?;
+        }
+    }
+    if ok { Ok(()) } else { Err(Failure::found()) }
+}
+
+fn show(app: &mut App, finding: &Finding) -> Result<(), Failure> {
+    let (style, word) = match finding.severity {
+        Severity::Info => (DIM, "info   "),
+        Severity::Warning => (WARN, "warning"),
+        Severity::Error => (BAD, "error  "),
+    };
+    let summary = paint(BOLD, clean(&finding.summary));
+    let code = paint(DIM, clean(&finding.code));
+    app.out
+        .line(format_args!("{}  {summary}  {code}", paint(style, word)))?;
+    let more = [finding.detail.as_deref(), finding.remedy.as_deref()];
+    for text in more.into_iter().flatten() {
+        app.out.line(format_args!("         {}", clean(text)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! `ratchet migrate`: the schema of the database.
+
+use ratchet::Migration;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::args::Migrate;
+use crate::exit::Failure;
+use crate::output::{GOOD, Table, WARN, paint};
+
+#[derive(Serialize)]
+struct Report<'a> {
+    /// `applied`, `pending` or `all`
+    listed: &'static str,
+    up_to_date: bool,
+    migrations: Vec<Step<'a>>,
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    version: u32,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    script: Option<&'a str>,
+}
+
+pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
+    let store = app.database()?;
+    if how.print {
+        let all = ratchet::migrations(&store).await?;
+        return print(app, &all, "all", false);
+    }
+    let pending = ratchet::pending_migrations(&store).await?;
+    let up_to_date = pending.is_empty();
+    if how.dry_run {
+        return print(app, &pending, "pending", up_to_date);
+    }
+    if how.check {
+        tell(app, &pending, "pending", up_to_date)?;
+        return match up_to_date {
+            true => Ok(()),
+            false => Err(Failure::found()),
+        };
+    }
+    let mut store = store;
+    store.migrate = true;
+    ratchet::connect_configured(&store).await?;
+    tell(app, &pending, "applied", true)
+}
+
+/// Writes the commands themselves.
+fn print(
+    app: &mut App,
+    migrations: &[Migration],
+    listed: &'static str,
+    up_to_date: bool,
+) -> Result<(), Failure> {
+    if app.out.is_json() {
+        return report(app, migrations, listed, up_to_date, true);
+    }
+    for migration in migrations {
+        app.out.raw(migration.script.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Says which they are.
+fn tell(
+    app: &mut App,
+    migrations: &[Migration],
+    listed: &'static str,
+    up_to_date: bool,
+) -> Result<(), Failure> {
+    if app.out.is_json() {
+        return report(app, migrations, listed, up_to_date, false);
+    }
+    let count = migrations.len();
+    match (up_to_date, count) {
+        (true, 0) => return app.out.line(paint(GOOD, "The schema is up to date.")),
+        (true, _) => app
+            .out
+            .line(paint(GOOD, format_args!("Applied {count}:")))?,
+        (false, _) => app
+            .out
+            .line(paint(WARN, format_args!("The schema lacks {count}:")))?,
+    }
+    let mut table = Table::new([">VERSION", "NAME"]);
+    for migration in migrations {
+        table.row([migration.version.into(), migration.name.as_str().into()]);
+    }
+    app.out.table(&table, "")
+}
+
+fn report(
+    app: &mut App,
+    migrations: &[Migration],
+    listed: &'static str,
+    up_to_date: bool,
+    scripts: bool,
+) -> Result<(), Failure> {
+    let migrations = migrations
+        .iter()
+        .map(|migration| Step {
+            version: migration.version,
+            name: &migration.name,
+            script: scripts.then_some(migration.script.as_str()),
+        })
+        .collect();
+    app.out.document(&Report {
+        listed,
+        up_to_date,
+        migrations,
+    })
+}

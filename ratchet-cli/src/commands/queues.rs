@@ -1,0 +1,102 @@
+//! `ratchet queues`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ratchet::store::Changed;
+use ratchet::{Client, JobState, Name};
+use ratchet_http::view;
+
+use crate::app::App;
+use crate::args::QueuesCommand;
+use crate::exit::Failure;
+use crate::output::{BAD, Cell, DIM, GOOD, Table, WARN, number, since};
+
+pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result<(), Failure> {
+    let client = app.client().await?;
+    let changed = match command {
+        None | Some(QueuesCommand::List) => {
+            let queues = queues(&client).await?;
+            if app.out.is_json() {
+                return app.out.document(&queues);
+            }
+            return app.out.table(
+                &table(&queues.queues),
+                "no queues: nothing was ever enqueued",
+            );
+        }
+        Some(QueuesCommand::Pause { queue }) => client.pause_queue(&queue).await?,
+        Some(QueuesCommand::Resume { queue }) => client.resume_queue(&queue).await?,
+    };
+    if app.out.is_json() {
+        return app.out.document(&view::Changed::from(changed));
+    }
+    app.out.line(match changed {
+        Changed::Changed => "Done.",
+        Changed::Unchanged => "It was so already.",
+    })
+}
+
+/// The queues with their jobs, and for how long each has been late.
+pub(super) async fn queues(client: &Client) -> Result<view::Queues, Failure> {
+    let at = client.database_time().await?;
+    let mut overdue: BTreeMap<Name, Duration> = BTreeMap::new();
+    for due in client.due_routes().await? {
+        let longest = overdue.entry(due.route.queue).or_default();
+        *longest = due.overdue.max(*longest);
+    }
+    let queue = |queue: ratchet::model::QueueInfo| {
+        let late = overdue.get(&queue.name).copied().map(view::millis);
+        view::Queue::new(
+            queue.name.to_string(),
+            queue.paused,
+            (&queue.counts).into(),
+            late,
+        )
+    };
+    let queues = client.queues().await?.into_iter().map(queue).collect();
+    let counts_at = Some(at.into());
+    Ok(view::Queues { queues, counts_at })
+}
+
+pub(super) fn table(queues: &[view::Queue]) -> Table {
+    let mut table = Table::new([
+        "QUEUE",
+        "",
+        ">PENDING",
+        ">BLOCKED",
+        ">PAUSED",
+        ">RUNNING",
+        ">SUCCEEDED",
+        ">FAILED",
+        ">CANCELLED",
+        ">OLDEST DUE",
+    ]);
+    for queue in queues {
+        let count = |state: JobState| {
+            let count = queue.counts.0.get(&state.into()).copied().unwrap_or(0);
+            let style = match state {
+                _ if count == 0 => DIM,
+                JobState::Failed => BAD,
+                JobState::Running => GOOD,
+                _ => anstyle::Style::new(),
+            };
+            Cell::styled(number(count), style)
+        };
+        let paused = if queue.paused { "paused" } else { "" };
+        let late = queue.overdue_ms.map(Duration::from_millis);
+        table.row([
+            queue.name.as_str().into(),
+            Cell::styled(paused, WARN),
+            count(JobState::Pending),
+            count(JobState::Blocked),
+            count(JobState::Paused),
+            count(JobState::Running),
+            count(JobState::Succeeded),
+            count(JobState::Failed),
+            count(JobState::Cancelled),
+            late.map_or(String::new(), since).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,182 @@
+//! `ratchet top`: a live view of the cluster.
+
+mod draw;
+mod model;
+mod read;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratchet::Client;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use self::model::Model;
+use self::read::Reader;
+use crate::app::App;
+use crate::args::Top;
+use crate::exit::Failure;
+use crate::interruptible;
+
+/// The shortest interval: looking is not to be what the database is busy with.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
+/// The size of what `--once` prints.
+const PRINTED: (u16, u16) = (120, 40);
+
+pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
+    if what.interval < MIN_INTERVAL {
+        return Err(Failure::usage("--interval is shorter than 500ms"));
+    }
+    let has_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !(what.once || app.out.is_json() || has_terminal) {
+        return Err(Failure::usage("there is no terminal to draw on")
+            .remedy("--once prints one look, --json a line for each."));
+    }
+    let client = app.client().await?;
+    match (what.once, app.out.is_json()) {
+        (true, _) => interruptible(once(app, &client, what.interval)).await,
+        (false, true) => interruptible(stream(app, &client, what.interval)).await,
+        (false, false) => live(&client, what.interval).await,
+    }
+}
+
+/// Two looks, so that there are rates.
+async fn once(app: &mut App, client: &Client, pause: Duration) -> Result<(), Failure> {
+    let mut reader = Reader::new(client);
+    let mut model = Model::new(reader.read().await?);
+    sleep(pause).await;
+    model.update(reader.read().await?);
+    if app.out.is_json() {
+        return app.out.document(&model.view());
+    }
+    for line in printed(&model)? {
+        app.out.line(line)?;
+    }
+    Ok(())
+}
+
+fn printed(model: &Model) -> Result<Vec<String>, Failure> {
+    let mut terminal = Terminal::new(TestBackend::new(PRINTED.0, PRINTED.1))
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    terminal
+        .draw(|frame| draw::draw(frame, model))
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let buffer = terminal.backend().buffer();
+    let rows = buffer.content.chunks(usize::from(PRINTED.0));
+    let mut lines: Vec<String> = rows
+        .map(|row| {
+            let line: String = row.iter().map(|cell| cell.symbol()).collect();
+            line.trim_end().to_owned()
+        })
+        .collect();
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    Ok(lines)
+}
+
+async fn stream(app: &mut App, client: &Client, pause: Duration) -> Result<(), Failure> {
+    let mut reader = Reader::new(client);
+    let mut model = Model::new(reader.read().await?);
+    loop {
+        sleep(pause).await;
+        model.update(reader.read().await?);
+        app.out.record(&model.view())?;
+        app.out.flush()?;
+    }
+}
+
+async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
+    let mut reader = Reader::new(client);
+    let mut model = Model::new(reader.read().await?);
+    let mut screen = Screen::open()?;
+    let mut ticks = interval(pause);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        screen.terminal.draw(|frame| draw::draw(frame, &model))?;
+        tokio::select! {
+            _ = ticks.tick() => match reader.read().await {
+                Ok(seen) => model.update(seen),
+                Err(failure) => model.failed(failure.message()),
+            },
+            key = screen.keys.recv() => match key {
+                Some(Key::Quit) | None => return Ok(()),
+                Some(Key::Redraw) => {}
+            },
+        }
+    }
+}
+
+enum Key {
+    Quit,
+    Redraw,
+}
+
+/// The terminal while the view is on it. However it ends, a panic included, the terminal is as
+/// before.
+struct Screen {
+    terminal: ratatui::DefaultTerminal,
+    keys: mpsc::Receiver<Key>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Screen {
+    fn open() -> Result<Self, Failure> {
+        let terminal = ratatui::try_init()?;
+        let (send, keys) = mpsc::channel(16);
+        let ended = Arc::new(AtomicBool::new(false));
+        std::thread::spawn({
+            let ended = Arc::clone(&ended);
+            move || listen(&send, &ended)
+        });
+        Ok(Self {
+            terminal,
+            keys,
+            ended,
+        })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        ratatui::restore();
+    }
+}
+
+/// Passes keys on until the view has ended.
+fn listen(keys: &mpsc::Sender<Key>, ended: &AtomicBool) {
+    while !ended.load(Ordering::Relaxed) {
+        let key = match event::poll(Duration::from_millis(100)) {
+            Ok(false) => continue,
+            Ok(true) => event::read().map(|event| meaning(&event)),
+            Err(error) => Err(error),
+        };
+        let key = match key {
+            Ok(None) => continue,
+            Ok(Some(key)) => key,
+            // The terminal is gone.
+            Err(_) => Key::Quit,
+        };
+        if keys.blocking_send(key).is_err() {
+            return;
+        }
+    }
+}
+
+fn meaning(event: &Event) -> Option<Key> {
+    match event {
+        Event::Resize(..) => Some(Key::Redraw),
+        Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
+            _ => None,
+        },
+        _ => None,
+    }
+}

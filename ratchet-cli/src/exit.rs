@@ -1,0 +1,222 @@
+//! How a command ends: its exit code, and what is said about a failure.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use ratchet::{ConnectError, InvalidInput, StoreError, StoreErrorKind};
+
+use crate::output::{BAD, paint};
+
+/// Shown below the help of every command.
+pub(crate) const CODES: &str = "\
+Exit codes:
+  0    done
+  1    the database, or something else outside, failed
+  2    the command line was not understood
+  3    what was named does not exist
+  4    refused: the action has no meaning in the present state
+  5    needs confirmation: no terminal to ask on and no --yes, or the answer was no
+  6    doctor, migrate --check: something was found
+  7    the configuration cannot work
+  130  interrupted by Ctrl-C";
+
+/// Why a command did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    kind: Kind,
+    message: String,
+    remedy: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Whoever read the output has gone; that is not an error.
+    Closed = 0,
+    Failed = 1,
+    Usage = 2,
+    NotFound = 3,
+    Refused = 4,
+    Unconfirmed = 5,
+    /// What was looked for was found; the output says what.
+    Found = 6,
+    Configuration = 7,
+    Interrupted = 130,
+}
+
+impl Failure {
+    fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            remedy: None,
+        }
+    }
+
+    /// The database, or something else outside, failed.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, message)
+    }
+
+    /// The command line makes sense to its parser, but not to the command.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// What was named does not exist.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, message)
+    }
+
+    /// The action has no meaning in the present state.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::new(Kind::Refused, message)
+    }
+
+    /// Nobody said yes.
+    pub(crate) fn unconfirmed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unconfirmed, message)
+    }
+
+    /// Something was found, and the output says what.
+    pub(crate) fn found() -> Self {
+        Self::new(Kind::Found, "something was found")
+    }
+
+    /// The configuration cannot work.
+    pub(crate) fn configuration(message: impl Into<String>) -> Self {
+        Self::new(Kind::Configuration, message)
+    }
+
+    /// Ctrl-C, with what had been done until then.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Kind::Interrupted, message)
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The exit code of the process.
+    pub(crate) const fn code(&self) -> u8 {
+        self.kind as u8
+    }
+
+    /// Says on stderr what went wrong and what to do, unless the output says it already.
+    fn report(&self, json: bool) {
+        if matches!(self.kind, Kind::Closed | Kind::Found) {
+            return;
+        }
+        let mut text = format!("{} {}", paint(BAD.bold(), "error:"), self.message);
+        if let Some(remedy) = &self.remedy {
+            text += &format!("\n  {remedy}");
+        }
+        if json {
+            text = serde_json::json!({ "error": {
+                "exit_code": self.code(),
+                "message": self.message,
+                "remedy": self.remedy,
+            }})
+            .to_string();
+        }
+        // There is nobody left to tell if this fails.
+        drop(writeln!(anstream::stderr(), "{text}"));
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        if let Some(problem) = error.invalid_input() {
+            return Self::usage(problem.to_string());
+        }
+        let problem = error.to_string();
+        match error.kind() {
+            StoreErrorKind::Misconfigured => Self::configuration(problem),
+            StoreErrorKind::Unavailable => Self::failed(problem).remedy(
+                "Is the database running, and is it the one that --url or the configuration names?",
+            ),
+            StoreErrorKind::SchemaMismatch => Self::failed(problem).remedy(
+                "`ratchet migrate --check` says what the schema lacks; `ratchet migrate` brings it \
+                 up to date.",
+            ),
+            StoreErrorKind::Timeout => Self::failed(problem)
+                .remedy("Whether it took effect is unknown; the command can be repeated."),
+            _ => Self::failed(problem),
+        }
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Store(error) => error.into(),
+            other => Self::configuration(other.to_string()),
+        }
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    fn from(problem: InvalidInput) -> Self {
+        Self::usage(problem.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(Kind::Closed, "nobody reads the output"),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+/// The exit code of a result, with its failure reported.
+pub(crate) fn conclude(result: Result<(), Failure>, json: bool) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report(json);
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_documented() {
+        let kinds = [
+            Kind::Closed,
+            Kind::Failed,
+            Kind::Usage,
+            Kind::NotFound,
+            Kind::Refused,
+            Kind::Unconfirmed,
+            Kind::Found,
+            Kind::Configuration,
+            Kind::Interrupted,
+        ];
+        for kind in kinds {
+            let line = format!("\n  {:<3}  ", Failure::new(kind, "").code());
+            assert!(CODES.contains(&line), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn failures_of_the_store_have_codes_by_kind() {
+        let code = |kind| Failure::from(StoreError::new(kind, "connect")).code();
+        assert_eq!(code(StoreErrorKind::Unavailable), 1);
+        assert_eq!(code(StoreErrorKind::SchemaMismatch), 1);
+        assert_eq!(code(StoreErrorKind::Misconfigured), 7);
+        let refused = InvalidInput::new("queue", "is empty");
+        assert_eq!(Failure::from(StoreError::from(refused)).code(), 2);
+    }
+}

@@ -1,0 +1,59 @@
+//! The command `ratchet`: looks after the jobs of a database without running any.
+
+mod app;
+mod args;
+mod commands;
+mod confirm;
+mod exit;
+mod output;
+
+use std::process::ExitCode;
+
+use tracing_subscriber::EnvFilter;
+
+use app::App;
+use exit::{Failure, conclude};
+
+fn main() -> ExitCode {
+    let cli = args::read();
+    let json = cli.global.json;
+    cli.global.color.choice().write_global();
+    log_to_stderr(cli.global.verbose);
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return conclude(Err(error.into()), json),
+    };
+    let ended = runtime.block_on(async {
+        let mut app = App::new(cli.global);
+        let done = commands::run(&mut app, cli.command).await;
+        // What was written before a failure is to be seen before it.
+        let flushed = app.out.flush();
+        done.and(flushed)
+    });
+    // Threads that wait for the terminal or for a database must not hold up the end.
+    runtime.shutdown_background();
+    conclude(ended, json)
+}
+
+/// What the libraries say: warnings, or what `RUST_LOG` asks for.
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => "error",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter);
+    // Only fails where there is a log already.
+    drop(log.try_init());
+}
+
+/// Ends the work at Ctrl-C. What it was about to do may have been done or not.
+async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
+    }
+}

@@ -1,0 +1,116 @@
+//! Everything that is written to stdout goes through here.
+
+mod table;
+mod text;
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use anstream::AutoStream;
+use anstyle::Style;
+use serde::Serialize;
+
+pub(crate) use table::{Cell, Table};
+pub(crate) use text::{ago, bytes, clean, instant, number, short, since, until};
+
+use crate::args::Color;
+use crate::exit::Failure;
+
+/// Stdout: text for people, or JSON for programs.
+pub(crate) struct Output {
+    out: AutoStream<io::Stdout>,
+    json: bool,
+    pretty: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, color: Color) -> Self {
+        let pretty = io::stdout().is_terminal();
+        let out = AutoStream::new(io::stdout(), color.choice());
+        Self { out, json, pretty }
+    }
+
+    /// Whether programs read the output.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Writes one JSON document: all that a command says with `--json`.
+    pub(crate) fn document(&mut self, document: &impl Serialize) -> Result<(), Failure> {
+        let text = match self.pretty {
+            true => serde_json::to_string_pretty(document),
+            false => serde_json::to_string(document),
+        };
+        let text = text.map_err(|error| Failure::failed(error.to_string()))?;
+        self.line(text)
+    }
+
+    /// Writes one line of JSON, of many.
+    pub(crate) fn record(&mut self, record: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(record);
+        self.line(text.map_err(|error| Failure::failed(error.to_string()))?)
+    }
+
+    /// Writes one line.
+    pub(crate) fn line(&mut self, text: impl Display) -> Result<(), Failure> {
+        writeln!(self.out, "{text}")?;
+        Ok(())
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.out.write_all(bytes)?;
+        self.flush()
+    }
+
+    /// Writes a table, or if it has no rows what is said instead.
+    pub(crate) fn table(&mut self, table: &Table, empty: &str) -> Result<(), Failure> {
+        if table.is_empty() {
+            return self.line(paint(DIM, empty));
+        }
+        for line in table.lines() {
+            self.line(line)?;
+        }
+        Ok(())
+    }
+
+    /// Writes pairs of a name and a value below each other.
+    pub(crate) fn fields<'a>(
+        &mut self,
+        fields: impl IntoIterator<Item = (&'a str, Cell)>,
+    ) -> Result<(), Failure> {
+        let mut table = Table::plain(2);
+        for (name, value) in fields {
+            table.row([Cell::styled(name, DIM), value]);
+        }
+        self.table(&table, "")
+    }
+
+    /// Lets what was written so far be read.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.out.flush()?)
+    }
+}
+
+impl Color {
+    /// `auto` is by the terminal, NO_COLOR and their like.
+    pub(crate) const fn choice(self) -> anstream::ColorChoice {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+    }
+}
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const GOOD: Style = anstyle::AnsiColor::Green.on_default();
+pub(crate) const BUSY: Style = anstyle::AnsiColor::Cyan.on_default();
+pub(crate) const WARN: Style = anstyle::AnsiColor::Yellow.on_default();
+pub(crate) const BAD: Style = anstyle::AnsiColor::Red.on_default();
+
+/// Text in a style. What may come from outside must be [`clean`].
+pub(crate) fn paint(style: Style, text: impl Display) -> String {
+    format!("{}{text}{}", style.render(), style.render_reset())
+}

@@ -1,0 +1,98 @@
+//! Exit codes, and what is said with them.
+
+use serde_json::Value;
+
+use crate::kit::{Place, finish};
+
+/// Of no job.
+const NOBODY: &str = "01890000-0000-7000-8000-000000000000";
+
+#[test]
+fn failures_have_codes() {
+    let place = Place::migrated();
+    let id = place.enqueue(&["greet", "\"hello\""]);
+    // 1: the database.
+    Place::of("sqlite:///nowhere/at/all/jobs.db")
+        .run(&["status"])
+        .exits(1);
+    // 2: the command line.
+    place.run(&["jobs", "show", "no id"]).exits(2);
+    place.run(&["frobnicate"]).exits(2);
+    place.run(&["enqueue", "", "1"]).exits(2).complains("kind");
+    place
+        .run(&["enqueue", "greet", "{oops"])
+        .exits(2)
+        .complains("not JSON");
+    place.run(&["jobs", "requeue"]).exits(2).complains("--all");
+    place.run(&["jobs", "list", "--stream"]).exits(2);
+    // 3: what does not exist.
+    place
+        .run(&["jobs", "show", NOBODY])
+        .exits(3)
+        .complains(NOBODY);
+    place.run(&["jobs", "cancel", NOBODY]).exits(3);
+    place
+        .run(&["nodes", "drain", "nobody"])
+        .exits(3)
+        .complains("nodes list");
+    place.run(&["recurring", "show", "nothing"]).exits(3);
+    place.run(&["recurring", "trigger", "nothing"]).exits(3);
+    place.run(&["recurring", "pause", "nothing"]).exits(3);
+    // 4: what has no meaning.
+    place
+        .run(&["jobs", "retry", &id])
+        .exits(4)
+        .complains("pending");
+    // 7: the configuration.
+    Place::of("mysql://host/db").run(&["status"]).exits(7);
+    finish(place.command().arg("status"), None)
+        .exits(7)
+        .complains("no database is named");
+    finish(
+        place.command().args(["--config", "absent.toml", "status"]),
+        None,
+    )
+    .exits(7);
+}
+
+#[test]
+fn with_json_failures_are_json_too() {
+    let place = Place::migrated();
+    let ran = place.run(&["--json", "jobs", "show", NOBODY]).exits(3);
+    assert_eq!(ran.stdout, "");
+    let error: Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["exit_code"], 3);
+    assert!(error["error"]["message"].as_str().unwrap().contains(NOBODY));
+}
+
+#[test]
+fn help_names_the_codes() {
+    let place = Place::empty();
+    for args in [
+        &["--help"][..],
+        &["jobs", "--help"],
+        &["jobs", "purge", "--help"],
+    ] {
+        let help = finish(place.command().args(args), None).exits(0);
+        let help = help.says("Exit codes:").says("needs confirmation");
+        assert!(help.stdout.contains("  6  "), "{help:?}");
+    }
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let place = Place::of("postgres://bob:hunter2@127.0.0.1:9/db?password=hunter2");
+    for args in [
+        &["status"][..],
+        &["migrate", "--check"],
+        &["doctor"],
+        &["config", "show"],
+        &["config", "check"],
+        &["--json", "config", "show"],
+        &["--json", "status"],
+    ] {
+        let ran = place.run(args);
+        assert!(!ran.stdout.contains("hunter2"), "{args:?} {ran:#?}");
+        assert!(!ran.stderr.contains("hunter2"), "{args:?} {ran:#?}");
+    }
+}

@@ -1,0 +1,306 @@
+//! Jobs, queues, nodes, locks and recurring definitions: for people and as JSON.
+
+use std::time::Duration;
+
+use ratchet::model::{Heartbeat, NodeLoad, NodeStatus};
+use ratchet::{Name, NewJob, NodeId, Recurring};
+
+use crate::asking::kill;
+use crate::kit::Place;
+
+#[test]
+fn a_job_is_enqueued_as_told_and_shown() {
+    let place = Place::migrated();
+    let id = place.enqueue(&[
+        "resize",
+        "{\"path\": \"cat.png\", \"n\": 1.0}",
+        "--queue",
+        "images",
+        "--priority",
+        "high",
+        "--delay",
+        "2h",
+        "--tag",
+        "tenant:7",
+        "--tag",
+        "b",
+        "--unique-key",
+        "cat",
+        "--capability",
+        "gpu",
+        "--lane",
+        "cats",
+        "--timeout",
+        "30s",
+    ]);
+    let job = place.json(&["jobs", "show", &id, "--payload"]);
+    let wanted = [
+        ("kind", "resize"),
+        ("queue", "images"),
+        ("priority", "high"),
+        ("state", "pending"),
+        ("unique_key", "cat"),
+        ("capability", "gpu"),
+        ("lane", "cats"),
+    ];
+    for (field, value) in wanted {
+        assert_eq!(job[field], value, "{field}");
+    }
+    assert_eq!(job["tags"], serde_json::json!(["b", "tenant:7"]));
+    assert_eq!(job["timeout_ms"], 30_000);
+    assert_eq!(job["payload"]["path"], "cat.png");
+    assert_eq!(job["history"], serde_json::json!([]));
+    // The payload may hold what is nobody's business.
+    let hidden = place
+        .run(&["jobs", "show", &id])
+        .exits(0)
+        .says("images")
+        .says("in 1 h 59 min");
+    assert!(!hidden.stdout.contains("cat.png"), "{hidden:?}");
+    assert!(place.json(&["jobs", "show", &id]).get("payload").is_none());
+    place
+        .run(&["jobs", "show", &id, "--payload"])
+        .exits(0)
+        .says("cat.png")
+        .says("1.0");
+
+    let twice = place.json(&["enqueue", "resize", "1", "--unique-key", "cat"]);
+    assert_eq!(
+        (&twice["job"], &twice["created"]),
+        (&id.into(), &false.into())
+    );
+}
+
+#[test]
+fn a_payload_can_come_from_stdin_and_a_time_be_named() {
+    let place = Place::migrated();
+    let args = ["enqueue", "greet", "-", "--at", "2100-01-01T00:00:00Z"];
+    let ran = place.run_with(&args, " [1, 2]\n").exits(0);
+    let job = place.json(&["jobs", "show", ran.stdout.trim(), "--payload"]);
+    assert_eq!(job["payload"], serde_json::json!([1, 2]));
+    assert_eq!(job["run_at"], "2100-01-01T00:00:00.000Z");
+}
+
+#[test]
+fn jobs_are_listed_in_pages() {
+    let place = Place::migrated();
+    let ids: Vec<String> = (0..5)
+        .map(|n| place.enqueue(&["mail", &n.to_string()]))
+        .collect();
+    place.enqueue(&["report", "1", "--tag", "weekly"]);
+    let first = place.json(&[
+        "jobs", "list", "--kind", "mail", "--order", "oldest", "--limit", "2",
+    ]);
+    let listed: Vec<&str> = first["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(listed, ids[..2]);
+    let next = first["next"].as_str().unwrap();
+    let rest = place.json(&[
+        "jobs", "list", "--kind", "mail", "--order", "oldest", "--after", next,
+    ]);
+    assert_eq!(rest["jobs"].as_array().unwrap().len(), 3);
+    assert!(rest["next"].is_null());
+    place
+        .run(&["jobs", "list", "--limit", "2"])
+        .exits(0)
+        .says("--after");
+    place
+        .run(&["jobs", "list", "--tag", "weekly"])
+        .exits(0)
+        .says("report");
+    place
+        .run(&["jobs", "list", "--state", "failed,cancelled"])
+        .exits(0)
+        .says("no jobs match");
+    let lines = place.run(&["--json", "jobs", "list", "--stream"]).exits(0);
+    assert_eq!(lines.stdout.lines().count(), 6);
+    for line in lines.stdout.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn a_dead_letter_tells_its_story_and_cannot_steer_the_terminal() {
+    let place = Place::migrated();
+    let id = place.enqueue(&["mail", "1"]);
+    kill(&place);
+    let shown = place
+        .run(&["--color", "never", "jobs", "show", &id])
+        .exits(0);
+    let shown = shown.says("Attempts").says("no route to \u{fffd}[31mhost");
+    assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
+    place.run(&["jobs", "list"]).exits(0).says("no route to");
+    let job = place.json(&["jobs", "show", &id]);
+    assert_eq!(job["history"][0]["outcome"], "failed");
+    assert_eq!(job["last_error"], "no route\nto \u{1b}[31mhost");
+}
+
+#[test]
+fn named_jobs_are_cancelled_one_by_one() {
+    let place = Place::migrated();
+    let (a, b) = (place.enqueue(&["mail", "1"]), place.enqueue(&["mail", "2"]));
+    let done = place.json(&["jobs", "cancel", &a, &b]);
+    assert_eq!(done["jobs"][0]["outcome"], "became");
+    assert_eq!(done["jobs"][1]["state"], "cancelled");
+    // What can be done is done, and what cannot is said.
+    let c = place.enqueue(&["mail", "3"]);
+    let ran = place
+        .run(&["jobs", "cancel", &a, &c])
+        .exits(4)
+        .complains(&a);
+    assert!(
+        ran.stdout.contains("refused") && ran.stdout.contains("became"),
+        "{ran:?}"
+    );
+    place.run(&["jobs", "cancel", &c, "--all"]).exits(2);
+}
+
+#[test]
+fn queues_are_paused_and_resumed() {
+    let place = Place::migrated();
+    place.run(&["queues"]).exits(0).says("no queues");
+    place.enqueue(&["mail", "1", "--queue", "slow"]);
+    assert_eq!(place.json(&["queues", "pause", "slow"])["changed"], true);
+    place
+        .run(&["queues", "pause", "slow"])
+        .exits(0)
+        .says("already");
+    place.run(&["queues", "list"]).exits(0).says("paused");
+    let queue = &place.json(&["queues"])["queues"][0];
+    assert_eq!(
+        (&queue["name"], &queue["counts"]["pending"]),
+        (&"slow".into(), &1.into())
+    );
+    assert_eq!(queue["paused"], true);
+    place
+        .run(&["queues", "resume", "slow"])
+        .exits(0)
+        .says("Done");
+    assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
+}
+
+#[test]
+fn recurring_definitions_are_looked_after() {
+    let place = Place::migrated();
+    place.run(&["recurring"]).exits(0).says("no recurring");
+    place.with_client(|client| async move {
+        let job = NewJob::new("report", &7).queue("reports");
+        let nightly = Recurring::cron("0 3 * * *")
+            .zone("Europe/Berlin")
+            .job(job)
+            .named("nightly");
+        client.recurring().put(nightly).await.unwrap();
+    });
+    place
+        .run(&["recurring", "list"])
+        .exits(0)
+        .says("0 3 * * * (Europe/Berlin)")
+        .says("nightly");
+    assert_eq!(place.json(&["recurring"])["recurring"][0]["kind"], "report");
+    assert_eq!(
+        place.json(&["recurring", "pause", "nightly"])["changed"],
+        true
+    );
+    place
+        .run(&["recurring", "show", "nightly"])
+        .exits(0)
+        .says("paused")
+        .says("reports");
+    assert_eq!(
+        place.json(&["recurring", "show", "nightly", "--payload"])["payload"],
+        7
+    );
+    place.run(&["recurring", "resume", "nightly"]).exits(0);
+    let made = place.json(&["recurring", "trigger", "nightly"]);
+    assert_eq!(made["created"], true);
+    let id = made["job"].as_str().unwrap();
+    assert_eq!(
+        place.json(&["jobs", "show", id])["recurring"]["name"],
+        "nightly"
+    );
+}
+
+/// Makes a live node with this label, which is silent from now on.
+fn join(place: &Place, label: &'static str) -> NodeId {
+    let node = NodeId::new();
+    place.with_client(|client| async move {
+        let label = Name::new("label", label).unwrap();
+        let minute = Duration::from_secs(60);
+        let beat = Heartbeat::new(node, label, NodeStatus::Active, minute);
+        let beat = beat.load(NodeLoad::new(3, 32));
+        client.store().nodes().heartbeat(&beat).await.unwrap();
+    });
+    node
+}
+
+#[test]
+fn nodes_are_listed_and_drained() {
+    let place = Place::migrated();
+    place.run(&["nodes", "list"]).exits(0).says("no live nodes");
+    let node = join(&place, "alpha").to_string();
+    place
+        .run(&["nodes", "list"])
+        .exits(0)
+        .says("alpha")
+        .says("active");
+    let listed = place.json(&["nodes", "list", "--all"]);
+    assert_eq!(listed["nodes"][0]["id"], node.as_str());
+    assert_eq!(listed["nodes"][0]["capacity"], 32);
+    assert_eq!(place.json(&["nodes", "drain", "alpha"])["changed"], true);
+    place
+        .run(&["nodes", "drain", &node])
+        .exits(0)
+        .says("already");
+    place.run(&["nodes", "list"]).exits(0).says("draining");
+    place.run(&["status"]).exits(0).says("1 live, 3 of 32");
+}
+
+#[test]
+fn locks_are_listed() {
+    let place = Place::migrated();
+    place.run(&["locks"]).exits(0).says("no locks");
+    place.with_client(|client| async move {
+        let name = |text| Name::new("name", text).unwrap();
+        let (lock, owner) = (name("export"), name("me"));
+        let minute = Duration::from_secs(60);
+        client
+            .store()
+            .locks()
+            .acquire(&lock, &owner, minute)
+            .await
+            .unwrap();
+    });
+    place
+        .run(&["locks"])
+        .exits(0)
+        .says("export")
+        .says("held")
+        .says("me");
+    let lock = &place.json(&["locks"])["locks"][0];
+    assert_eq!(
+        (&lock["name"], &lock["owner"]),
+        (&"export".into(), &"me".into())
+    );
+    assert!(lock["expires_in_ms"].as_u64().unwrap() <= 60_000);
+}
+
+#[test]
+fn the_status_has_everything() {
+    let place = Place::migrated();
+    place.enqueue(&["mail", "1"]);
+    place
+        .run(&["status"])
+        .exits(0)
+        .says("sqlite")
+        .says("nothing runs")
+        .says("default");
+    let status = place.json(&["status"]);
+    assert_eq!(status["backend"], "sqlite");
+    assert_eq!(status["live_nodes"], 0);
+    assert_eq!(status["queues"][0]["counts"]["pending"], 1);
+    assert!(status["oldest_due_ms"].as_u64().unwrap() < 60_000);
+}

@@ -1,0 +1,74 @@
+//! Colours, pipes, and where output goes.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::kit::{Place, finish};
+
+#[test]
+fn colours_are_for_terminals_or_those_who_ask() {
+    let place = Place::migrated();
+    place.enqueue(&["mail", "1"]);
+    let plain = |args: &[&str]| !place.run(args).exits(0).stdout.contains('\u{1b}');
+    assert!(plain(&["queues"]));
+    assert!(plain(&["--color", "never", "queues"]));
+    assert!(!plain(&["--color", "always", "queues"]));
+    assert!(plain(&["--color", "always", "--json", "queues"]));
+    let url = format!("sqlite://{}", place.path("jobs.db").display());
+    let mut command = place.command();
+    let command = command.env("NO_COLOR", "1").args(["--url", &url, "queues"]);
+    assert!(!finish(command, None).exits(0).stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::migrated();
+    place.with_client(|client| async move {
+        let jobs: Vec<_> = (0..400).map(|n| ratchet::NewJob::new("mail", &n)).collect();
+        client.enqueue_all(&jobs).await.unwrap();
+    });
+    let url = format!("sqlite://{}", place.path("jobs.db").display());
+    let mut child = place
+        .command()
+        .args(["--url", &url, "--json", "jobs", "list", "--stream"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Far less than there is to say.
+    let mut pipe = child.stdout.take().unwrap();
+    let mut some = [0; 16];
+    pipe.read_exact(&mut some).unwrap();
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_it_cleanly() {
+    let place = Place::migrated();
+    let url = format!("sqlite://{}", place.path("jobs.db").display());
+    let mut child = place
+        .command()
+        .args(["--url", &url, "--json", "top", "--interval", "500ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has begun once it has said something.
+    let mut pipe = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut pipe, &mut line).unwrap();
+    serde_json::from_str::<serde_json::Value>(&line).unwrap();
+    let pid = child.id().to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+}

@@ -1,0 +1,45 @@
+//! A few commands on PostgreSQL, in a schema of its own, where RATCHET_TEST_POSTGRES_URL names one.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::kit::{Place, finish};
+
+#[test]
+fn the_schema_is_made_and_looked_at() {
+    let Ok(url) = std::env::var("RATCHET_TEST_POSTGRES_URL") else {
+        return;
+    };
+    #[expect(clippy::disallowed_methods, reason = "a name that nobody else has")]
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_nanos();
+    let schema = format!("cli_{now}");
+    let place = Place::empty();
+    let run = |args: &[&str]| {
+        let mut command = place.command();
+        command.env("RATCHET_STORE__URL", &url);
+        command.env("RATCHET_STORE__POSTGRES__SCHEMA", &schema);
+        finish(command.args(args), None)
+    };
+    run(&["migrate", "--print"]).exits(0).says(&schema);
+    run(&["migrate", "--check"]).exits(6).says("init");
+    run(&["migrate", "--dry-run"])
+        .exits(0)
+        .says("CREATE TABLE")
+        .says("COMMIT;");
+    // Looking changed nothing.
+    run(&["migrate", "--check"]).exits(6);
+    run(&["status"]).exits(1).complains("ratchet migrate");
+    run(&["migrate"]).exits(0);
+    run(&["migrate", "--check"]).exits(0);
+    let id = run(&["enqueue", "greet", "1"]).exits(0).stdout;
+    run(&["jobs", "show", id.trim()]).exits(0).says("pending");
+    run(&["status"]).exits(0).says("postgres");
+    run(&["locks"]).exits(0);
+    let report = run(&["--json", "doctor"]).exits(0).json();
+    assert_eq!(report["backend"], "postgres");
+    run(&["jobs", "cancel", "--all", "--yes"])
+        .exits(0)
+        .says("1 changed");
+}

@@ -1,0 +1,61 @@
+//! `ratchet migrate`.
+
+use crate::kit::Place;
+
+#[test]
+fn a_database_is_looked_at_before_it_is_changed() {
+    let place = Place::empty();
+    let check = place.run(&["migrate", "--check"]).exits(6).says("init");
+    assert!(check.stderr.is_empty(), "{check:?}");
+    let lacking = place.run(&["--json", "migrate", "--check"]).exits(6).json();
+    assert_eq!(lacking["up_to_date"], false);
+    assert_eq!(lacking["migrations"][0]["name"], "init");
+    place
+        .run(&["migrate", "--dry-run"])
+        .exits(0)
+        .says("CREATE TABLE ratchet_jobs");
+    assert!(!place.path("jobs.db").exists());
+
+    place.run(&["migrate"]).exits(0).says("init");
+    place
+        .run(&["migrate", "--check"])
+        .exits(0)
+        .says("up to date");
+    let nothing = place.run(&["migrate", "--dry-run"]).exits(0);
+    assert_eq!(nothing.stdout, "");
+    let again = place.json(&["migrate"]);
+    assert_eq!(again["migrations"].as_array().unwrap().len(), 0);
+    assert_eq!(again["listed"], "applied");
+}
+
+#[test]
+fn what_is_printed_makes_a_database_that_is_up_to_date() {
+    let place = Place::empty();
+    let printed = place.run(&["migrate", "--print"]).exits(0);
+    assert!(!place.path("jobs.db").exists());
+    let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
+    database.execute_batch(&printed.stdout).unwrap();
+    drop(database);
+    place.run(&["migrate", "--check"]).exits(0);
+    let id = place.enqueue(&["greet", "1"]);
+    place.run(&["jobs", "show", &id]).exits(0);
+}
+
+#[test]
+fn only_migrate_changes_the_schema() {
+    let place = Place::empty();
+    place.run(&["status"]).exits(1).complains("ratchet migrate");
+    assert!(!place.path("jobs.db").exists());
+    std::fs::write(place.path("jobs.db"), "").unwrap();
+    place
+        .run(&["queues"])
+        .exits(1)
+        .complains("lacks migrations");
+    assert_eq!(std::fs::metadata(place.path("jobs.db")).unwrap().len(), 0);
+}
+
+#[test]
+fn one_thing_at_a_time() {
+    let place = Place::empty();
+    place.run(&["migrate", "--print", "--check"]).exits(2);
+}

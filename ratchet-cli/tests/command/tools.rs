@@ -1,0 +1,171 @@
+//! `doctor`, `bench`, `top`, `config`, `completions` and `man`.
+
+use std::time::Duration;
+
+use crate::kit::{Place, finish};
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_what_to_do() {
+    let place = Place::empty();
+    let lacking = place.run(&["--json", "doctor"]).exits(6).json();
+    assert_eq!(lacking["findings"][0]["code"], "schema");
+    assert_eq!(lacking["ok"], false);
+    place.run(&["doctor"]).exits(6).says("ratchet migrate");
+
+    place.run(&["migrate"]).exits(0);
+    let idle = place.json(&["doctor"]);
+    assert_eq!(idle["ok"], true);
+    let codes = |report: &serde_json::Value| -> Vec<String> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        findings
+            .map(|finding| finding["code"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert!(codes(&idle).contains(&"no_nodes".to_owned()), "{idle}");
+    assert!(idle["clock_skew_ms"].as_i64().unwrap().abs() < 1_000);
+    // Nobody runs is a warning.
+    place
+        .run(&["doctor", "--strict"])
+        .exits(6)
+        .says("warning")
+        .says("No node is live");
+
+    place.enqueue(&["mail", "1"]);
+    std::thread::sleep(Duration::from_millis(5));
+    let late = place.json(&["doctor", "--overdue", "1ms"]);
+    assert!(codes(&late).contains(&"overdue".to_owned()), "{late}");
+    place.run(&["queues", "pause", "default"]).exits(0);
+    let paused = place.json(&["doctor", "--overdue", "1ms"]);
+    assert!(
+        codes(&paused).contains(&"paused_queue".to_owned()),
+        "{paused}"
+    );
+}
+
+#[test]
+fn a_measurement_asks_first_and_leaves_nothing_behind() {
+    let place = Place::migrated();
+    place.enqueue(&["mail", "1"]);
+    let small = [
+        "bench",
+        "--jobs",
+        "250",
+        "--singles",
+        "20",
+        "--latency",
+        "5",
+        "--handlers",
+        "8",
+    ];
+    place.run(&small).exits(5).complains("275 empty jobs");
+    let report = place.json(&[&small[..], &["--yes"]].concat());
+    let phases = report["phases"].as_array().unwrap();
+    let names: Vec<&str> = phases
+        .iter()
+        .map(|phase| phase["phase"].as_str().unwrap())
+        .collect();
+    let wanted = [
+        "enqueue_one_by_one",
+        "enqueue_in_hundreds",
+        "drain",
+        "start_latency",
+    ];
+    assert_eq!(names, wanted);
+    for phase in phases {
+        assert!(phase["jobs_per_s"].as_f64().unwrap() > 0.0, "{phase}");
+    }
+    let left = place.json(&["jobs", "list"]);
+    let left = left["jobs"].as_array().unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0]["kind"], "mail");
+    assert_eq!(left[0]["state"], "pending");
+}
+
+#[test]
+fn one_look_of_top_can_be_printed() {
+    let place = Place::migrated();
+    place.enqueue(&["mail", "1", "--queue", "slow"]);
+    let top = ["top", "--once", "--interval", "500ms"];
+    place
+        .run(&top)
+        .exits(0)
+        .says("no live nodes")
+        .says("slow")
+        .says("q quits");
+    let look = place.json(&top);
+    assert_eq!(look["queues"][0]["name"], "slow");
+    assert_eq!(look["live_nodes"], 0);
+    place.run(&["top"]).exits(2).complains("--once");
+    place.run(&["top", "--once", "--interval", "1ms"]).exits(2);
+}
+
+#[test]
+fn the_configuration_is_checked_and_shown() {
+    let place = Place::empty();
+    let run = |args: &[&str]| finish(place.command().args(args), None);
+    let sample = run(&["config", "sample"]).exits(0).says("[store]");
+    std::fs::write(place.path("ratchet.toml"), &sample.stdout).unwrap();
+    run(&["config", "check"]).exits(0).says("ratchet.toml");
+
+    let text = "[store]\nurl = 'postgres://bob:hunter2@db/jobs'\n[worker]\nconcurrency = 7\n";
+    std::fs::write(place.path("ratchet.toml"), text).unwrap();
+    let shown = run(&["config", "show"])
+        .exits(0)
+        .says("worker.concurrency")
+        .says("ratchet.toml:4");
+    assert!(!shown.stdout.contains("hunter2"), "{shown:?}");
+    let shown = run(&["--json", "config", "show"]).exits(0);
+    assert!(shown.json()["settings"].as_array().unwrap().len() > 20);
+    assert!(!shown.stdout.contains("hunter2"), "{shown:?}");
+    assert_eq!(
+        run(&["--json", "config", "check"]).exits(0).json()["ok"],
+        true
+    );
+
+    std::fs::write(place.path("other.toml"), "[worker]\nconcurency = 7\n").unwrap();
+    run(&["--config", "other.toml", "config", "check"])
+        .exits(7)
+        .complains("concurency");
+    let bad = run(&["--config", "other.toml", "--json", "config", "check"]).exits(7);
+    assert_eq!(bad.json()["ok"], false);
+    assert_eq!(bad.json()["problems"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_configured_database_is_used_and_the_command_line_wins() {
+    let place = Place::migrated();
+    std::fs::write(
+        place.path("ratchet.toml"),
+        "[store]\nurl = 'sqlite://jobs.db'\n",
+    )
+    .unwrap();
+    finish(place.command().arg("queues"), None).exits(0);
+    let mut command = place.command();
+    let elsewhere = command
+        .env("RATCHET_STORE__URL", "sqlite://other.db")
+        .arg("queues");
+    finish(elsewhere, None).exits(1);
+    let url = format!("sqlite://{}", place.path("jobs.db").display());
+    let mut command = place.command();
+    let back = command
+        .env("RATCHET_STORE__URL", "sqlite://other.db")
+        .args(["--url", &url, "queues"]);
+    finish(back, None).exits(0);
+}
+
+#[test]
+fn completions_and_pages_are_made_of_the_command_line() {
+    let place = Place::empty();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = finish(place.command().args(["completions", shell]), None).exits(0);
+        assert!(script.stdout.contains("requeue"), "{shell}");
+    }
+    finish(place.command().arg("man"), None)
+        .exits(0)
+        .says(".TH")
+        .says("Exit codes");
+    finish(place.command().args(["man", "--dir", "pages"]), None).exits(0);
+    for page in ["ratchet.1", "ratchet-jobs.1", "ratchet-jobs-purge.1"] {
+        assert!(place.path("pages").join(page).exists(), "{page}");
+    }
+}
