@@ -5,15 +5,15 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, BatchClosed, BatchPurge,
-    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, Fenced, Fired, Guard,
-    Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, Link,
+    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced, Finding, Fired,
+    Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, Link,
     NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo, PurgeRequest, PutOutcome,
     PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest, Reclaimed,
     RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report, Reported,
     RetireRecurring, Settlement, Signal, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, JobStore, LockInfo, LockStore, NodeStore, PermitStore,
+    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, PermitStore,
     QueueStore, RateStore, RecurringStore, SignalStore, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
@@ -105,6 +105,11 @@ impl Store for MeteredStore {
         self.inner.signals().map(|_| self as &dyn SignalStore)
     }
 
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
+        let there = self.inner.diagnostics();
+        there.map(|_| self as &dyn DiagnosticStore)
+    }
+
     fn connections(&self) -> Option<u32> {
         self.inner.connections()
     }
@@ -152,6 +157,7 @@ metered! { QueueStore by |inner| inner.queues(); {
     async fn resume_queue(&self, queue: &Name) -> Changed;
     async fn queues(&self) -> Vec<QueueInfo>;
     async fn count_jobs(&self, filter: &JobFilter) -> StateCounts;
+    async fn due_routes(&self) -> Vec<DueRoute>;
 } }
 
 metered! { NodeStore by |inner| inner.nodes(); {
@@ -167,6 +173,7 @@ metered! { LockStore by |inner| inner.locks(); {
     async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Fenced;
     async fn inspect(&self, name: &Name) -> Option<LockInfo>;
+    async fn list_locks(&self, after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
 } }
 
 metered! { VersionStore by |inner| inner.versions(); {
@@ -215,6 +222,10 @@ metered! { WorkflowStore by |inner| inner.workflows().ok_or_else(not_there)?; {
 metered! { SignalStore by |inner| inner.signals().ok_or_else(not_there)?; {
     async fn deliver(&self, signal: &Signal) -> Delivered;
     async fn expire(&self, limit: usize) -> Vec<JobId>;
+} }
+
+metered! { DiagnosticStore by |inner| inner.diagnostics().ok_or_else(not_there)?; {
+    async fn findings(&self) -> Vec<Finding>;
 } }
 
 /// Nobody gets as far as this: the accessors give no role that the inner store has not.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord, NodeStatus,
+    DueRoute, Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord, NodeStatus,
     NodeSweep, Others, QueueInfo, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
@@ -35,6 +35,12 @@ impl QueueStore for Sabotaged {
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
         self.inner.count_jobs(filter).await
     }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        let mut due = self.inner.due_routes().await?;
+        due.retain(|due| !due.paused || !self.is(Sabotage::LeavesPausedRoutesOut));
+        Ok(due)
+    }
 }
 
 #[async_trait]
@@ -44,6 +50,13 @@ impl NodeStore for Sabotaged {
         if self.is(Sabotage::LetsLabelsBeShared) {
             heartbeat.label =
                 Name::new("label", heartbeat.node.to_string()).expect("a UUID is a name");
+        }
+        if self.is(Sabotage::TakesNoKindsForSilence) {
+            let kinds = &mut heartbeat.profile.kinds;
+            *kinds = kinds.take().filter(|kinds| !kinds.is_empty());
+        }
+        if self.is(Sabotage::LosesTotals) {
+            heartbeat.load.totals = None;
         }
         let mut reply = self.inner.heartbeat(&heartbeat).await?;
         if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
@@ -167,6 +180,17 @@ impl LockStore for Sabotaged {
             lock.expired_for = Some(lock.expired_for.unwrap_or_default());
         }
         Ok(found)
+    }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        let mut locks = self.inner.list_locks(after, limit).await?;
+        let held_only = self.is(Sabotage::ListsHeldLocksOnly);
+        locks.retain(|(_, lock)| lock.holder.is_some() || !held_only);
+        Ok(locks)
     }
 }
 

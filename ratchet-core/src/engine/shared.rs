@@ -9,6 +9,7 @@ use super::leader::{MAINTENANCE, Roles};
 use super::maintenance::Maintained;
 use super::newer::Warned;
 use super::partition::Share;
+use super::totals::Totals;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
@@ -52,6 +53,7 @@ pub(super) struct Shared {
     /// Wake the pollers of the pools.
     pub(super) bells: Arc<Bells>,
     pub(super) maintained: Maintained,
+    pub(super) totals: Totals,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -108,6 +110,7 @@ impl Shared {
             source,
             bells,
             maintained: Maintained::default(),
+            totals: Totals::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
     }
