@@ -35,6 +35,7 @@ mod partition;
 mod poller;
 mod pool;
 mod prefetch;
+mod presence;
 mod ready;
 mod reclaimer;
 mod recurring;

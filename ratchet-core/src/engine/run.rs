@@ -75,8 +75,8 @@ struct Heard {
 
 impl Run {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let id = NodeId::new();
-        let label = shared.label.clone().unwrap_or_else(|| default_label(id));
+        let id = shared.presence.next_id();
+        let label = shared.label_of(id);
         let config = &shared.config;
         let pace = Pace::new(config.heartbeat_interval, config.heartbeat_max);
         Self {
@@ -133,6 +133,11 @@ impl Run {
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
             .0 = NodeId::new();
+    }
+
+    /// How many bodies run.
+    pub(super) fn bodies(&self) -> usize {
+        self.running.len()
     }
 
     /// Whether the node may not claim at present because another one is the active one.
@@ -232,14 +237,5 @@ impl Run {
     fn add(&self, ending: Ending, pool: &Bulkhead) {
         let more_coming = pool.ready.len() > 0;
         self.settlements.push(ending, more_coming);
-    }
-}
-
-/// A label that no other node has.
-fn default_label(id: NodeId) -> Name {
-    let text = format!("node-{id}");
-    match Name::new("label", text) {
-        Ok(label) => label,
-        Err(_) => unreachable!("an id makes a valid name"),
     }
 }

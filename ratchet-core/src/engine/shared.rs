@@ -9,6 +9,7 @@ use super::leader::{MAINTENANCE, Roles};
 use super::maintenance::Maintained;
 use super::newer::Warned;
 use super::partition::Share;
+use super::presence::Presence;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
@@ -52,6 +53,7 @@ pub(super) struct Shared {
     /// Wake the pollers of the pools.
     pub(super) bells: Arc<Bells>,
     pub(super) maintained: Maintained,
+    pub(super) presence: Presence,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -108,6 +110,7 @@ impl Shared {
             source,
             bells,
             maintained: Maintained::default(),
+            presence: Presence::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
     }
@@ -158,9 +161,24 @@ impl Shared {
         }
     }
 
-    /// How many bodies the node may run at once.
+    /// What people call the node while it has this id.
+    pub(super) fn label_of(&self, id: NodeId) -> Name {
+        self.label.clone().unwrap_or_else(|| default_label(id))
+    }
+
+    /// How many bodies the node may run at once; 0 if it runs no jobs.
     pub(super) fn capacity(&self) -> usize {
-        self.pools.iter().map(|pool| pool.share.concurrency).sum()
+        let pools = if self.works { &self.pools[..] } else { &[] };
+        pools.iter().map(|pool| pool.share.concurrency).sum()
+    }
+}
+
+/// A label that no other node has.
+fn default_label(id: NodeId) -> Name {
+    let text = format!("node-{id}");
+    match Name::new("label", text) {
+        Ok(label) => label,
+        Err(_) => unreachable!("an id makes a valid name"),
     }
 }
 

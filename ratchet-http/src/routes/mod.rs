@@ -1,0 +1,49 @@
+//! The handlers, by topic, and the table that says which path leads to which.
+
+mod batches;
+mod bulk;
+mod cluster;
+mod events;
+mod graph;
+mod jobs;
+mod locks;
+mod metrics;
+mod openapi;
+mod overview;
+mod probes;
+mod queues;
+mod recurring;
+mod table;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use table::Route;
+
+use crate::api::Api;
+use crate::{extract, guard};
+
+/// Every route.
+fn all() -> Vec<Route> {
+    let topics = [probes::routes()];
+    topics.into_iter().flatten().collect()
+}
+
+/// The router of all of them.
+pub(crate) fn router(api: &Api) -> Router {
+    let mut router = Router::new();
+    for route in all() {
+        let handler = match route.access {
+            Some(access) => {
+                let guard = from_fn_with_state((api.clone(), access), guard::access);
+                route.handler.route_layer(guard)
+            }
+            None => route.handler,
+        };
+        router = router.route(route.path, handler);
+    }
+    router
+        .fallback(extract::not_found)
+        .method_not_allowed_fallback(extract::method_not_allowed)
+        .layer(from_fn_with_state(api.clone(), guard::every))
+        .with_state(api.clone())
+}
