@@ -1,7 +1,8 @@
 //! The core of Ratchet: what decides.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
-//!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`]), with the time passed in.
+//!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`], [`stranded`]), with the
+//!   time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -31,6 +32,7 @@ pub mod route;
 pub mod schedule;
 pub mod state;
 pub mod store;
+pub mod stranded;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;
@@ -39,6 +41,7 @@ pub mod trace;
 pub use client::{
     ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, Step, VersionWatch, Wakes, Workflow,
 };
+pub use cluster::Leader;
 pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
     PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
@@ -54,7 +57,8 @@ pub use json::Json;
 pub use limiter::RateLimit;
 pub use memory::MemoryStore;
 pub use model::{
-    BatchCondition, Condition, Enqueued, JobRecord, NewJob, PutOutcome, Recurring, RecurringRecord,
+    BatchCondition, Condition, DueRoute, Enqueued, JobRecord, NewJob, PutOutcome, Recurring,
+    RecurringRecord,
 };
 pub use name::Name;
 pub use priority::{Aging, Priority};

@@ -25,6 +25,8 @@ pub const MAX_RUN_AT: i64 = 253_402_300_799_999;
 pub const MAX_TAGS: usize = 16;
 /// The highest version a payload may have.
 pub const MAX_PAYLOAD_VERSION: u32 = i32::MAX.cast_unsigned();
+/// The most locks that [`Client::locks`](crate::Client::locks) lists.
+pub const MAX_LISTED_LOCKS: usize = 1_000;
 /// The most jobs one call may enqueue, claim, settle, report, list or act on.
 pub const MAX_BATCH: usize = 10_000;
 

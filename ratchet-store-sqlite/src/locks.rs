@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
-use ratchet_core::{Fence, InvalidInput, Name, Result};
-use rusqlite::params;
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
+use rusqlite::{Row, params};
 
-use crate::error::Result as Inner;
+use crate::error::{Failure, Result as Inner};
 use crate::queue::Urgency;
 use crate::request::Work;
 use crate::row;
@@ -53,14 +54,21 @@ impl LockStore for SqliteStore {
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
         let name = name.clone();
         self.read("inspect", move |work| {
-            let lock = find(work, &name)?;
-            Ok(lock.map(|lock| LockInfo {
-                fence: lock.fence(),
-                holder: lock.is_held(work.now).then(|| lock.holder(work.now)),
-                expired_for: lock.expired_for(work.now),
-            }))
+            Ok(find(work, &name)?.map(|lock| lock.info(work.now)))
         })
         .await
+    }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        check_limit("limit", limit)
+            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
+        let after = after.cloned();
+        self.read("list_locks", move |work| list(work, after.as_ref(), limit))
+            .await
     }
 }
 
@@ -93,20 +101,46 @@ impl Lock {
             remaining: millis_between(now, self.expires_at),
         }
     }
+
+    fn info(&self, now: i64) -> LockInfo {
+        LockInfo {
+            fence: self.fence(),
+            holder: self.is_held(now).then(|| self.holder(now)),
+            expired_for: self.expired_for(now),
+        }
+    }
 }
 
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Lock>> {
     let mut statement = work.conn.prepare_cached(statements::FIND_LOCK)?;
     let mut rows = statement.query([name.as_str()])?;
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    let owner = row::name(row, 0, "owner")?;
-    Ok(Some(Lock {
+    rows.next()?.map(|row| lock(row, 0)).transpose()
+}
+
+/// The lock whose columns begin at this one.
+fn lock(row: &Row<'_>, first: usize) -> Inner<Lock> {
+    let owner = row::name(row, first, "owner")?;
+    Ok(Lock {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
-        fence: row.get(1)?,
-        expires_at: row.get(2)?,
-    }))
+        fence: row.get(first + 1)?,
+        expires_at: row.get(first + 2)?,
+    })
+}
+
+fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<Vec<(Name, LockInfo)>> {
+    let mut statement = work.conn.prepare_cached(statements::LIST_LOCKS)?;
+    let after = after.map_or("", Name::as_str);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![after, limit])?;
+    let mut locks = Vec::new();
+    while let Some(row) = rows.next()? {
+        let readable = || Ok::<_, Failure>((row::name(row, 0, "name")?, lock(row, 1)?));
+        match readable() {
+            Ok((name, lock)) => locks.extend(name.map(|name| (name, lock.info(work.now)))),
+            Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
+        }
+    }
+    Ok(locks)
 }
 
 /// Whether the tenure lasts that a write is made in; without a guard, always. [guard.write]

@@ -65,6 +65,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "indexes",
         sql: include_str!("../migrations/0007_indexes.sql"),
     },
+    Migration {
+        version: 8,
+        name: "operators",
+        sql: include_str!("../migrations/0008_operators.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each

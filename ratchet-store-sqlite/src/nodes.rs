@@ -94,6 +94,8 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
             .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
         Name::join(&heartbeat.profile.roles),
         Name::join(&heartbeat.profile.capabilities),
+        heartbeat.profile.kinds.as_deref().map(Name::join),
+        heartbeat.load.totals.map(|totals| totals.encode()),
     ])?;
     let cancel_requested = conn
         .prepare_cached(statements::CANCEL_REQUESTS)?

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
 use rusqlite::params;
 
@@ -55,6 +56,24 @@ impl QueueStore for SqliteStore {
         self.read("count_jobs", move |work| read::count(work, &filter))
             .await
     }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.read("due_routes", due).await
+    }
+}
+
+fn due(work: &mut Work<'_>) -> crate::error::Result<Vec<DueRoute>> {
+    let mut statement = work.conn.prepare_cached(statements::DUE_ROUTES)?;
+    let mut rows = statement.query([work.now])?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        if let Some(route) = work.routes.get(work.conn, row.get(0)?)? {
+            let overdue = millis_between(row.get(2)?, work.now);
+            due.push(DueRoute::new(route.clone(), row.get(1)?, overdue));
+        }
+    }
+    DueRoute::sort(&mut due);
+    Ok(due)
 }
 
 fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {

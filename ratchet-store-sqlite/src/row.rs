@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeRecord, NodeStatus, NodeTotals, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -247,12 +247,16 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     load.connections = row.get(8)?;
     load.cpu_percent = row.get(9)?;
     load.memory_bytes = row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned);
+    // What cannot be read of the totals is not worth the node.
+    load.totals = message(row, 14).and_then(|text| NodeTotals::decode(&text).ok());
+    let mut profile = NodeProfile::new(names(row, 11, "roles")?, names(row, 12, "capabilities")?);
+    profile.kinds = match row.get_ref(13)? {
+        ValueRef::Null => None,
+        _ => Some(names(row, 13, "kinds")?),
+    };
     let heartbeat = Heartbeat::new(node, label, status, interval)
         .load(load)
-        .profile(NodeProfile::new(
-            names(row, 11, "roles")?,
-            names(row, 12, "capabilities")?,
-        ));
+        .profile(profile);
     let mut record = NodeRecord::joined(&heartbeat, from_millis(row.get(6)?));
     record.last_seen = from_millis(row.get(7)?);
     Ok(record)

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, BatchClosed, BatchPurge,
-    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, Fenced, Fired, Guard,
-    Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, Link,
+    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced, Fired,
+    Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, Link,
     NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo, PurgeRequest, PutOutcome,
     PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest, Reclaimed,
     RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report, Reported,
@@ -152,6 +152,7 @@ metered! { QueueStore by |inner| inner.queues(); {
     async fn resume_queue(&self, queue: &Name) -> Changed;
     async fn queues(&self) -> Vec<QueueInfo>;
     async fn count_jobs(&self, filter: &JobFilter) -> StateCounts;
+    async fn due_routes(&self) -> Vec<DueRoute>;
 } }
 
 metered! { NodeStore by |inner| inner.nodes(); {
@@ -167,6 +168,7 @@ metered! { LockStore by |inner| inner.locks(); {
     async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Fenced;
     async fn inspect(&self, name: &Name) -> Option<LockInfo>;
+    async fn list_locks(&self, after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
 } }
 
 metered! { VersionStore by |inner| inner.versions(); {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord, NodeStatus,
+    DueRoute, Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord, NodeStatus,
     NodeSweep, Others, QueueInfo, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
@@ -34,6 +34,10 @@ impl QueueStore for Sabotaged {
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
         self.inner.count_jobs(filter).await
+    }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.inner.due_routes().await
     }
 }
 
@@ -167,6 +171,14 @@ impl LockStore for Sabotaged {
             lock.expired_for = Some(lock.expired_for.unwrap_or_default());
         }
         Ok(found)
+    }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        self.inner.list_locks(after, limit).await
     }
 }
 

@@ -4,6 +4,7 @@ mod archive;
 mod bells;
 mod bulk;
 mod call;
+mod cluster;
 mod flow;
 mod permits;
 mod recurring;
@@ -251,8 +252,11 @@ impl Client {
         Ok(jobs.pop().flatten())
     }
 
-    /// Reads jobs, one answer per id.
-    pub(crate) async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+    /// Reads jobs, one answer per id, in their order; none for one that is not stored.
+    ///
+    /// # Errors
+    /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the store.
+    pub async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
         let calls = &self.0.calls;
         calls.call("get", |store| store.jobs().get(ids)).await
     }
@@ -412,7 +416,7 @@ impl Client {
         count.await
     }
 
-    /// Lists the nodes.
+    /// Lists the nodes, the newest first; also those that ended, until they are forgotten.
     ///
     /// # Errors
     /// A failure of the store.

@@ -5,7 +5,9 @@ use crate::cluster::Wakeup;
 use crate::error::{InvalidInput, Result};
 use crate::id::{BatchId, JobId};
 use crate::json::Json;
-use crate::model::{BatchClosed, BatchRecord, Delivered, JobFilter, Link, Signal, SignalTarget};
+use crate::model::{
+    BatchClosed, BatchRecord, Delivered, JobFilter, Link, Parent, Signal, SignalTarget,
+};
 use crate::name::Name;
 use crate::state::JobAction;
 use crate::store::{Changed, SignalStore, Store, WorkflowStore};
@@ -200,5 +202,39 @@ impl Client {
             workflows(store)?.parents_of(&[job]).await
         });
         Ok(read.await?.pop().unwrap_or_default())
+    }
+
+    /// Who waits, or waited, for a job or a batch: up to `limit` links, in order of child, only those
+    /// of children with ids above `after` if it is given.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or if the store has no links; or a failure of the store.
+    pub async fn children_of(
+        &self,
+        parent: Parent,
+        limit: usize,
+        after: Option<JobId>,
+    ) -> Result<Vec<Link>> {
+        let calls = &self.0.calls;
+        let read = calls.call("children_of", |store| async move {
+            workflows(store)?.children_of(parent, limit, after).await
+        });
+        read.await
+    }
+
+    /// Lists batches, the newest first: up to `limit` of those older than `before`.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or if the store has no batches; or a failure of the store.
+    pub async fn recent_batches(
+        &self,
+        limit: usize,
+        before: Option<BatchId>,
+    ) -> Result<Vec<BatchRecord>> {
+        let calls = &self.0.calls;
+        let read = calls.call("recent_batches", |store| async move {
+            workflows(store)?.recent_batches(limit, before).await
+        });
+        read.await
     }
 }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::leaders::PREFIX;
 use super::leadership::Leadership;
 use super::timings::LeaderTimings;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
@@ -82,7 +83,7 @@ impl Election {
     /// # Errors
     /// If that would be too long.
     pub fn lock_of(role: &Name) -> Result<Name, InvalidInput> {
-        Name::new("role", format!("leader/{role}"))
+        Name::new("role", format!("{PREFIX}{role}"))
     }
 
     /// Who leads, from the row of the lock itself.

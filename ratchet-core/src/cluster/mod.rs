@@ -8,6 +8,7 @@
 
 mod election;
 mod in_process;
+mod leaders;
 mod leadership;
 mod noop;
 mod timings;
@@ -19,6 +20,8 @@ use tokio::sync::broadcast;
 
 pub use election::{Election, ElectionOutcome};
 pub use in_process::InProcessCoordinator;
+pub use leaders::Leader;
+pub(crate) use leaders::PREFIX as LEADER_PREFIX;
 pub use leadership::{Leadership, LeadershipWatch};
 pub use noop::NoopCoordinator;
 pub use timings::LeaderTimings;

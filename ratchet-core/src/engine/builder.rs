@@ -430,7 +430,11 @@ impl NodeBuilder {
             ));
         }
         let elections = elections(&self.store, &self.config, &taking.leads, &mut problems);
-        let profile = NodeProfile::new(taking.names(), self.capabilities.clone());
+        let kinds = match taking.works {
+            true => registry.kinds(),
+            false => Vec::new(),
+        };
+        let profile = NodeProfile::new(taking.names(), self.capabilities.clone()).kinds(kinds);
         let pools = partition(
             self.queues,
             registry.kinds(),

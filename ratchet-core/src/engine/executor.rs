@@ -167,6 +167,7 @@ async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> S
         traceparent = claim.trace.as_ref().map(|trace| trace.traceparent()),
     );
     job.started.store(true, Ordering::Release);
+    run.shared.totals.began(claim);
     run.shared.hooks.tell(|hook| hook.job_started(claim));
     tokio::select! {
         biased;

@@ -76,6 +76,7 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let mut load = NodeLoad::new(count(run.running.len()), count(run.shared.capacity()));
     load.connections = run.shared.calls.store().connections();
+    load.totals = Some(run.shared.totals.read());
     if let Some((cpu_percent, memory_bytes)) = run.gauge.read() {
         load.cpu_percent = Some(cpu_percent);
         load.memory_bytes = Some(memory_bytes);

@@ -51,6 +51,7 @@ mod supervisor;
 mod suspects;
 mod taking;
 mod throttle;
+mod totals;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};

@@ -369,6 +369,7 @@ fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
             }
             Fenced::Applied => {
                 tally.settled += 1;
+                run.shared.totals.ended(&settlement.outcome);
                 tally.finished += usize::from(settlement.effect(false).state.is_terminal());
                 if let Some(claim) = told {
                     hooks.tell(|hook| hook.job_ended(claim, settlement));

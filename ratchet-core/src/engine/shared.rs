@@ -10,6 +10,7 @@ use super::maintenance::Maintained;
 use super::newer::Warned;
 use super::partition::Share;
 use super::presence::Presence;
+use super::totals::Totals;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
@@ -54,6 +55,7 @@ pub(super) struct Shared {
     pub(super) bells: Arc<Bells>,
     pub(super) maintained: Maintained,
     pub(super) presence: Presence,
+    pub(super) totals: Totals,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -111,6 +113,7 @@ impl Shared {
             bells,
             maintained: Maintained::default(),
             presence: Presence::default(),
+            totals: Totals::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
     }

@@ -1,3 +1,4 @@
+use std::ops::Bound;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -6,6 +7,7 @@ use super::MemoryStore;
 use super::tables::{Lock, Tables};
 use crate::error::Result;
 use crate::id::Fence;
+use crate::limits::check_limit;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
 use crate::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
@@ -32,6 +34,14 @@ impl Lock {
         HeldLock {
             owner: self.owner.clone(),
             remaining: millis_between(now, self.expires_at),
+        }
+    }
+
+    fn info(&self, now: i64) -> LockInfo {
+        LockInfo {
+            fence: Fence(self.fence),
+            holder: self.is_held(now).then(|| self.holder(now)),
+            expired_for: self.expired_for(now),
         }
     }
 }
@@ -106,11 +116,22 @@ impl LockStore for MemoryStore {
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
         self.call("inspect", |tables, now| {
-            Ok(tables.locks.get(name).map(|lock| LockInfo {
-                fence: Fence(lock.fence),
-                holder: lock.is_held(now).then(|| lock.holder(now)),
-                expired_for: lock.expired_for(now),
-            }))
+            Ok(tables.locks.get(name).map(|lock| lock.info(now)))
+        })
+        .await
+    }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        check_limit("limit", limit)?;
+        self.call("list_locks", |tables, now| {
+            let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let locks = tables.locks.range::<Name, _>((behind, Bound::Unbounded));
+            let infos = locks.map(|(name, lock)| (name.clone(), lock.info(now)));
+            Ok(infos.take(limit).collect())
         })
         .await
     }

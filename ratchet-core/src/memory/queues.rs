@@ -4,9 +4,11 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::error::Result;
-use crate::model::{JobFilter, QueueInfo, StateCounts};
+use crate::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
 use crate::name::Name;
+use crate::route::Route;
 use crate::store::{Changed, QueueStore};
+use crate::time::millis_between;
 
 pub(super) fn changed(changed: bool) -> Changed {
     if changed {
@@ -60,6 +62,27 @@ impl QueueStore for MemoryStore {
                 *counts.entry(row.job.state).or_default() += 1;
             }
             Ok(counts)
+        })
+        .await
+    }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", |tables, now| {
+            let mut longest: BTreeMap<&Route, i64> = BTreeMap::new();
+            for (route, _, jobs) in tables.pending_levels(|_| true) {
+                let first = jobs.first().map(|(run_at, _)| *run_at);
+                if let Some(run_at) = first.filter(|run_at| *run_at <= now) {
+                    let longest = longest.entry(route).or_insert(run_at);
+                    *longest = run_at.min(*longest);
+                }
+            }
+            let due = |(route, run_at): (&Route, i64)| {
+                let paused = tables.paused_queues.contains(&route.queue);
+                DueRoute::new(route.clone(), paused, millis_between(run_at, now))
+            };
+            let mut routes: Vec<DueRoute> = longest.into_iter().map(due).collect();
+            DueRoute::sort(&mut routes);
+            Ok(routes)
         })
         .await
     }

@@ -28,7 +28,7 @@ pub(super) struct Tables {
     pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
-    pub(super) locks: HashMap<Name, Lock>,
+    pub(super) locks: BTreeMap<Name, Lock>,
     pub(super) versions: HashMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
     pub(super) archive: BTreeMap<JobId, Archived>,

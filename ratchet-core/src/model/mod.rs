@@ -5,10 +5,12 @@ mod archive;
 mod batch;
 mod claim;
 mod control;
+mod due_route;
 mod guard;
 mod link;
 mod new_job;
 mod node;
+mod node_totals;
 mod payload_version;
 mod permit;
 mod query;
@@ -27,6 +29,7 @@ pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
+pub use due_route::DueRoute;
 pub use guard::{Guard, Guarded};
 pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
@@ -35,6 +38,7 @@ pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     SweptNodes,
 };
+pub use node_totals::NodeTotals;
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
 pub use permit::PermitInfo;

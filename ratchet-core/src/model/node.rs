@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, NodeId};
-use crate::model::Guard;
+use crate::model::{Guard, NodeTotals};
 use crate::name::Name;
+use crate::route::Route;
 use crate::time::{Timestamp, whole_millis};
 
 /// The life of a node.
@@ -86,6 +87,8 @@ pub struct NodeLoad {
     pub cpu_percent: Option<u32>,
     /// Memory that the process has in use, in bytes; none: not known.
     pub memory_bytes: Option<u64>,
+    /// What it has done since it was built; none: a node of an earlier version, which does not say.
+    pub totals: Option<NodeTotals>,
 }
 
 impl NodeLoad {
@@ -98,6 +101,7 @@ impl NodeLoad {
             connections: None,
             cpu_percent: None,
             memory_bytes: None,
+            totals: None,
         }
     }
 }
@@ -110,16 +114,38 @@ pub struct NodeProfile {
     pub roles: Vec<Name>,
     /// What its jobs may require.
     pub capabilities: Vec<Name>,
+    /// The kinds whose jobs it runs, aliases among them: empty if it runs none. None: a node of an
+    /// earlier version, which does not say.
+    pub kinds: Option<Vec<Name>>,
 }
 
 impl NodeProfile {
-    /// These roles and capabilities.
+    /// These roles and capabilities, and no word about kinds.
     #[must_use]
     pub const fn new(roles: Vec<Name>, capabilities: Vec<Name>) -> Self {
         Self {
             roles,
             capabilities,
+            kinds: None,
         }
+    }
+
+    /// Says whose jobs the node runs.
+    #[must_use]
+    pub fn kinds(mut self, kinds: Vec<Name>) -> Self {
+        self.kinds = Some(kinds);
+        self
+    }
+
+    /// Whether it says that the node runs jobs of this kind and has the capability that they require.
+    #[must_use]
+    pub fn takes(&self, route: &Route) -> bool {
+        let runs = self.kinds.as_ref();
+        runs.is_some_and(|kinds| kinds.contains(&route.kind))
+            && route
+                .capability
+                .as_ref()
+                .is_none_or(|required| self.capabilities.contains(required))
     }
 }
 

@@ -64,6 +64,17 @@ pub trait LockStore: Debug + Send + Sync {
     /// # Errors
     /// A failure of the store.
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>>;
+
+    /// Lists locks without touching them: up to `limit` of those behind the name `after`.
+    ///
+    /// # Contract
+    /// - **[lock.list]** By name (its bytes), each lock that was ever acquired as
+    ///   [`inspect`](Self::inspect) shows it; one that cannot be read is left out.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    async fn list_locks(&self, after: Option<&Name>, limit: usize)
+    -> Result<Vec<(Name, LockInfo)>>;
 }
 
 /// Refuses a time to live of zero.

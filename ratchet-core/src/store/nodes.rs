@@ -20,6 +20,9 @@ pub trait NodeStore: Debug + Send + Sync {
     /// # Contract
     /// - **[node.heartbeat]** The row has the given label, interval, load and profile, the status
     ///   [`NodeStatus::after_heartbeat`] and the database's time as `last_seen`.
+    /// - **[node.kinds]** The row says which kinds the node runs exactly as the heartbeat does; to say
+    ///   nothing is not to run none.
+    /// - **[node.totals]** The row has the totals of the last heartbeat, or none if that had none.
     /// - **[node.reply]** The answer has the database's time and the stored status.
     /// - **[node.cancel]** The answer names every claim of this node whose job somebody wants
     ///   cancelled.

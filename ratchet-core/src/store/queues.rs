@@ -3,7 +3,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::model::{JobFilter, QueueInfo, StateCounts};
+use crate::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
 use crate::name::Name;
 
 /// Queues: pausing them, and how many jobs there are.
@@ -48,6 +48,20 @@ pub trait QueueStore: Debug + Send + Sync {
     /// # Errors
     /// A failure of the store.
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts>;
+
+    /// Lists the routes of which a pending job is due.
+    ///
+    /// This is for looking every few seconds: it takes a few seeks in the claim index for each route
+    /// and does not read the backlog.
+    ///
+    /// # Contract
+    /// - **[queue.due]** Exactly the routes with a pending job whose `run_at` has come, each once, in
+    ///   the order of [`DueRoute::sort`]: how long ago the first of them came due, and whether the
+    ///   queue is paused. Jobs that are blocked, paused, running or ended do not count.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn due_routes(&self) -> Result<Vec<DueRoute>>;
 }
 
 /// Whether a request changed anything.

@@ -13,6 +13,7 @@ mod leadership;
 mod lifecycle;
 mod limits;
 mod newer_definitions;
+mod operating;
 mod outcomes;
 mod permits;
 mod polling;

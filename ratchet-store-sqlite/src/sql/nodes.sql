@@ -1,6 +1,6 @@
 -- Every node, the newest first. [node.list] [node.silent] [reclaim.dead]
 -- Reads the whole, small table.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
-       connections, cpu_percent, memory_bytes, roles, capabilities
+       connections, cpu_percent, memory_bytes, roles, capabilities, kinds, totals
 FROM ratchet_nodes
 ORDER BY started_at DESC, node

@@ -195,6 +195,31 @@ async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
     }
 }
 
+#[tokio::test]
+async fn to_see_what_is_late_takes_a_seek_per_route_and_level() {
+    let place = Place::new();
+    let store = place.open().await;
+    for of in 0..3 {
+        let job = |_| NewJob::new(&format!("kind-{of}"), &());
+        let jobs: Vec<NewJob> = (0..10_000).map(job).collect();
+        store.enqueue(&jobs).await.unwrap();
+    }
+    let database = place.sql();
+    for analyzed in [false, true] {
+        if analyzed {
+            database.execute_batch("ANALYZE").unwrap();
+        }
+        let due = plan(&database, include_str!("../../src/sql/due_routes.sql"));
+        let seek = "SEARCH job USING COVERING INDEX ratchet_jobs_claim \
+                    (route=? AND priority=? AND run_at<?)";
+        assert!(due.contains(seek), "{due}");
+        assert!(!due.contains("SCAN job"), "{due}");
+        let locks = plan(&database, include_str!("../../src/sql/list_locks.sql"));
+        assert!(locks.contains("USING PRIMARY KEY (name>?)"), "{locks}");
+        assert!(!locks.contains("TEMP B-TREE"), "{locks}");
+    }
+}
+
 /// Statements that may go through all jobs, because people ask for them and loops do not.
 const SCANS: [&str; 2] = ["count_jobs.sql", "count_matching.sql"];
 

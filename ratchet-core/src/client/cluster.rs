@@ -1,0 +1,80 @@
+use super::Client;
+use crate::cluster::{LEADER_PREFIX, Leader};
+use crate::error::Result;
+use crate::limits::{MAX_BATCH, MAX_LISTED_LOCKS};
+use crate::model::DueRoute;
+use crate::name::Name;
+use crate::store::LockInfo;
+use crate::stranded;
+use crate::time::Timestamp;
+
+impl Client {
+    /// Lists the locks, also those that are free at present, by name: the first
+    /// [`MAX_LISTED_LOCKS`] of them.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn locks(&self) -> Result<Vec<(Name, LockInfo)>> {
+        let calls = &self.0.calls;
+        let list = calls.call("list_locks", |store| {
+            store.locks().list_locks(None, MAX_LISTED_LOCKS)
+        });
+        list.await
+    }
+
+    /// Lists the roles that have ever had a leader, and who leads in them now, by role.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn leaders(&self) -> Result<Vec<Leader>> {
+        let before = &Name::new("lock", LEADER_PREFIX)?;
+        let calls = &self.0.calls;
+        let list = calls.call("list_locks", |store| {
+            store.locks().list_locks(Some(before), MAX_BATCH)
+        });
+        Ok(Leader::among(&list.await?))
+    }
+
+    /// Lists the routes of which a pending job is due, the longest overdue first. What it costs
+    /// depends on the number of routes and not on the number of jobs.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        let calls = &self.0.calls;
+        let list = calls.call("due_routes", |store| store.queues().due_routes());
+        list.await
+    }
+
+    /// The due routes whose jobs no live node can take; see [`stranded`](stranded::stranded).
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn stranded(&self) -> Result<Vec<DueRoute>> {
+        let due = self.due_routes().await?;
+        if due.is_empty() {
+            return Ok(due);
+        }
+        Ok(stranded::stranded(&due, &self.nodes().await?))
+    }
+
+    /// Reads the versions of these namespaces, in their order: 0 for one that was never bumped.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
+        let calls = &self.0.calls;
+        let read = calls.call("versions", |store| store.versions().versions(namespaces));
+        read.await
+    }
+
+    /// Reads the database's clock.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn database_time(&self) -> Result<Timestamp> {
+        let calls = &self.0.calls;
+        let read = calls.call("database_time", |store| store.nodes().database_time());
+        read.await
+    }
+}

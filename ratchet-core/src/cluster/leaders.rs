@@ -1,0 +1,90 @@
+use std::time::Duration;
+
+use crate::id::{Fence, NodeId};
+use crate::name::Name;
+use crate::store::LockInfo;
+
+/// What the names of the locks of roles begin with.
+pub(crate) const PREFIX: &str = "leader/";
+
+/// A role, and who leads in it: what the row of its lock says. A row has one owner, and while its time
+/// has not run out that owner leads, so there are never two leaders of a role, and none is shown whose
+/// tenure is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The role.
+    pub role: Name,
+    /// The node that leads in it; none: nobody does, or the holder of the lock is no node.
+    pub node: Option<NodeId>,
+    /// The present term, or the last one if nobody leads.
+    pub term: Fence,
+    /// How long the lock still lasts unless it is renewed, by the database's clock; none: nobody leads.
+    pub remaining: Option<Duration>,
+}
+
+impl Leader {
+    /// The leaders of all roles among these locks, in the order of the locks.
+    #[must_use]
+    pub fn among(locks: &[(Name, LockInfo)]) -> Vec<Self> {
+        let leader = |(name, lock): &(Name, LockInfo)| {
+            let role = name.as_str().strip_prefix(PREFIX)?;
+            let holder = lock.holder.as_ref();
+            Some(Self {
+                role: Name::new("role", role).ok()?,
+                node: holder.and_then(|holder| holder.owner.as_str().parse().ok()),
+                term: lock.fence,
+                remaining: holder.map(|holder| holder.remaining),
+            })
+        };
+        locks.iter().filter_map(leader).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::HeldLock;
+
+    fn lock(name: &str, fence: u64, owner: Option<&str>) -> (Name, LockInfo) {
+        let holder = owner.map(|owner| HeldLock {
+            owner: Name::new("owner", owner).unwrap(),
+            remaining: Duration::from_secs(9),
+        });
+        let info = LockInfo {
+            fence: Fence(fence),
+            expired_for: holder.is_none().then_some(Duration::from_secs(1)),
+            holder,
+        };
+        (Name::new("lock", name).unwrap(), info)
+    }
+
+    #[test]
+    fn leaders_are_what_the_locks_of_roles_say() {
+        let node = NodeId::new();
+        let locks = [
+            lock("cron", 3, Some("somebody")),
+            lock("leader/maintenance", 7, Some(&node.to_string())),
+            lock("leader/pricing", 2, None),
+            lock("leader/report", 1, Some("no-node")),
+        ];
+        let found = Leader::among(&locks);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|one| {
+                (
+                    one.role.as_str(),
+                    one.node,
+                    one.term.0,
+                    one.remaining.is_some(),
+                )
+            })
+            .collect();
+        let expected = [
+            ("maintenance", Some(node), 7, true),
+            ("pricing", None, 2, false),
+            ("report", None, 1, true),
+        ];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,48 @@
+//! What the node has done since it was built, for its heartbeats.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::model::{Claim, NodeTotals, Outcome};
+use crate::time::{millis_between, to_millis};
+
+/// Counts what all runs of a node do.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    begun: AtomicU64,
+    waited_ms: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    retried: AtomicU64,
+}
+
+impl Totals {
+    /// The body of a claim begins.
+    pub(super) fn began(&self, claim: &Claim) {
+        let waited = millis_between(to_millis(claim.run_at), to_millis(claim.claimed_at));
+        let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.waited_ms.fetch_add(waited, Ordering::Relaxed);
+    }
+
+    /// A claim has ended so.
+    pub(super) fn ended(&self, outcome: &Outcome) {
+        let counter = match outcome {
+            Outcome::Succeeded { .. } => &self.succeeded,
+            Outcome::Failed { .. } => &self.failed,
+            Outcome::Retry { .. } => &self.retried,
+            Outcome::Snoozed { .. } | Outcome::Released | Outcome::Cancelled => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> NodeTotals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        NodeTotals::new(
+            read(&self.begun),
+            read(&self.waited_ms),
+            read(&self.succeeded),
+            read(&self.failed),
+            read(&self.retried),
+        )
+    }
+}

@@ -1,0 +1,147 @@
+//! Which due jobs no node of the cluster can take.
+
+use crate::model::{DueRoute, NodeRecord};
+
+/// The due routes whose jobs no live node can take: none of them runs the kind and has the capability
+/// that is required, so the jobs wait until one comes that does.
+///
+/// Only what is certain is said. A live node that does not say which kinds it runs, as those of
+/// earlier versions do not, may run any of them, and then nothing is stranded. Without a live node
+/// nothing is either: then it is not the handler that is missing. Jobs of a paused queue wait because
+/// of the pause, and which queues a node polls is not known.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use ratchet_core::{Name, NodeId, Route};
+/// # use ratchet_core::model::{DueRoute, Heartbeat, NodeProfile, NodeRecord, NodeStatus};
+/// # use ratchet_core::time::from_millis;
+/// use ratchet_core::stranded::stranded;
+///
+/// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+/// let name = |text| Name::new("kind", text);
+/// let worker = NodeProfile::new(vec![name("worker")?], vec![]).kinds(vec![name("mail")?]);
+/// # let beat = Heartbeat::new(NodeId::new(), name("a")?, NodeStatus::Active, Duration::from_secs(5));
+/// # let node = NodeRecord::joined(&beat.profile(worker), from_millis(0));
+/// let due = |kind| -> Result<DueRoute, ratchet_core::InvalidInput> {
+///     let route = Route::from_texts("default", kind, "", "")?;
+///     Ok(DueRoute::new(route, false, Duration::from_secs(60)))
+/// };
+/// let found = stranded(&[due("mail")?, due("resize")?], &[node]);
+/// assert_eq!(found, [due("resize")?]);
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub fn stranded(due: &[DueRoute], nodes: &[NodeRecord]) -> Vec<DueRoute> {
+    let live: Vec<&NodeRecord> = nodes.iter().filter(|node| node.status.is_live()).collect();
+    if live.is_empty() || live.iter().any(|node| node.profile.kinds.is_none()) {
+        return Vec::new();
+    }
+    due.iter()
+        .filter(|due| !due.paused)
+        .filter(|due| !live.iter().any(|node| node.profile.takes(&due.route)))
+        .cloned()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::NodeId;
+    use crate::model::{Heartbeat, NodeProfile, NodeStatus};
+    use crate::name::Name;
+    use crate::route::Route;
+    use crate::time::from_millis;
+
+    fn names(texts: &[&str]) -> Vec<Name> {
+        let name = |text: &&str| Name::new("test", *text).unwrap();
+        texts.iter().map(name).collect()
+    }
+
+    fn node(status: NodeStatus, kinds: Option<&[&str]>, capabilities: &[&str]) -> NodeRecord {
+        let mut profile = NodeProfile::new(names(&["worker"]), names(capabilities));
+        profile.kinds = kinds.map(names);
+        let label = Name::new("label", "n").unwrap();
+        let beat = Heartbeat::new(NodeId::new(), label, status, Duration::from_secs(5));
+        NodeRecord::joined(&beat.profile(profile), from_millis(0))
+    }
+
+    fn due(kind: &str, capability: &str, paused: bool) -> DueRoute {
+        let route = Route::from_texts("default", kind, capability, "").unwrap();
+        DueRoute::new(route, paused, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_kind_that_only_the_dead_run_is_stranded() {
+        let nodes = [
+            node(NodeStatus::Dead, Some(&["old"]), &[]),
+            node(NodeStatus::Left, None, &[]),
+            node(NodeStatus::Active, Some(&["mail"]), &[]),
+        ];
+        let found = stranded(&[due("mail", "", false), due("old", "", false)], &nodes);
+        assert_eq!(found, [due("old", "", false)]);
+    }
+
+    #[test]
+    fn one_node_must_have_both_the_kind_and_the_capability() {
+        let gpu_mail = [due("mail", "gpu", false)];
+        let apart = [
+            node(NodeStatus::Active, Some(&["mail"]), &[]),
+            node(NodeStatus::Active, Some(&["resize"]), &["gpu"]),
+        ];
+        assert_eq!(stranded(&gpu_mail, &apart), gpu_mail);
+        let together = [node(NodeStatus::Draining, Some(&["mail"]), &["gpu"])];
+        assert_eq!(stranded(&gpu_mail, &together), []);
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_is_not_known() {
+        let lost = [due("lost", "", false)];
+        assert_eq!(stranded(&lost, &[]), []);
+        let dead = [node(NodeStatus::Dead, Some(&[]), &[])];
+        assert_eq!(stranded(&lost, &dead), []);
+        let silent = [
+            node(NodeStatus::Active, Some(&["mail"]), &[]),
+            node(NodeStatus::Joining, None, &[]),
+        ];
+        assert_eq!(stranded(&lost, &silent), []);
+        assert_eq!(stranded(&lost, &silent[..1]), lost);
+        assert_eq!(stranded(&[due("lost", "", true)], &silent[..1]), []);
+    }
+
+    fn any_node() -> impl Strategy<Value = NodeRecord> {
+        let some = |all: &'static [&'static str]| proptest::sample::subsequence(all, 0..=all.len());
+        let kinds = proptest::option::weighted(0.9, some(&["a", "b", "c"]));
+        (0..NodeStatus::ALL.len(), kinds, some(&["x", "y"]))
+            .prop_map(|(status, kinds, has)| node(NodeStatus::ALL[status], kinds.as_deref(), &has))
+    }
+
+    proptest! {
+        /// A node that comes, whatever it is, strands nothing; and what is not stranded has a taker,
+        /// or is not known.
+        #[test]
+        fn a_node_more_never_strands(
+            nodes in proptest::collection::vec(any_node(), 1..5),
+            routes in proptest::collection::vec(
+                (prop_oneof!["a", "b", "c", "d"], prop_oneof!["", "x", "y", "z"], any::<bool>()), 0..6),
+        ) {
+            let due: Vec<DueRoute> =
+                routes.iter().map(|(kind, needs, paused)| due(kind, needs, *paused)).collect();
+            let all = stranded(&due, &nodes);
+            let fewer = &nodes[1..];
+            if fewer.iter().any(|node| node.status.is_live()) {
+                let before = stranded(&due, fewer);
+                prop_assert!(all.iter().all(|route| before.contains(route)));
+            }
+            let live = || nodes.iter().filter(|node| node.status.is_live());
+            for route in due.iter().filter(|route| !all.contains(route)) {
+                let has_taker = live().any(|node| node.profile.takes(&route.route));
+                let unknown = live().any(|node| node.profile.kinds.is_none());
+                prop_assert!(route.paused || has_taker || unknown || live().next().is_none());
+            }
+        }
+    }
+}
