@@ -9,7 +9,7 @@ export const STATES = ["pending", "running", "blocked", "paused", "succeeded", "
 const TONES = {
   pending: "wait", running: "busy", blocked: "held", paused: "warn", succeeded: "good", failed: "bad", cancelled: "gone",
   retried: "warn", snoozed: "wait", released: "gone", lost: "bad",
-  joining: "busy", active: "good", draining: "warn", left: "gone", dead: "bad",
+  lead: "busy", joining: "busy", active: "good", draining: "warn", left: "gone", dead: "bad",
 };
 
 const SIGNS = {

@@ -7,7 +7,8 @@ import { way } from "./router.js";
 
 const WIDE = 172;
 const TALL = 46;
-const GAP_X = 76;
+const GAP_X = 72;
+const GAP_X_WORDS = 140;
 const GAP_Y = 16;
 const SWEEPS = 4;
 const LETTERS = 22;
@@ -19,13 +20,16 @@ const CONDITIONS = {
 
 /** The graph as a drawing in which every job is a link; `self` is the one the page is about. */
 export function graph({ nodes, edges }, self) {
-  const places = layout(nodes, edges);
+  const known = new Set(nodes.map((node) => node.id));
+  const links = edges.filter((edge) => known.has(edge.from) && known.has(edge.to));
+  const worded = links.some((edge) => words(edge) !== "");
+  const { places, bends } = layout(nodes, links, WIDE + (worded ? GAP_X_WORDS : GAP_X));
   const across = Math.max(...nodes.map((node) => places.get(node.id).x)) + WIDE + 4;
   const down = Math.max(...nodes.map((node) => places.get(node.id).y)) + TALL + 4;
   const drawing = s("svg", {
     width: across, height: down, viewBox: `-2 -2 ${across} ${down}`, role: "group",
-    "aria-label": `Workflow of ${nodes.length} jobs and batches with ${edges.length} links`,
-  }, edges.filter((edge) => places.has(edge.from) && places.has(edge.to)).map((edge) => link(edge, places)),
+    "aria-label": `Workflow of ${nodes.length} jobs and batches with ${links.length} links`,
+  }, links.map((edge) => link(edge, { places, bends })),
   nodes.map((node) => box(node, places.get(node.id), node.id === self)));
   return h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Workflow graph" }, drawing);
 }
@@ -38,65 +42,127 @@ function box(node, { x, y }, isSelf) {
     s("title", null, `${name}, ${state}${node.state ? `: ${meaning(node.state)}` : ""}\n${node.id}`),
     s("rect", { class: "box", width: WIDE, height: TALL, rx: batch ? 14 : 6 }),
     s("rect", { class: `stripe-${tone(node.state)}`, x: 7, y: 8, width: 4, height: TALL - 16, rx: 2 }),
-    s("text", { class: "kind", x: 20, y: 20 }, name.length > LETTERS ? `${name.slice(0, LETTERS - 1)}…` : name),
+    s("text", { class: "kind", x: 20, y: 20 }, cut(name, LETTERS)),
     s("text", { class: "state", x: 20, y: 36 }, `${state}${isSelf ? " · this job" : ""}`));
   if (!batch && node.kind === null) return shape;
   return s("a", { href: batch ? way(["jobs"], { batch: node.id }) : way(["jobs", node.id]), "aria-label": `${name}, ${state}` }, shape);
 }
 
-function link(edge, places) {
+function link(edge, { places, bends }) {
   const from = places.get(edge.from);
   const to = places.get(edge.to);
-  const start = { x: from.x + WIDE, y: from.y + TALL / 2 };
-  const end = { x: to.x - 7, y: to.y + TALL / 2 };
-  const bend = Math.max(28, (end.x - start.x) / 2);
+  const stops = [
+    { x: from.x + WIDE, y: from.y + TALL / 2 },
+    ...bends.get(edge).flatMap((id) => {
+      const { x, y } = places.get(id);
+      return [{ x, y: y + TALL / 2 }, { x: x + WIDE, y: y + TALL / 2 }];
+    }),
+    { x: to.x - 7, y: to.y + TALL / 2 },
+  ];
   const look = { open: "waiting", unmet: "broken" }[edge.state] ?? "met";
-  const [word, rest] = String(edge.condition).split(/ (.*)/s);
-  const condition = CONDITIONS[word] ?? word;
-  const label = [condition, rest].filter(Boolean).join(" ");
+  const label = words(edge);
+  const end = stops.at(-1);
+  const before = stops.at(-2);
   return s("g", null,
     s("title", null, `runs ${label || "if it succeeded"}: ${{ open: "not decided yet", met: "met", unmet: "not met" }[edge.state] ?? edge.state}`),
-    s("path", { class: `edge ${look}`, d: `M${start.x} ${start.y}C${start.x + bend} ${start.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}` }),
+    s("path", { class: `edge ${look}`, d: curve(stops) }),
     s("path", { class: `head ${look}`, d: `M${end.x + 6} ${end.y}l-7 -4v8z` }),
-    label && s("text", { class: "condition", x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 - 5, "text-anchor": "middle" }, label));
+    label && s("text", { class: "condition", x: (before.x + end.x) / 2, y: (before.y + end.y) / 2 - 4, "text-anchor": "middle" }, cut(label, 20)));
 }
 
-/** Columns by the longest way to a node; in each column the order with the least crossing, nearly. */
-function layout(nodes, edges) {
-  const parents = new Map(nodes.map((node) => [node.id, []]));
-  const children = new Map(nodes.map((node) => [node.id, []]));
-  for (const { from, to } of edges) {
-    if (!parents.has(from) || !parents.has(to)) continue;
-    parents.get(to).push(from);
-    children.get(from).push(to);
+/** The condition of a link; nothing for the one there nearly always is. */
+function words(edge) {
+  const [word, rest] = String(edge.condition).split(/ (.*)/s);
+  return [CONDITIONS[word] ?? word, rest].filter(Boolean).join(" ");
+}
+
+/** Through the gaps in curves, along the columns straight. */
+function curve(stops) {
+  let path = `M${stops[0].x} ${stops[0].y}`;
+  for (let at = 1; at < stops.length; at += 1) {
+    const [one, two] = [stops[at - 1], stops[at]];
+    const middle = (one.x + two.x) / 2;
+    path += at % 2 === 1 ? `C${middle} ${one.y} ${middle} ${two.y} ${two.x} ${two.y}` : `L${two.x} ${two.y}`;
   }
-  const column = ranks(nodes, parents, children);
+  return path;
+}
+
+function cut(text, length) {
+  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
+}
+
+/**
+ * Columns by the longest way to a node; in each column the order with the least crossing, nearly. A link
+ * that leaps over columns gets a place of its own in each of them, so that it crosses no box.
+ */
+function layout(nodes, edges, step) {
+  const rank = ranks(nodes, edges);
   const columns = [];
-  for (const node of nodes) (columns[column.get(node.id)] ??= []).push(node.id);
+  const neighbours = { before: new Map(), after: new Map() };
+  const place = (id, at) => {
+    (columns[at] ??= []).push(id);
+    neighbours.before.set(id, []);
+    neighbours.after.set(id, []);
+  };
+  for (const node of nodes) place(node.id, rank.get(node.id));
+  const bends = new Map();
+  for (const edge of edges) {
+    const way = [];
+    for (let at = rank.get(edge.from) + 1; at < rank.get(edge.to); at += 1) {
+      const id = Symbol("bend");
+      place(id, at);
+      way.push(id);
+    }
+    bends.set(edge, way);
+    const stops = [edge.from, ...way, edge.to];
+    for (let at = 1; at < stops.length; at += 1) {
+      neighbours.before.get(stops[at]).push(stops[at - 1]);
+      neighbours.after.get(stops[at - 1]).push(stops[at]);
+    }
+  }
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const on = sweep % 2 === 0;
-    const order = on ? columns : [...columns].reverse();
-    for (const ids of order) sortByNeighbours(ids, on ? parents : children, columns);
+    for (const ids of on ? columns : [...columns].reverse()) sortByNeighbours(ids, on ? neighbours.before : neighbours.after, columns);
   }
-  const tallest = Math.max(...columns.map((ids) => ids.length));
+  return { places: spread(columns, step), bends };
+}
+
+/** Bends take less room than boxes. */
+function spread(columns, step) {
+  const room = (id) => (typeof id === "symbol" ? TALL / 2 : TALL) + GAP_Y;
+  const tall = (ids) => ids.reduce((sum, id) => sum + room(id), 0);
+  const tallest = Math.max(...columns.map(tall));
   const places = new Map();
-  columns.forEach((ids, at) => ids.forEach((id, row) => {
-    const free = ((tallest - ids.length) * (TALL + GAP_Y)) / 2;
-    places.set(id, { x: at * (WIDE + GAP_X), y: free + row * (TALL + GAP_Y) });
-  }));
+  columns.forEach((ids, at) => {
+    let y = (tallest - tall(ids)) / 2;
+    for (const id of ids) {
+      places.set(id, { x: at * step, y: typeof id === "symbol" ? y - TALL / 4 : y });
+      y += room(id);
+    }
+  });
   return places;
 }
 
-function ranks(nodes, parents, children) {
+/** The longest way to each node; one without parents stands right before what follows it. */
+function ranks(nodes, edges) {
   const rank = new Map(nodes.map((node) => [node.id, 0]));
-  const left = new Map(nodes.map((node) => [node.id, parents.get(node.id).length]));
-  const ready = nodes.map((node) => node.id).filter((id) => left.get(id) === 0);
+  const left = new Map(nodes.map((node) => [node.id, 0]));
+  const children = new Map(nodes.map((node) => [node.id, []]));
+  for (const { from, to } of edges) {
+    left.set(to, left.get(to) + 1);
+    children.get(from).push(to);
+  }
+  const roots = nodes.map((node) => node.id).filter((id) => left.get(id) === 0);
+  const ready = [...roots];
   for (let at = 0; at < ready.length; at += 1) {
     for (const child of children.get(ready[at])) {
       rank.set(child, Math.max(rank.get(child), rank.get(ready[at]) + 1));
       left.set(child, left.get(child) - 1);
       if (left.get(child) === 0) ready.push(child);
     }
+  }
+  for (const id of roots) {
+    if (children.get(id).length > 0) rank.set(id, Math.min(...children.get(id).map((child) => rank.get(child))) - 1);
   }
   return rank;
 }

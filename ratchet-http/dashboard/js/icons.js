@@ -3,7 +3,7 @@
 import { s } from "./dom.js";
 
 const PATHS = {
-  brand: "M2 12V5l4 3V5l4 3V5l4 3v4z",
+  brand: "M8 1.8v2M8 12.2v2M1.8 8h2M12.2 8h2M3.6 3.6 5 5M11 11l1.4 1.4M3.6 12.4 5 11M11 5l1.4-1.4M8 4.2a3.8 3.8 0 1 0 0 7.6 3.8 3.8 0 0 0 0-7.6zM6.5 6.4 9.3 8l-2.8 1.6z",
   overview: "M2 13.5h12M3.5 11V7.5M6.5 11V4M9.5 11V6M12.5 11V2.5",
   jobs: "M2.5 4h11M2.5 8h11M2.5 12h7",
   queues: "M2.5 3h11v3h-11zM2.5 10h11v3h-11zM8 6v4",

@@ -163,11 +163,11 @@ function thin(points) {
   });
 }
 
-/** The next number that reads well: 1, 2, 4, 5 or 10 times a power of ten. */
+/** The next number that reads well, also halved. */
 function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  const step = [1, 2, 4, 5, 10].find((one) => one * power >= value * 1.02) ?? 20;
+  const step = [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((one) => one * power >= value * 1.02) ?? 20;
   return step * power;
 }
 

@@ -98,7 +98,7 @@ function chooser(choose, key) {
   return {
     name: "choose",
     label: "",
-    kind: "tight",
+    kind: "tight box",
     head: choose.all,
     value: key,
     cell: (item) => h("input", {

@@ -105,7 +105,7 @@ function totals(node) {
 function offers(node) {
   const kinds = node.kinds ?? null;
   return h("details", null,
-    h("summary", { class: "small" }, kinds === null ? "kinds not said" : `${number(kinds.length)} ${kinds.length === 1 ? "kind" : "kinds"}`, node.capabilities?.length > 0 && `, ${number(node.capabilities.length)} capabilities`),
+    h("summary", { class: "small" }, kinds === null ? "kinds not said" : `${number(kinds.length)} ${kinds.length === 1 ? "kind" : "kinds"}`, node.capabilities?.length > 0 && ` · ${number(node.capabilities.length)} cap.`),
     h("div", { class: "badges" }, (kinds ?? []).map((kind) => h("a", { href: way(["jobs"], { kind }) }, chip(kind))), (node.capabilities ?? []).map((one) => chip(one, "held", "Capability")), (node.roles ?? []).map((role) => chip(`may lead ${role}`, "gone"))));
 }
 

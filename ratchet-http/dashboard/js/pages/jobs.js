@@ -63,9 +63,12 @@ export function mount(view, { query, signal }) {
     const order = select("Order", [["newest", "newest first"], ["oldest", "oldest first"]], filter.order, (value) => move({ order: value }));
     const size = select("Rows", SIZES.map((one) => [String(one), String(one)]), String(filter.limit), (value) => move({ limit: Number(value) }));
     const any = filter.states.length > 0 || TEXTS.some(([name]) => filter[name]);
-    put(filters, states, texts, order, size,
-      any && h("button", { type: "button", class: "button", onclick: () => go(way(["jobs"])) }, "Clear"),
-      h("button", { type: "submit", class: "sr-only" }, "Filter"));
+    const narrow = matchMedia("(max-width: 820px)").matches;
+    put(filters, states, h("details", { open: !narrow || TEXTS.some(([name]) => filter[name]) },
+      h("summary", null, "Queue, kind, tag, batch, order"),
+      h("div", { class: "fields" }, texts, order, size,
+        any && h("button", { type: "button", class: "button", onclick: () => go(way(["jobs"])) }, "Clear"),
+        h("button", { type: "submit", class: "sr-only" }, "Filter"))));
   }
 
   function apply() {
@@ -181,7 +184,12 @@ export function mount(view, { query, signal }) {
   const end = listen({ jobs: changed, again: load, nodes: learnNodes, missed: load });
   return {
     refresh: load, navigated, back, on,
-    search: () => { inputs.get("kind").focus(); inputs.get("kind").select(); return true; },
+    search: () => {
+      filters.querySelector("details").open = true;
+      inputs.get("kind").focus();
+      inputs.get("kind").select();
+      return true;
+    },
     unmount: end,
   };
 }
@@ -252,14 +260,14 @@ const COLUMNS = [
     badge(job.state), job.cancel_requested && job.state === "running" && h("span", { class: "under" }, "asked to stop")] },
   { name: "kind", label: "Kind", value: (job) => [job.id, job.kind, job.tags], cell: (job) => [
     h("a", { class: "kind", href: way(["jobs", job.id]), title: job.id }, job.kind),
-    " ", h("span", { class: "muted mono", title: job.id }, brief(job.id)),
-    job.tags?.length > 0 && h("span", { class: "badges" }, job.tags.map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag, "wait", `Tag ${tag}`))))] },
+    h("span", { class: "second" }, h("span", { class: "muted mono nowrap", title: job.id }, brief(job.id)),
+      (job.tags ?? []).map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag, "wait", `Tag ${tag}`))))] },
   { name: "queue", label: "Queue", value: (job) => [job.queue, job.lane], cell: (job) => [
     h("a", { href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under", title: "Lane" }, `lane ${job.lane}`)] },
-  { name: "priority", label: "Priority", value: (job) => job.priority, cell: (job) => job.priority ?? "" },
+  { name: "priority", label: "Priority", value: (job) => job.priority, cell: (job) => h("span", { class: job.priority === "normal" ? "muted" : "kind" }, job.priority) },
   { name: "attempts", label: "Attempts", kind: "number", title: "Bodies that ended, of the most there may be", value: (job) => [job.attempts, job.max_attempts, job.crash_count], cell: (job) => [
     `${number(job.attempts)} of ${number(job.max_attempts)}`, job.crash_count > 0 && h("span", { class: "under", title: "Claims lost to dead nodes" }, `${number(job.crash_count)} lost`)] },
   { name: "when", label: "Time", value: (job) => when(job), cell: (job) => [time(when(job)[1]), h("span", { class: "under" }, when(job)[0])] },
   { name: "node", label: "Node", value: (job) => (job.state === "running" ? job.node : null), cell: (job) => (job.state === "running" && job.node ? nodeName(job.node) : "") },
-  { name: "detail", label: "", kind: "span", value: (job) => [job.state, job.progress, job.last_error, job.signal], cell: detail },
+  { name: "detail", label: "Progress or error", kind: "span", value: (job) => [job.state, job.progress, job.last_error, job.signal], cell: detail },
 ];

@@ -126,7 +126,7 @@ function tilesOf(data) {
   const counted = data.counts_at ? `Counted at ${data.counts_at}${data.counts_exact === false ? ", an estimate" : ""}` : "Not counted yet";
   return [
     tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
-    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, due until claimed", hint: "Mean time between a job's due time and its claim, of what began lately" }),
+    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
     tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
     tile({ name: "Pending", value: `${about(data)}${compact(counts.pending ?? 0)}`, note: `${compact(counts.blocked ?? 0)} blocked, ${compact(counts.paused ?? 0)} paused`, hint: `${number(counts.pending ?? 0)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
     tile({ name: "Oldest due job", value: data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : "how long it has waited", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
