@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use http::request::Parts;
-use ratchet_core::{Client, Node};
+use ratchet_core::{Client, Name, Node};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth::{Access, Authorizer};
@@ -29,6 +29,7 @@ struct Inner {
     limits: Limits,
     hosts: Hosts,
     allow_remote: bool,
+    namespaces: Vec<Name>,
     writes: Writes,
     sampler: Sampler,
     #[cfg(feature = "prometheus")]
@@ -40,7 +41,6 @@ struct Inner {
 
 impl Api {
     /// Begins an API over this client's store.
-    #[must_use]
     pub fn builder(client: Client) -> ApiBuilder {
         ApiBuilder {
             client,
@@ -49,6 +49,7 @@ impl Api {
             payloads: Payloads::default(),
             limits: Limits::default(),
             hosts: Vec::new(),
+            namespaces: Vec::new(),
             allow_remote: false,
             #[cfg(feature = "prometheus")]
             prometheus: None,
@@ -56,7 +57,6 @@ impl Api {
     }
 
     /// The router, to be nested at any path, also below others.
-    #[must_use]
     pub fn router(&self) -> Router {
         routes::router(self)
     }
@@ -89,6 +89,11 @@ impl Api {
         &self.0.hosts
     }
 
+    /// The versions to show.
+    pub(crate) fn namespaces(&self) -> &[Name] {
+        &self.0.namespaces
+    }
+
     pub(crate) fn closing(&self) -> &CancellationToken {
         &self.0.closing
     }
@@ -101,9 +106,18 @@ impl Api {
         self.0.allow_remote
     }
 
+    /// What the recorder of metrics holds, if there is one.
     #[cfg(feature = "prometheus")]
-    pub(crate) fn prometheus(&self) -> Option<&metrics_exporter_prometheus::PrometheusHandle> {
-        self.0.prometheus.as_ref()
+    pub(crate) fn metrics(&self) -> Option<String> {
+        let recorder = self.0.prometheus.as_ref();
+        recorder.map(metrics_exporter_prometheus::PrometheusHandle::render)
+    }
+
+    /// There is none.
+    #[cfg(not(feature = "prometheus"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn metrics(&self) -> Option<String> {
+        None
     }
 
     /// Lets the request pass, or says why not. The table of routes sees to this for the access that
@@ -165,6 +179,7 @@ pub struct ApiBuilder {
     payloads: Payloads,
     limits: Limits,
     hosts: Vec<String>,
+    namespaces: Vec<String>,
     allow_remote: bool,
     #[cfg(feature = "prometheus")]
     prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
@@ -205,6 +220,12 @@ impl ApiBuilder {
         self
     }
 
+    /// Shows these [versions](ratchet_core::VersionWatch) in `/cluster/status`.
+    pub fn versions<I: IntoIterator<Item: Into<String>>>(mut self, namespaces: I) -> Self {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no authorizer:
     /// everybody who reaches the port may then read everything but payloads.
     pub fn allow_remote(mut self) -> Self {
@@ -227,12 +248,18 @@ impl ApiBuilder {
     pub fn build(self) -> Result<Api, BuildError> {
         let mut problems = self.limits.problems();
         let hosts = Hosts::new(&self.hosts, &mut problems);
+        let namespaces = self.namespaces.iter().filter_map(|namespace| {
+            let name = Name::new("namespace", namespace.as_str());
+            name.map_err(|invalid| problems.push(invalid.to_string()))
+                .ok()
+        });
+        let namespaces: Vec<Name> = namespaces.collect();
         if !problems.is_empty() {
             return Err(BuildError { problems });
         }
         let closing = CancellationToken::new();
         let api = Api(Arc::new(Inner {
-            sampler: Sampler::new(self.client.clone(), self.node.clone()),
+            sampler: Sampler::new(self.client.clone(), namespaces.clone()),
             writes: Writes::new(self.limits.writes_per_second),
             client: self.client,
             node: self.node,
@@ -241,6 +268,7 @@ impl ApiBuilder {
             limits: self.limits,
             hosts,
             allow_remote: self.allow_remote,
+            namespaces,
             #[cfg(feature = "prometheus")]
             prometheus: self.prometheus,
             _close: closing.clone().drop_guard(),

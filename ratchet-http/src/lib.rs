@@ -25,6 +25,7 @@ mod dashboard;
 mod extract;
 mod guard;
 mod limits;
+mod patient;
 mod problem;
 mod routes;
 mod sampler;

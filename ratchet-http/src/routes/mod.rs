@@ -5,9 +5,11 @@ mod bulk;
 mod cluster;
 mod events;
 mod graph;
+mod inputs;
 mod jobs;
 mod locks;
 mod metrics;
+mod nodes;
 mod openapi;
 mod overview;
 mod probes;
@@ -24,7 +26,22 @@ use crate::{extract, guard};
 
 /// Every route.
 fn all() -> Vec<Route> {
-    let topics = [probes::routes()];
+    let topics = [
+        probes::routes(),
+        cluster::routes(),
+        overview::routes(),
+        events::routes(),
+        metrics::routes(),
+        jobs::routes(),
+        graph::routes(),
+        bulk::routes(),
+        queues::routes(),
+        recurring::routes(),
+        batches::routes(),
+        locks::routes(),
+        nodes::routes(),
+        openapi::routes(),
+    ];
     topics.into_iter().flatten().collect()
 }
 
@@ -41,6 +58,8 @@ pub(crate) fn router(api: &Api) -> Router {
         };
         router = router.route(route.path, handler);
     }
+    #[cfg(feature = "dashboard")]
+    let router = crate::dashboard::add(router);
     router
         .fallback(extract::not_found)
         .method_not_allowed_fallback(extract::method_not_allowed)

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use ratchet_core::cluster::Leadership;
 use ratchet_core::model::NodeStatus;
+use ratchet_core::{Name, Node};
 
 use super::table::{Route, get};
 use crate::api::Api;
@@ -15,7 +16,7 @@ use crate::view::{Health, Leading, NotReady, Readiness, Ready};
 /// The role that `/leader` speaks of unless the node waits for another.
 const MAINTENANCE: &str = "maintenance";
 
-pub(crate) fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/health", health)
             .open()
@@ -82,21 +83,30 @@ fn readiness(api: &Api) -> Readiness {
 }
 
 async fn leader(State(api): State<Api>) -> Response {
-    let gate = api.node().and_then(|node| node.gate());
-    let role = gate.map_or(MAINTENANCE, |gate| gate.as_str());
-    leading(&api, role)
+    answer(leading(&api, own_role(&api)))
 }
 
 async fn leader_in(State(api): State<Api>, Path(role): Path<String>) -> Response {
-    leading(&api, &role)
+    answer(leading(&api, &role))
 }
 
-fn leading(api: &Api, role: &str) -> Response {
-    let leadership = api.node().and_then(|node| node.leadership(role));
-    let term = leadership.as_ref().and_then(Leadership::term);
-    let status = match term {
-        Some(_) => StatusCode::OK,
-        None => StatusCode::SERVICE_UNAVAILABLE,
+fn answer(leading: Leading) -> Response {
+    let status = if leading.is_leader {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     };
-    (status, Json(Leading::new(role, term))).into_response()
+    (status, Json(leading)).into_response()
+}
+
+/// The role that says whether this node is the one: the one it waits for to run jobs.
+pub(super) fn own_role(api: &Api) -> &str {
+    let gate = api.node().and_then(Node::gate);
+    gate.map_or(MAINTENANCE, Name::as_str)
+}
+
+/// Whether this node leads in a role, as far as it can know.
+pub(super) fn leading(api: &Api, role: &str) -> Leading {
+    let leadership = api.node().and_then(|node| node.leadership(role));
+    Leading::new(role, leadership.as_ref().and_then(Leadership::term))
 }

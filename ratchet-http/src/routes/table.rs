@@ -63,7 +63,6 @@ pub(crate) enum Content {
     Json(SchemaOf),
     /// Of this type, and not JSON.
     Other(&'static str),
-    Nothing,
 }
 
 /// A route that reads.
@@ -127,7 +126,7 @@ impl Route {
 
     /// Takes parameters behind the `?`, the fields of a type.
     pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
-        self.query = Some(schema::<T>);
+        self.query = Some(T::json_schema);
         self
     }
 

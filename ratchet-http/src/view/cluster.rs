@@ -1,11 +1,15 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratchet_core::model::{self, NodeRecord};
+use ratchet_core::model::{self, NodeRecord, NodeTotals};
 use ratchet_core::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{At, millis};
+use super::{At, Leading, millis};
+
+/// How long a node must be silent to count as dead, at least.
+const DEAD_AFTER: Duration = Duration::from_secs(15);
 
 /// The nodes and who leads.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -58,10 +62,13 @@ pub struct Node {
     pub totals: Option<Totals>,
 }
 
-impl Node {
-    /// How long a node must be silent to count as dead, at least.
-    const DEAD_AFTER: Duration = Duration::from_secs(15);
+/// Whether a node has not ended and was not silent for too long, at this time of the database.
+#[must_use]
+pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
+    node.status.is_live() && !node.is_silent(DEAD_AFTER, now)
+}
 
+impl Node {
     /// A node, at this time of the database. It leads in nothing.
     #[must_use]
     pub fn new(node: &NodeRecord, now: Timestamp) -> Self {
@@ -70,7 +77,7 @@ impl Node {
             id: node.node.to_string(),
             label: node.label.to_string(),
             status: node.status.into(),
-            live: node.status.is_live() && !node.is_silent(Self::DEAD_AFTER, now),
+            live: is_live(node, now),
             started_at: At(node.started_at),
             last_seen_at: At(node.last_seen),
             heartbeat_ms: millis(node.interval),
@@ -81,10 +88,10 @@ impl Node {
             connections: node.load.connections,
             roles: names(&node.profile.roles),
             capabilities: names(&node.profile.capabilities),
-            kinds: None,
+            kinds: node.profile.kinds.as_deref().map(names),
             leads: Vec::new(),
             clock_skew_ms: None,
-            totals: None,
+            totals: node.load.totals.map(Totals::from),
         }
     }
 }
@@ -133,6 +140,18 @@ pub struct Totals {
     pub retried: u64,
 }
 
+impl From<NodeTotals> for Totals {
+    fn from(totals: NodeTotals) -> Self {
+        Self {
+            begun: totals.begun,
+            waited_ms: totals.waited_ms,
+            succeeded: totals.succeeded,
+            failed: totals.failed,
+            retried: totals.retried,
+        }
+    }
+}
+
 /// Who leads in a role.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
@@ -167,4 +186,68 @@ impl Leader {
             expires_in_ms,
         }
     }
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Status {
+    /// The node of the process that answers; null: it has none.
+    pub node: Option<OwnNode>,
+    /// What it is to those who use the cluster.
+    pub role: Role,
+    /// Whether other nodes live, as far as was last read.
+    pub clustered: bool,
+    /// Whether it leads, for each role in which it may.
+    pub leadership: Vec<Leading>,
+    /// The versions that the API was told to show, as last read, by namespace.
+    pub versions: BTreeMap<String, u64>,
+    /// What kind of store there is.
+    pub backend: &'static str,
+    /// The version of the database.
+    pub backend_version: String,
+    /// The version of Ratchet.
+    pub version: &'static str,
+    /// Whether anybody may change anything through this API.
+    pub writes: bool,
+}
+
+/// The node of the process that answers, as it knows itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct OwnNode {
+    /// Which run of a process.
+    pub id: String,
+    /// What people call it.
+    pub label: String,
+    /// What it does.
+    pub status: NodeStatus,
+    /// Bodies running.
+    pub running: usize,
+    /// Bodies that may run at once.
+    pub capacity: usize,
+}
+
+impl From<&ratchet_core::Node> for OwnNode {
+    fn from(node: &ratchet_core::Node) -> Self {
+        Self {
+            id: node.id().to_string(),
+            label: node.label().to_string(),
+            status: node.status().into(),
+            running: node.running(),
+            capacity: node.capacity(),
+        }
+    }
+}
+
+/// What a node is to those who use the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It leads: in the role that it waits for to run jobs, or in maintenance if it waits for none.
+    Primary,
+    /// It does not.
+    Standby,
+    /// It waits for no role, and there is no other node.
+    SingleNode,
 }

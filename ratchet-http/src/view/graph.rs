@@ -12,7 +12,7 @@ pub struct Graph {
     pub nodes: Vec<GraphNode>,
     /// Who waits for whom.
     pub edges: Vec<Edge>,
-    /// Whether there is more than is shown.
+    /// Whether there may be more than is shown.
     pub truncated: bool,
 }
 

@@ -7,9 +7,11 @@
 
 mod batch;
 mod cluster;
+mod events;
 mod graph;
 mod job;
 mod lock;
+mod overview;
 mod probes;
 mod queue;
 mod recurring;
@@ -18,13 +20,15 @@ mod time;
 mod work;
 
 pub use batch::{Batch, Batches};
-pub use cluster::{Cluster, Leader, Node, NodeStatus, Totals};
+pub use cluster::{Cluster, Leader, Node, NodeStatus, OwnNode, Role, Status, Totals, is_live};
+pub use events::{ChangedJobs, ChangedNodes, Lagged, Tick};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
 pub use job::{
     Attempt, Attempts, Hidden, Job, JobDetail, Jobs, Origin, Outcome, Progress, Retry, Signal,
     Trace,
 };
 pub use lock::{Lock, Locks, Permit, Permits};
+pub use overview::{Overview, Point, Rates, Series, StrandedRoute};
 pub use probes::{Health, Leading, NotReady, Readiness, Ready};
 pub use queue::{Queue, Queues};
 pub use recurring::{RecurringJob, Recurrings};

@@ -29,7 +29,7 @@ pub enum ActedOutcome {
 }
 
 /// What an action on many jobs has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BulkDone {
     /// Jobs that have another state now, or are deleted.
     pub changed: u64,
@@ -37,9 +37,13 @@ pub struct BulkDone {
     pub cancel_requested: u64,
     /// Dead letters that could not be retried, since another job has their unique key.
     pub key_taken: u64,
-    /// Whether nothing that matches was left: if not, the limit or the time was reached first, and
-    /// the same request goes on.
+    /// Jobs that were named and could not take the action, or do not exist; those that a filter
+    /// matches are passed over and not counted.
+    pub refused: u64,
+    /// Whether nothing that matches was left: if not, the limit or the time was reached first.
     pub complete: bool,
+    /// What to give as `after` to go on; null if it is complete.
+    pub next: Option<String>,
 }
 
 /// Whether a request changed anything.
