@@ -69,6 +69,14 @@ impl Bulk {
         self
     }
 
+    /// Takes only jobs behind this one: where another that did not come to its end has
+    /// [got to](Self::reached).
+    #[must_use]
+    pub const fn after(mut self, job: Option<JobId>) -> Self {
+        self.after = job;
+        self
+    }
+
     /// Makes passes until nothing is left or the limit is reached, and says what was done in all.
     ///
     /// # Errors
@@ -133,6 +141,12 @@ impl Bulk {
     #[must_use]
     pub const fn counts(&self) -> BulkCounts {
         self.counts
+    }
+
+    /// The last job that was taken on, behind which the next pass goes on.
+    #[must_use]
+    pub const fn reached(&self) -> Option<JobId> {
+        self.after
     }
 
     /// Whether nothing was left in the end. If not, the limit was reached first, or a call failed.

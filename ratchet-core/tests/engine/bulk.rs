@@ -149,6 +149,16 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
         .pass(2);
     let some = bulk.run_for(Duration::from_millis(1_500)).await.unwrap();
     assert_eq!((some.changed, bulk.is_complete()), (4, false));
+    // Another one goes on from there, as another process would.
+    let rest = |_| Fault::None;
+    let place = bulk.reached();
+    assert!(place.is_some());
+    let mut other = self::client(&store, rest)
+        .0
+        .bulk(JobFilter::all(), JobAction::SetPriority(Priority::High), 1)
+        .after(place);
+    other.run().await.unwrap();
+    assert!(other.reached() > place);
     // However short the time, it comes further.
     let one_more = bulk.run_for(Duration::ZERO).await.unwrap();
     assert_eq!((one_more.changed, bulk.is_complete()), (6, false));
