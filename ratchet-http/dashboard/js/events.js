@@ -14,7 +14,6 @@ let source = null;
 let pause = FIRST_PAUSE_MS;
 let retryTimer = 0;
 let silenceTimer = 0;
-let opened = 0;
 let state = { name: "connecting", retryAt: null };
 
 let jobs = new Map();
@@ -24,8 +23,11 @@ let nodes = false;
 let missed = 0;
 let frame = 0;
 
-/** What was heard since the page was opened, for people who look and for tests. */
-export const counters = { events: 0, jobs: 0, frames: 0, missed: 0 };
+/**
+ * What was heard since the page was opened, for people who look at the console and for tests; `emit`
+ * takes an event as if the server had sent it, `mute` hears nothing any more.
+ */
+export const stream = { events: 0, jobs: 0, frames: 0, missed: 0, opened: 0, emit, mute };
 
 /**
  * Hears updates: `tick(data)`, `jobs(Map of id to job, how many were left out)`, `nodes()`,
@@ -42,36 +44,54 @@ export function listen(listener) {
 export function connect() {
   clearTimeout(retryTimer);
   source?.close();
-  become({ name: opened > 0 ? "lost" : "connecting", retryAt: null });
+  become({ name: stream.opened > 0 ? "lost" : "connecting", retryAt: null });
   source = new EventSource(address("api/events"));
   source.onopen = heardSomething;
   source.onerror = lost;
-  on("tick", (data) => {
+  for (const name of Object.keys(takers)) hear(name);
+  silenceTimer = setTimeout(lost, SILENCE_MS);
+}
+
+const takers = {
+  tick(data) {
     if (data.at) heard(data.at);
     tick = data;
-  });
-  on("jobs", (data) => {
+  },
+  jobs(data) {
     for (const job of data.jobs ?? []) {
-      counters.jobs += 1;
+      stream.jobs += 1;
       if (jobs.size >= MOST_JOBS_HELD && !jobs.has(job.id)) overflowed += 1;
       else jobs.set(job.id, job);
     }
     overflowed += data.dropped ?? 0;
-  });
-  on("nodes", () => { nodes = true; });
-  on("lagged", (data) => {
+  },
+  nodes() {
+    nodes = true;
+  },
+  lagged(data) {
     missed += data.missed ?? 1;
-    counters.missed += data.missed ?? 1;
-  });
-  silenceTimer = setTimeout(lost, SILENCE_MS);
+    stream.missed += data.missed ?? 1;
+  },
+};
+
+function emit(name, data) {
+  stream.events += 1;
+  takers[name](data);
+  if (frame === 0) frame = requestAnimationFrame(deliver);
 }
 
-function on(name, take) {
+function mute() {
+  source?.close();
+  source = null;
+  clearTimeout(silenceTimer);
+  clearTimeout(retryTimer);
+}
+
+function hear(name) {
   const mine = source;
   mine.addEventListener(name, (event) => {
     if (mine !== source) return;
     heardSomething();
-    counters.events += 1;
     let data;
     try {
       data = event.data ? JSON.parse(event.data) : {};
@@ -79,8 +99,7 @@ function on(name, take) {
       console.warn(`an event ${name} is not JSON`);
       return;
     }
-    take(data);
-    if (frame === 0) frame = requestAnimationFrame(deliver);
+    emit(name, data);
   });
 }
 
@@ -89,8 +108,8 @@ function heardSomething() {
   silenceTimer = setTimeout(lost, SILENCE_MS);
   pause = FIRST_PAUSE_MS;
   if (state.name === "live") return;
-  const again = opened > 0;
-  opened += 1;
+  const again = stream.opened > 0;
+  stream.opened += 1;
   become({ name: "live", retryAt: null });
   if (again) tell("again");
 }
@@ -114,7 +133,7 @@ function become(next) {
 
 function deliver() {
   frame = 0;
-  counters.frames += 1;
+  stream.frames += 1;
   const batch = { jobs, overflowed, tick, nodes, missed };
   jobs = new Map();
   overflowed = 0;
@@ -140,10 +159,7 @@ function tell(what, ...values) {
 // A hidden page needs no stream, and the server has few places.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
-    source?.close();
-    source = null;
-    clearTimeout(silenceTimer);
-    clearTimeout(retryTimer);
+    mute();
   } else if (source === null) {
     connect();
   }

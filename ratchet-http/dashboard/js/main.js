@@ -3,7 +3,7 @@
 import { learn, watchAccess } from "./access.js";
 import { get } from "./api.js";
 import { h, put } from "./dom.js";
-import { connect, counters, listen } from "./events.js";
+import { connect, listen, stream } from "./events.js";
 import { keys, list } from "./keys.js";
 import { failed } from "./notices.js";
 import { head } from "./page.js";
@@ -109,7 +109,7 @@ listen({
   tick: (tick) => { if (tick.counts) bar.failures(tick.counts.failed); },
   again: status,
 });
-document.documentElement.ratchet = counters;
+document.documentElement.ratchet = stream;
 watch(() => route(false));
 await status();
 setInterval(() => { if (!document.hidden) status(); }, STATUS_AGAIN_MS);
