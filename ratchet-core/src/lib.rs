@@ -21,6 +21,7 @@ pub mod limiter;
 pub mod limits;
 pub mod links;
 pub mod memory;
+pub mod metrics;
 pub mod model;
 pub mod name;
 pub mod permit;

@@ -27,6 +27,7 @@ pub use versions::VersionWatch;
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::id::{JobId, NodeId};
+use crate::metrics;
 use crate::model::{
     Acted, ActionOutcome, Attempt, Enqueued, JobFilter, JobPage, JobRecord, JobSelector, NewJob,
     NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt, StateCounts,
@@ -183,7 +184,7 @@ impl Client {
         let (workflows, signals) = (store.workflows(), store.signals());
         let permits = store.permits().is_some();
         NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some(), permits)?;
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("enqueue");
         let mut tries = 1;
         let answers = loop {
             let enqueued = self
@@ -200,6 +201,7 @@ impl Client {
                 other => break other?,
             }
         };
+        metrics::enqueued(jobs, &answers);
         let queues: BTreeSet<&Name> = jobs
             .iter()
             .zip(&answers)
@@ -237,7 +239,9 @@ impl Client {
 
     async fn notify(&self, wakeup: Wakeup, patience: Duration) {
         let notify = self.0.coordinator.notify(wakeup);
-        if tokio::time::timeout(patience, notify).await.is_err() {
+        let sent = tokio::time::timeout(patience, notify).await.is_ok();
+        metrics::wakeup_sent(sent);
+        if !sent {
             tracing::debug!("a wakeup was given up: the coordinator hangs");
         }
     }
@@ -346,6 +350,7 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
+        metrics::acted(action, &acted);
         let ended = ActionOutcome::Became(JobState::Cancelled);
         // An end may have let others go.
         if (action.may_make_due() && !acted.is_empty())

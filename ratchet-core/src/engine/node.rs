@@ -13,6 +13,7 @@ use super::{
 use crate::client::{Backoff, Client};
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
+use crate::metrics::StepDown;
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
 
@@ -172,7 +173,7 @@ impl Node {
 /// Registers the node, waiting for the database if it is away.
 pub(super) async fn join(run: &Run) -> Result<()> {
     for status in [NodeStatus::Joining, NodeStatus::Active] {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("join");
         while let Err(error) = heartbeat::beat(run, status).await {
             if !error.is_transient() {
                 return Err(error);
@@ -223,7 +224,9 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     }
     let pools = if run.shared.works { run.pools.len() } else { 0 };
     for pool in 0..pools {
-        for _ in 0..run.shared.pools[pool].share.concurrency {
+        let slots = run.shared.pools[pool].share.concurrency;
+        run.pools[pool].metrics.open(slots);
+        for _ in 0..slots {
             let slot = move |run| executor::slot(run, pool);
             supervisor::keep(&mut tasks, run, "slot", slot);
         }
@@ -254,7 +257,7 @@ struct Unled<'a>(&'a Shared);
 impl Drop for Unled<'_> {
     fn drop(&mut self) {
         for candidacy in self.0.roles.all() {
-            candidacy.leadership.step_down();
+            candidacy.leadership.step_down(StepDown::Resigned);
         }
     }
 }
