@@ -24,6 +24,8 @@ pub mod memory;
 pub mod metrics;
 pub mod model;
 pub mod name;
+#[cfg(feature = "otel")]
+mod otel;
 pub mod permit;
 pub mod priority;
 pub mod rate;

@@ -170,6 +170,9 @@ impl Client {
     /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once, unless
     /// told otherwise ([`with_wakes`](Self::with_wakes)).
     ///
+    /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get that of the caller
+    /// ([`TraceContext::current`](crate::TraceContext)).
+    ///
     /// Transient failures are repeated a few times, which is safe since jobs carry their ids. For
     /// the same reason the caller may repeat a failed call with the same jobs.
     ///
@@ -183,6 +186,10 @@ impl Client {
         let store = self.store();
         let (workflows, signals) = (store.workflows(), store.signals());
         let permits = store.permits().is_some();
+        #[cfg(feature = "otel")]
+        let traced = crate::otel::traced(jobs);
+        #[cfg(feature = "otel")]
+        let jobs = &*traced;
         NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some(), permits)?;
         let mut backoff = Backoff::of("enqueue");
         let mut tries = 1;

@@ -19,6 +19,7 @@ use super::ready::Ready;
 use super::reporter::JobReports;
 use super::run::Run;
 use super::running::RunningJob;
+use super::span;
 use super::suspects;
 use crate::client::Backoff;
 use crate::error::Result;
@@ -105,9 +106,10 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     if claim.stall_timeout.is_some() {
         run.reporter.hurry();
     }
+    let span = span::of(&claim);
     let running = pool.metrics.running.enter();
     let waited = begun.saturating_duration_since(ready.received);
-    let ended = AssertUnwindSafe(supervise(run, pool, &job, &input, waited))
+    let ended = AssertUnwindSafe(supervise(run, pool, &job, &input, waited, &span))
         .catch_unwind()
         .await;
     drop(running);
@@ -123,6 +125,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     });
     if let Stopped::Lost = ended {
         pool.metrics.lost_running();
+        span::lost(&span);
         run.shared.hooks.tell(|hook| hook.job_lost(&claim));
         return run.let_go(pool, 1);
     }
@@ -139,6 +142,9 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
     };
+    span::ended(&span, &settlement);
+    // It is exported when it is dropped.
+    drop(span);
     run.settle_ended(pool, &claim, settlement);
 }
 
@@ -162,6 +168,7 @@ async fn supervise(
     job: &Arc<RunningJob>,
     input: &JobInput,
     waited: Duration,
+    span: &tracing::Span,
 ) -> Stopped {
     let claim = &*job.claim;
     let kind = &claim.route.kind;
@@ -182,19 +189,12 @@ async fn supervise(
         }
         None => return Stopped::Interrupted,
     };
-    let span = tracing::info_span!(
-        "job",
-        %kind,
-        id = %claim.token.job,
-        attempt = claim.attempts + 1,
-        traceparent = claim.trace.as_ref().map(|trace| trace.traceparent()),
-    );
     job.started.store(true, Ordering::Release);
     pool.metrics.begun(claim, waited);
     run.shared.hooks.tell(|hook| hook.job_started(claim));
     tokio::select! {
         biased;
-        returned = body.instrument(span) => match returned {
+        returned = body.instrument(span.clone()) => match returned {
             Err(error) if is_interrupted(job, error.verdict()) => Stopped::Interrupted,
             returned => Stopped::Ended(Ended::Returned(returned)),
         },

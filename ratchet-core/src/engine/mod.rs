@@ -44,6 +44,7 @@ mod run;
 mod running;
 mod settler;
 mod shared;
+mod span;
 #[cfg(feature = "testing")]
 mod steps;
 mod supervisor;
