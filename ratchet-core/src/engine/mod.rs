@@ -45,6 +45,7 @@ mod run;
 mod running;
 mod settler;
 mod shared;
+mod span;
 #[cfg(feature = "testing")]
 mod steps;
 mod supervisor;

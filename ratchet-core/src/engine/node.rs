@@ -14,6 +14,7 @@ use crate::client::{Backoff, Client};
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
 use crate::id::NodeId;
+use crate::metrics::StepDown;
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
 
@@ -230,7 +231,7 @@ impl Node {
 /// Registers the node, waiting for the database if it is away.
 pub(super) async fn join(run: &Run) -> Result<()> {
     for status in [NodeStatus::Joining, NodeStatus::Active] {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("join");
         while let Err(error) = heartbeat::beat(run, status).await {
             if !error.is_transient() {
                 return Err(error);
@@ -281,7 +282,9 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     }
     let pools = if run.shared.works { run.pools.len() } else { 0 };
     for pool in 0..pools {
-        for _ in 0..run.shared.pools[pool].share.concurrency {
+        let slots = run.shared.pools[pool].share.concurrency;
+        run.pools[pool].metrics.open(slots);
+        for _ in 0..slots {
             let slot = move |run| executor::slot(run, pool);
             supervisor::keep(&mut tasks, run, "slot", slot);
         }
@@ -313,7 +316,7 @@ impl Drop for Ended<'_> {
     fn drop(&mut self) {
         let shared = &self.0.shared;
         for candidacy in shared.roles.all() {
-            candidacy.leadership.step_down();
+            candidacy.leadership.step_down(StepDown::Resigned);
         }
         shared.presence.end(self.0);
     }
