@@ -1,10 +1,12 @@
 //! Input of requests, taken strictly: what is unknown is refused and not left out.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::Api;
@@ -36,6 +38,18 @@ fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     serde_path_to_error::deserialize(pairs).map_err(|error| invalid(&error))
 }
 
+/// Refuses parameters behind the `?`, on a route that has none.
+pub(crate) async fn no_query(request: Request, next: Next) -> Response {
+    match query::<NoParameters>(request.uri().query().unwrap_or_default()) {
+        Ok(NoParameters {}) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParameters {}
+
 /// The body, as JSON. The type should deny unknown fields.
 ///
 /// Refused with 415 unless its type is `application/json`, with 413 if it is too long, with 408 if
@@ -61,7 +75,10 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut text = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut text).map_err(|error| {
-        if error.inner().is_data() {
+        // What is JSON and not what is wanted may still be a fault of syntax to serde: a null for an
+        // enum is.
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        if is_json || error.inner().is_data() {
             invalid(&error)
         } else {
             malformed(error.inner())
@@ -167,8 +184,6 @@ pub(crate) async fn method_not_allowed() -> Response {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
 
     #[derive(Debug, Deserialize)]

@@ -18,7 +18,7 @@ mod recurring;
 mod table;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use table::Route;
 
 use crate::api::Api;
@@ -49,13 +49,15 @@ fn all() -> Vec<Route> {
 pub(crate) fn router(api: &Api) -> Router {
     let mut router = Router::new();
     for route in all() {
-        let handler = match route.access {
-            Some(access) => {
-                let guard = from_fn_with_state((api.clone(), access), guard::access);
-                route.handler.route_layer(guard)
+        let mut handler = route.handler;
+        if let Some(access) = route.access {
+            // Probes may be asked with whatever keeps caches away.
+            if route.query.is_none() {
+                handler = handler.route_layer(from_fn(extract::no_query));
             }
-            None => route.handler,
-        };
+            let guard = from_fn_with_state((api.clone(), access), guard::access);
+            handler = handler.route_layer(guard);
+        }
         router = router.route(route.path, handler);
     }
     #[cfg(feature = "dashboard")]

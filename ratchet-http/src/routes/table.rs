@@ -181,15 +181,12 @@ impl Route {
             Code::Internal,
             Code::Timeout,
         ]);
-        if self.query.is_some() {
-            codes.push(Code::Malformed);
-        }
         if self.access.is_some() {
-            codes.extend([Code::Unauthorized, Code::Denied]);
+            codes.extend([Code::Unauthorized, Code::Denied, Code::Malformed]);
         }
         if self.verb == Verb::Post {
             codes.extend([Code::ReadOnly, Code::TooManyRequests]);
-            codes.extend([Code::TooLarge, Code::TooSlow, Code::Malformed]);
+            codes.extend([Code::TooLarge, Code::TooSlow]);
         }
         if self.body.is_some() {
             codes.push(Code::UnsupportedMediaType);
