@@ -22,8 +22,11 @@ pub mod limiter;
 pub mod limits;
 pub mod links;
 pub mod memory;
+pub mod metrics;
 pub mod model;
 pub mod name;
+#[cfg(feature = "otel")]
+mod otel;
 pub mod permit;
 pub mod priority;
 pub mod rate;

@@ -54,6 +54,11 @@ impl Name {
         text.lines().map(|line| Self::new(field, line)).collect()
     }
 
+    /// The text, shared: as the value of a label of a metric.
+    pub(crate) fn shared(&self) -> ::metrics::SharedString {
+        Arc::clone(&self.0).into()
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -101,6 +101,18 @@ impl RetryPolicy {
         self.max_attempts
     }
 
+    /// How long it waits between attempts, before jitter.
+    #[must_use]
+    pub const fn backoff(&self) -> Backoff {
+        self.backoff
+    }
+
+    /// By how much of a hundred each delay is moved at random, either way.
+    #[must_use]
+    pub const fn jitter_percent(&self) -> u8 {
+        self.jitter_percent
+    }
+
     /// Whether `attempts` ended bodies are all that the policy allows.
     #[must_use]
     pub const fn is_exhausted(&self, attempts: u32) -> bool {

@@ -1,8 +1,11 @@
+use std::time::Duration;
+
 use super::Client;
 use crate::error::Result;
 use crate::id::JobId;
 use crate::model::{ActionOutcome, JobFilter, JobSelector};
 use crate::state::JobAction;
+use crate::time::monotonic;
 
 impl Client {
     /// Begins an action on every job that matches the filter and can take it, at most `limit` of
@@ -66,6 +69,14 @@ impl Bulk {
         self
     }
 
+    /// Takes only jobs behind this one: where another that did not come to its end has
+    /// [got to](Self::reached).
+    #[must_use]
+    pub const fn after(mut self, job: Option<JobId>) -> Self {
+        self.after = job;
+        self
+    }
+
     /// Makes passes until nothing is left or the limit is reached, and says what was done in all.
     ///
     /// # Errors
@@ -76,16 +87,66 @@ impl Bulk {
     /// # Cancel safety
     /// Dropped, the pass that was going on was made or not, as after an error.
     pub async fn run(&mut self) -> Result<BulkCounts> {
-        while !self.is_complete && self.counts.total() < self.limit {
+        while !self.is_done() {
             self.make_pass().await?;
         }
         Ok(self.counts)
+    }
+
+    /// As [`run`](Self::run), but begins no pass once this time is over, and returns after the one that
+    /// goes on then: for callers that cannot wait for the end. At least one pass is made. Called again,
+    /// it goes on; [`is_complete`](Self::is_complete) and the counts say how far it has come.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    /// use std::time::Duration;
+    /// use ratchet_core::JobAction;
+    /// use ratchet_core::model::JobFilter;
+    ///
+    /// # let client = Ratchet::client(Arc::new(MemoryStore::new()));
+    /// # client.enqueue_all(&[NewJob::new("mail", "a"), NewJob::new("mail", "b")]).await?;
+    /// let mut all = client.bulk(JobFilter::all(), JobAction::Cancel, 100_000).pass(1);
+    /// while !all.is_complete() {
+    ///     let so_far = all.run_for(Duration::from_secs(1)).await?;
+    ///     println!("{} are cancelled", so_far.changed);
+    /// }
+    /// # assert_eq!(all.counts().changed, 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As for [`run`](Self::run).
+    pub async fn run_for(&mut self, time: Duration) -> Result<BulkCounts> {
+        let began = monotonic();
+        while !self.is_done() {
+            self.make_pass().await?;
+            if began.elapsed() >= time {
+                break;
+            }
+        }
+        Ok(self.counts)
+    }
+
+    /// Whether there is no more pass to make.
+    fn is_done(&self) -> bool {
+        self.is_complete || self.counts.total() >= self.limit
     }
 
     /// What has been done so far.
     #[must_use]
     pub const fn counts(&self) -> BulkCounts {
         self.counts
+    }
+
+    /// The last job that was taken on, behind which the next pass goes on.
+    #[must_use]
+    pub const fn reached(&self) -> Option<JobId> {
+        self.after
     }
 
     /// Whether nothing was left in the end. If not, the limit was reached first, or a call failed.

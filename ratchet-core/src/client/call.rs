@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::metrics;
 use crate::store::{SharedStore, Store};
+use crate::time;
 
 /// The store, with a deadline on every call and a count of them.
 #[derive(Debug)]
@@ -58,37 +60,56 @@ impl Calls {
     {
         self.made.fetch_add(1, Ordering::Relaxed);
         let deadline = deadline.min(self.deadline);
+        let asked = time::monotonic();
         let failed = |kind, why: String| Err(StoreError::new(kind, operation).with_source(why));
         let answer = AssertUnwindSafe(async { call(&*self.store).await }).catch_unwind();
-        match tokio::time::timeout(deadline, answer).await {
+        let answer = match tokio::time::timeout(deadline, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => failed(StoreErrorKind::Other, "the store panicked".to_owned()),
             Err(_) => failed(
                 StoreErrorKind::Timeout,
                 format!("no answer within {deadline:?}"),
             ),
-        }
+        };
+        metrics::store_call(operation, asked.elapsed(), &answer);
+        answer
     }
 }
 
 /// Delays between tries of a failing store: doubling from 50 ms to 5 s, each cut by up to half at
 /// random so that nodes do not come back together.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff(u32);
+pub(crate) struct Backoff {
+    tries: u32,
+    /// Who waits, for the metrics; none: not for the store.
+    who: Option<&'static str>,
+}
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(5);
 
+    /// The delays of somebody who waits for the store.
+    pub(crate) const fn of(who: &'static str) -> Self {
+        Self {
+            tries: 0,
+            who: Some(who),
+        }
+    }
+
     /// The delay before the next try, for a `random` in `0.0..1.0`.
     pub(crate) fn next(&mut self, random: f64) -> Duration {
-        let doubled = Self::FIRST.saturating_mul(1 << self.0.min(10));
-        self.0 += 1;
-        doubled.min(Self::LONGEST).mul_f64(1.0 - random / 2.0)
+        let doubled = Self::FIRST.saturating_mul(1 << self.tries.min(10));
+        self.tries += 1;
+        let delay = doubled.min(Self::LONGEST).mul_f64(1.0 - random / 2.0);
+        if let Some(who) = self.who {
+            metrics::store_backoff(who, delay);
+        }
+        delay
     }
 
     pub(crate) fn reset(&mut self) {
-        self.0 = 0;
+        self.tries = 0;
     }
 }
 

@@ -29,6 +29,7 @@ pub use versions::VersionWatch;
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::id::{JobId, NodeId};
+use crate::metrics;
 use crate::model::{
     Acted, ActionOutcome, Attempt, Enqueued, JobFilter, JobPage, JobRecord, JobSelector, NewJob,
     NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt, StateCounts,
@@ -171,6 +172,9 @@ impl Client {
     /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once, unless
     /// told otherwise ([`with_wakes`](Self::with_wakes)).
     ///
+    /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get that of the caller
+    /// ([`TraceContext::current`](crate::TraceContext)).
+    ///
     /// Transient failures are repeated a few times, which is safe since jobs carry their ids. For
     /// the same reason the caller may repeat a failed call with the same jobs.
     ///
@@ -184,8 +188,12 @@ impl Client {
         let store = self.store();
         let (workflows, signals) = (store.workflows(), store.signals());
         let permits = store.permits().is_some();
+        #[cfg(feature = "otel")]
+        let traced = crate::otel::traced(jobs);
+        #[cfg(feature = "otel")]
+        let jobs = &*traced;
         NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some(), permits)?;
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("enqueue");
         let mut tries = 1;
         let answers = loop {
             let enqueued = self
@@ -202,6 +210,7 @@ impl Client {
                 other => break other?,
             }
         };
+        metrics::enqueued(jobs, &answers);
         let queues: BTreeSet<&Name> = jobs
             .iter()
             .zip(&answers)
@@ -239,7 +248,9 @@ impl Client {
 
     async fn notify(&self, wakeup: Wakeup, patience: Duration) {
         let notify = self.0.coordinator.notify(wakeup);
-        if tokio::time::timeout(patience, notify).await.is_err() {
+        let sent = tokio::time::timeout(patience, notify).await.is_ok();
+        metrics::wakeup_sent(sent);
+        if !sent {
             tracing::debug!("a wakeup was given up: the coordinator hangs");
         }
     }
@@ -351,6 +362,7 @@ impl Client {
             .calls
             .call("act", |store| store.jobs().act(jobs, action))
             .await?;
+        metrics::acted(action, &acted);
         let ended = ActionOutcome::Became(JobState::Cancelled);
         // An end may have let others go.
         if (action.may_make_due() && !acted.is_empty())

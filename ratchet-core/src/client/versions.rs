@@ -91,7 +91,7 @@ impl VersionWatch {
     /// # Cancel safety
     /// No version is lost by dropping the future.
     pub async fn changed(&mut self) -> u64 {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("version");
         loop {
             self.wakeups.clear();
             let wait = match self.read().await {

@@ -90,7 +90,7 @@ impl Client {
     /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store; the call can
     /// be repeated.
     pub async fn open_batch(&self, batch: BatchId) -> Result<Changed> {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("batch");
         let mut tries = 1;
         loop {
             let calls = &self.0.calls;

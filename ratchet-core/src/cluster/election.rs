@@ -7,6 +7,7 @@ use super::leadership::Leadership;
 use super::timings::LeaderTimings;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::id::{Fence, NodeId};
+use crate::metrics::{self, StepDown};
 use crate::model::Fenced;
 use crate::name::Name;
 use crate::store::{Acquired, LockInfo, SharedStore};
@@ -112,6 +113,12 @@ impl Election {
     /// Dropping the future leaves it open whether the lock was taken or renewed; the next turn finds
     /// out. Leadership is never believed for longer than it lasts.
     pub async fn turn(&mut self, owner: NodeId) -> Result<ElectionOutcome> {
+        let outcome = self.take_turn(owner).await;
+        metrics::election_turn(self.leadership.role(), &outcome);
+        outcome
+    }
+
+    async fn take_turn(&mut self, owner: NodeId) -> Result<ElectionOutcome> {
         if self.is_of_another(owner) {
             self.resign().await?;
             return Ok(ElectionOutcome::Conflict);
@@ -147,14 +154,14 @@ impl Election {
     /// A failure of the store; the leadership is given up in any case, and the lock expires by
     /// itself.
     pub async fn resign(&mut self) -> Result<()> {
-        self.leadership.step_down();
+        self.leadership.step_down(StepDown::Resigned);
         let Some(tenure) = self.leadership.unreleased() else {
             return Ok(());
         };
         let locks = self.store.locks();
         let lock = self.leadership.lock();
         let release = locks.release(lock, &tenure.owner, tenure.term);
-        within(self.timings.renew_timeout, release).await?;
+        within(self.timings.renew_timeout, "release", release).await?;
         self.leadership.released();
         Ok(())
     }
@@ -174,18 +181,20 @@ impl Election {
         let lock = self.leadership.lock();
         let locks = self.store.locks();
         let renew = locks.renew(lock, owner, term, self.timings.ttl);
-        Ok(match within(self.timings.renew_timeout, renew).await? {
-            Fenced::Applied => {
-                self.leadership
-                    .lead(owner, term, asked + self.timings.fence_timeout);
-                ElectionOutcome::AlreadyLeader(term)
-            }
-            Fenced::Stale => {
-                tracing::warn!(role = %self.leadership.role(), "the leadership was lost");
-                self.leadership.step_down();
-                ElectionOutcome::Conflict
-            }
-        })
+        Ok(
+            match within(self.timings.renew_timeout, "renew", renew).await? {
+                Fenced::Applied => {
+                    self.leadership
+                        .lead(owner, term, asked + self.timings.fence_timeout);
+                    ElectionOutcome::AlreadyLeader(term)
+                }
+                Fenced::Stale => {
+                    tracing::warn!(role = %self.leadership.role(), "the leadership was lost");
+                    self.leadership.step_down(StepDown::Superseded);
+                    ElectionOutcome::Conflict
+                }
+            },
+        )
     }
 
     async fn campaign(&self, owner: &Name) -> Result<ElectionOutcome> {
@@ -200,25 +209,27 @@ impl Election {
         let lock = self.leadership.lock();
         let locks = self.store.locks();
         let acquire = locks.acquire(lock, owner, self.timings.ttl);
-        Ok(match within(self.timings.renew_timeout, acquire).await? {
-            Acquired::Acquired { fence } => {
-                let again = self
-                    .leadership
-                    .guard()
-                    .is_some_and(|guard| guard.fence == fence);
-                self.leadership
-                    .lead(owner, fence, asked + self.timings.fence_timeout);
-                if again {
-                    ElectionOutcome::AlreadyLeader(fence)
-                } else {
-                    ElectionOutcome::Elected(fence)
+        Ok(
+            match within(self.timings.renew_timeout, "acquire", acquire).await? {
+                Acquired::Acquired { fence } => {
+                    let again = self
+                        .leadership
+                        .guard()
+                        .is_some_and(|guard| guard.fence == fence);
+                    self.leadership
+                        .lead(owner, fence, asked + self.timings.fence_timeout);
+                    if again {
+                        ElectionOutcome::AlreadyLeader(fence)
+                    } else {
+                        ElectionOutcome::Elected(fence)
+                    }
                 }
-            }
-            Acquired::Held(held) => ElectionOutcome::OtherLeader {
-                leader: held.owner,
-                remaining: held.remaining,
+                Acquired::Held(held) => ElectionOutcome::OtherLeader {
+                    leader: held.owner,
+                    remaining: held.remaining,
+                },
             },
-        })
+        )
     }
 
     /// Why a candidate with a takeover delay may not try yet.
@@ -228,7 +239,7 @@ impl Election {
         }
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());
-        let lock = within(self.timings.renew_timeout, inspect).await?;
+        let lock = within(self.timings.renew_timeout, "inspect", inspect).await?;
         Ok(lock.and_then(|lock| match (lock.holder, lock.expired_for) {
             (Some(holder), _) if holder.owner != *owner => Some(ElectionOutcome::OtherLeader {
                 leader: holder.owner,
@@ -250,9 +261,16 @@ fn owner_name(node: NodeId) -> Name {
     }
 }
 
-async fn within<T>(timeout: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
-    match tokio::time::timeout(timeout, call).await {
+async fn within<T>(
+    timeout: Duration,
+    operation: &'static str,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let asked = time::monotonic();
+    let answer = match tokio::time::timeout(timeout, call).await {
         Ok(answer) => answer,
         Err(_) => Err(StoreError::new(StoreErrorKind::Timeout, "election")),
-    }
+    };
+    metrics::store_call(operation, asked.elapsed(), &answer);
+    answer
 }

@@ -4,6 +4,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::id::Fence;
+use crate::metrics::{LeaderAmount, StepDown};
 use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
@@ -25,6 +26,8 @@ struct Inside {
     lock: Name,
     tenure: Mutex<Option<Tenure>>,
     changes: watch::Sender<Option<Fence>>,
+    /// What the metrics say of the tenure that was announced.
+    amount: Mutex<Option<LeaderAmount>>,
 }
 
 /// The last tenure of this process.
@@ -47,6 +50,7 @@ impl Leadership {
             lock,
             tenure: Mutex::new(None),
             changes: watch::Sender::new(None),
+            amount: Mutex::new(None),
         }))
     }
 
@@ -116,7 +120,7 @@ impl Leadership {
         });
         drop(slot);
         if time::monotonic() < until {
-            self.announce(Some(term));
+            self.announce(Some(term), StepDown::Superseded);
         }
     }
 
@@ -133,12 +137,16 @@ impl Leadership {
     }
 
     /// Leads no more. The tenure is kept for its guard.
-    pub(crate) fn step_down(&self) {
+    pub(crate) fn step_down(&self, mut why: StepDown) {
         if let Some(tenure) = &mut *self.tenure() {
-            tenure.until = tenure.until.min(time::monotonic());
+            let now = time::monotonic();
+            if tenure.until <= now {
+                why = StepDown::Fenced;
+            }
+            tenure.until = tenure.until.min(now);
             tenure.announced = false;
         }
-        self.announce(None);
+        self.announce(None, why);
     }
 
     /// Tells the watchers as soon as trust in a tenure has ended; never returns. No I/O.
@@ -157,19 +165,35 @@ impl Leadership {
                 }
                 Some(until) if time::monotonic() >= until => {
                     tracing::warn!(role = %self.0.role, "fenced: the leadership could not be renewed in time");
-                    self.step_down();
+                    self.step_down(StepDown::Fenced);
                 }
                 Some(until) => tokio::time::sleep_until(until).await,
             }
         }
     }
 
-    fn announce(&self, term: Option<Fence>) {
+    /// Tells the watchers of a change; `why` is for the end of what they were told before.
+    fn announce(&self, term: Option<Fence>, why: StepDown) {
         self.0.changes.send_if_modified(|told| {
             let changed = *told != term;
             *told = term;
+            if changed {
+                self.measure(term, why);
+            }
             changed
         });
+    }
+
+    fn measure(&self, term: Option<Fence>, why: StepDown) {
+        let mut amount = self
+            .0
+            .amount
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        if let Some(ended) = amount.take() {
+            ended.steps_down(why);
+        }
+        *amount = term.map(|term| LeaderAmount::new(&self.0.role, term));
     }
 
     fn tenure(&self) -> MutexGuard<'_, Option<Tenure>> {

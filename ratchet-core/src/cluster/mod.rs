@@ -27,6 +27,7 @@ pub use noop::NoopCoordinator;
 pub use timings::LeaderTimings;
 
 use crate::id::NodeId;
+use crate::metrics;
 use crate::name::Name;
 
 /// A hint that there may be work. It never carries truth: whoever gets it looks into the database.
@@ -89,6 +90,7 @@ impl Wakeup {
 /// - **[wakeup.outage]** While the transport is away nobody is told: `notify` returns as always, and
 ///   streams wait. When it is back, each subscription that is there gets a wakeup about any queue,
 ///   since others may have been lost, and then those that are sent, without subscribing again.
+///   Operators see it by [`coordinator_outage`](crate::metrics::coordinator_outage).
 /// - **[wakeup.end]** There is nothing to close. When the last handle (all clones) is dropped,
 ///   whatever the coordinator does in the background ends, and streams that are left wait for ever.
 ///   Handles and streams may be dropped in any order.
@@ -127,7 +129,8 @@ impl WakeupStream {
         if let Some(receiver) = &mut self.0 {
             match receiver.recv().await {
                 Ok(wakeup) => return wakeup,
-                Err(broadcast::error::RecvError::Lagged(_)) => {
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    metrics::wakeup_lost(missed);
                     return Wakeup::any();
                 }
                 Err(broadcast::error::RecvError::Closed) => self.0 = None,

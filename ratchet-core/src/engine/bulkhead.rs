@@ -6,6 +6,7 @@ use super::partition::Share;
 use super::ready::ReadyQueue;
 use super::shared::{Counters, Shared};
 use super::throttle::Throttles;
+use crate::metrics::PoolMetrics;
 
 /// One pool during one run: its claims and the room for more. What its size is and which jobs it
 /// takes stands in its [`Share`].
@@ -19,10 +20,11 @@ pub(super) struct Bulkhead {
     pub(super) refill_at: AtomicUsize,
     pub(super) room: Notify,
     pub(super) throttles: Throttles,
+    pub(super) metrics: PoolMetrics,
 }
 
 impl Bulkhead {
-    pub(super) fn new(index: usize) -> Self {
+    pub(super) fn new(index: usize, share: &Share) -> Self {
         Self {
             index,
             ready: ReadyQueue::new(),
@@ -30,6 +32,7 @@ impl Bulkhead {
             refill_at: AtomicUsize::new(0),
             room: Notify::new(),
             throttles: Throttles::default(),
+            metrics: PoolMetrics::new(&share.name, &share.kinds),
         }
     }
 

@@ -16,6 +16,7 @@ use super::run::Run;
 use crate::client::{Backoff, Client};
 use crate::handler::StateMap;
 use crate::id::Fence;
+use crate::metrics;
 use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
@@ -144,6 +145,7 @@ async fn serve(run: &Run, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
     loop {
         let begun = time::monotonic();
         tracing::info!(%role, term = term.0, "daemon starts");
+        metrics::daemon_started(role);
         let Some(ended) = instance(run, daemon, candidacy, term).await else {
             tracing::info!(%role, term = term.0, "daemon stopped");
             return;
@@ -157,6 +159,7 @@ async fn serve(run: &Run, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
             backoff.reset();
         }
         failures += 1;
+        metrics::daemon_failed(role);
         tracing::warn!(%role, %error, failures, "daemon failed");
         if failures >= MAX_FAILURES {
             tracing::error!(%role, "a daemon keeps failing here: left to another node");

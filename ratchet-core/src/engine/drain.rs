@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::run::Run;
 use super::{heartbeat, leader};
 use crate::handler::CancelReason;
+use crate::metrics;
 use crate::model::NodeStatus;
+use crate::time;
 
 /// How long a body that was told to stop has to do so before it is dropped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -23,12 +25,15 @@ pub(super) async fn drain(run: &Run) {
     if let Err(error) = heartbeat::beat(run, NodeStatus::Draining).await {
         tracing::warn!(%error, "could not say that the node drains");
     }
+    let (began, mut result) = (time::monotonic(), "clean");
     if !settled_within(run, grace).await {
+        result = "interrupted";
         run.running.cancel_all(CancelReason::Shutdown);
         if !settled_within(run, LAST_WORDS.min(grace)).await {
             run.abort.cancel();
             let deadline = run.shared.config.store_deadline;
             if !settled_within(run, deadline).await {
+                result = "abandoned";
                 tracing::error!(
                     claims = run.held(),
                     "left without settling: others take these jobs back"
@@ -36,6 +41,7 @@ pub(super) async fn drain(run: &Run) {
             }
         }
     }
+    metrics::drained(result, began.elapsed());
     // Their time to stop has been running since the drain began.
     run.daemons.close();
     let teardown = run.shared.config.leadership.teardown;

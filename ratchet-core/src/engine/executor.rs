@@ -19,10 +19,12 @@ use super::ready::Ready;
 use super::reporter::JobReports;
 use super::run::Run;
 use super::running::RunningJob;
+use super::span;
 use super::suspects;
 use crate::client::Backoff;
 use crate::error::Result;
 use crate::handler::{CancelReason, ContextParts, JobContext, Verdict, soft_timeout};
+use crate::metrics::NotYet;
 use crate::model::{Claim, JobInput, Outcome, Reported, Settlement};
 use crate::time;
 
@@ -49,6 +51,7 @@ pub(super) async fn admit(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     } else if let Some(_alone) = run.suspects.admit() {
         execute(run, pool, ready).await;
     } else {
+        pool.metrics.put_off(NotYet::Suspect);
         let delay = suspects::PUT_OFF;
         let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
         run.settle(pool, &ready.claim, put_off);
@@ -60,11 +63,12 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     let claim = ready.claim;
     // The node was taken for dead while the claim waited.
     if ready.node != run.node() {
-        return run.let_go(pool, 1);
+        return run.lose_waiting(pool, 1);
     }
     let known = run.shared.registry.version(&claim.route.kind);
     if let Some(known) = known.filter(|known| claim.payload_version > *known) {
         run.shared.newer.tell(&claim, known);
+        pool.metrics.put_off(NotYet::NewerPayload);
         let delay = newer::put_off(&claim, run.shared.random());
         let put_off = Settlement::new(claim.token, Outcome::Snoozed { delay });
         return run.settle(pool, &claim, put_off);
@@ -86,7 +90,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         }
         // What may have happened while the limiter was asked.
         if ready.node != run.node() {
-            return run.let_go(pool, 1);
+            return run.lose_waiting(pool, 1);
         }
         if run.draining.is_cancelled() || run.stands_by() {
             let released = Settlement::new(claim.token, Outcome::Released);
@@ -102,22 +106,35 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     if claim.stall_timeout.is_some() {
         run.reporter.hurry();
     }
-    let ended = AssertUnwindSafe(supervise(run, &job, &input))
+    let span = span::of(&claim);
+    let running = pool.metrics.running.enter();
+    let waited = begun.saturating_duration_since(ready.received);
+    let ended = AssertUnwindSafe(supervise(run, pool, &job, &input, waited, &span))
         .catch_unwind()
         .await;
+    drop(running);
     run.running.remove(claim.token);
-    let ended = ended.unwrap_or_else(|panic| Stopped::Ended(Ended::Panicked(panic)));
+    let ran_for = time::monotonic().saturating_duration_since(begun);
+    let ran_for = job.started.load(Ordering::Acquire).then_some(ran_for);
+    if let Some(ran_for) = ran_for {
+        pool.metrics.ran(&claim.route.kind, ran_for);
+    }
+    let ended = ended.unwrap_or_else(|panic| {
+        pool.metrics.panicked(&claim.route.kind);
+        Stopped::Ended(Ended::Panicked(panic))
+    });
     if let Stopped::Lost = ended {
+        pool.metrics.lost_running();
+        span::lost(&span);
         run.shared.hooks.tell(|hook| hook.job_lost(&claim));
         return run.let_go(pool, 1);
     }
     run.reporter.flush(&job).await;
-    let ran_for = time::monotonic().saturating_duration_since(begun);
     let settle = |outcome| {
         let settlement = Settlement::new(claim.token, outcome);
-        match job.started.load(Ordering::Acquire) {
-            true => settlement.ran_for(ran_for),
-            false => settlement,
+        match ran_for {
+            Some(ran_for) => settlement.ran_for(ran_for),
+            None => settlement,
         }
     };
     let settlement = match ended {
@@ -125,6 +142,9 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
     };
+    span::ended(&span, &settlement);
+    // It is exported when it is dropped.
+    drop(span);
     run.settle_ended(pool, &claim, settlement);
 }
 
@@ -142,7 +162,14 @@ enum Stopped {
 
 /// Runs the body of a job under its timeout. What panics in here, be it a handler, the decoding of
 /// a payload or the drop of a body, is caught by the caller.
-async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> Stopped {
+async fn supervise(
+    run: &Arc<Run>,
+    pool: &Bulkhead,
+    job: &Arc<RunningJob>,
+    input: &JobInput,
+    waited: Duration,
+    span: &tracing::Span,
+) -> Stopped {
     let claim = &*job.claim;
     let kind = &claim.route.kind;
     let context = JobContext::new(ContextParts {
@@ -156,29 +183,32 @@ async fn supervise(run: &Arc<Run>, job: &Arc<RunningJob>, input: &JobInput) -> S
     let registry = &run.shared.registry;
     let body = match registry.body(kind, &input.payload, claim.payload_version, &context) {
         Some(Ok(body)) => body,
-        Some(Err(problem)) => return Stopped::Unreadable(problem),
+        Some(Err(problem)) => {
+            pool.metrics.unreadable(kind);
+            return Stopped::Unreadable(problem);
+        }
         None => return Stopped::Interrupted,
     };
-    let span = tracing::info_span!(
-        "job",
-        %kind,
-        id = %claim.token.job,
-        attempt = claim.attempts + 1,
-        traceparent = claim.trace.as_ref().map(|trace| trace.traceparent()),
-    );
     job.started.store(true, Ordering::Release);
     run.shared.totals.began(claim);
+    pool.metrics.begun(claim, waited);
     run.shared.hooks.tell(|hook| hook.job_started(claim));
     tokio::select! {
         biased;
-        returned = body.instrument(span) => match returned {
+        returned = body.instrument(span.clone()) => match returned {
             Err(error) if is_interrupted(job, error.verdict()) => Stopped::Interrupted,
             returned => Stopped::Ended(Ended::Returned(returned)),
         },
         () = run.abort.cancelled() => Stopped::Interrupted,
         () = job.cancel.at_least(CancelReason::ClaimLost) => Stopped::Lost,
-        () = stalled(job) => Stopped::Lost,
-        timeout = hard_timeout(job, claim) => Stopped::Ended(Ended::TimedOut(timeout)),
+        () = stalled(job) => {
+            pool.metrics.stalled(kind);
+            Stopped::Lost
+        }
+        timeout = hard_timeout(job, claim) => {
+            pool.metrics.timed_out(kind);
+            Stopped::Ended(Ended::TimedOut(timeout))
+        }
     }
 }
 
@@ -223,11 +253,14 @@ async fn announce(run: &Run, pool: &Bulkhead, claim: &Arc<Claim>) -> bool {
     match known {
         Some(Reported::Applied {
             cancel_requested: false,
-        }) => return true,
+        }) => {
+            pool.metrics.suspect_begins();
+            return true;
+        }
         Some(Reported::Applied { .. }) => {
             run.settle_ended(pool, claim, end(Outcome::Cancelled).without_attempt());
         }
-        Some(Reported::Stale) => run.let_go(pool, 1),
+        Some(Reported::Stale) => run.lose_waiting(pool, 1),
         None => run.settle(pool, claim, end(Outcome::Released)),
     }
     false
@@ -253,7 +286,7 @@ async fn read_inputs(run: &Run, pool: &Bulkhead, claim: &Claim) -> Option<JobInp
     pool.ready
         .fill(others.filter_map(|(token, input)| Some((token, input?))));
     if own.is_none() {
-        run.let_go(pool, 1);
+        run.lose_waiting(pool, 1);
     }
     own
 }
@@ -263,7 +296,7 @@ async fn patiently<T, F>(run: &Run, call: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::of("executor");
     loop {
         match call().await {
             Ok(answer) => return Some(answer),

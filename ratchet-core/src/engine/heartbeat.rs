@@ -14,6 +14,7 @@ use super::run::Run;
 use crate::client::Backoff;
 use crate::error::Result;
 use crate::handler::CancelReason;
+use crate::metrics;
 use crate::model::{Heartbeat, HeartbeatReply, NodeLoad, NodeStatus, Outcome, Settlement};
 use crate::time::{self, Timestamp};
 
@@ -22,7 +23,7 @@ const SKEW: Duration = Duration::from_secs(1);
 
 /// Beats for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::of("heartbeat");
     loop {
         let published = run.pace.interval();
         let wait = match tick(&run).await {
@@ -50,6 +51,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     let reply = beat(run, run.status()).await?;
     let skew = skew(reply.database_time);
     run.shared.note_skew(skew);
+    metrics::clock_skew(skew);
     run.pace.learn(reply.others, run.is_at_rest());
     for pool in &run.pools {
         for claim in pool.ready.take_these(&reply.cancel_requested) {
@@ -89,14 +91,17 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
         store.nodes().heartbeat(&heartbeat)
     });
-    let reply = call.await?;
+    let asked = time::monotonic();
+    let reply = call.await;
+    metrics::heartbeat(asked.elapsed(), reply.is_ok());
+    let reply = reply?;
     run.heard(interval);
     Ok(reply)
 }
 
 async fn taken_for_dead(run: &Run) -> Result<()> {
     for pool in &run.pools {
-        run.let_go(pool, pool.ready.take_all().len());
+        run.lose_waiting(pool, pool.ready.take_all().len());
     }
     run.running.cancel_all(CancelReason::ClaimLost);
     let nodes = run
@@ -107,6 +112,7 @@ async fn taken_for_dead(run: &Run) -> Result<()> {
     let displaced = nodes
         .iter()
         .any(|node| node.label == run.label && node.node != run.node() && node.status.is_live());
+    metrics::taken_for_dead(displaced);
     if displaced {
         tracing::error!(label = %run.label, "another node has taken over this node's label");
         run.displaced.cancel();

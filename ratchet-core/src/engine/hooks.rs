@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::outcome::panic_text;
 use crate::id::NodeId;
+use crate::metrics;
 use crate::model::{Claim, Settlement};
 use crate::name::Name;
 
@@ -101,6 +102,7 @@ impl Hooks {
     pub(super) fn tell(&self, tell: impl Fn(&dyn NodeHook)) {
         for hook in &self.0 {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(&**hook))) {
+                metrics::hook_panicked();
                 tracing::error!(panic = panic_text(&*panic), "a hook panicked");
             }
         }

@@ -9,6 +9,7 @@ use super::run::Run;
 use crate::client::Backoff;
 use crate::cluster::{Election, ElectionOutcome, Leadership};
 use crate::error::Result;
+use crate::metrics::{self, StepDown};
 use crate::model::NodeStatus;
 
 /// The role whose leader looks after the cluster: marks silent nodes dead, takes back what they held,
@@ -87,7 +88,8 @@ impl Roles {
 
 /// Campaigns for as long as the node is to lead.
 pub(super) async fn run(run: Arc<Run>, candidacy: Arc<Candidacy>) {
-    let mut backoff = Backoff::default();
+    metrics::candidate(candidacy.leadership.role());
+    let mut backoff = Backoff::of("leader");
     while !run.stepping_down.is_cancelled() {
         let wait = match turn(&run, &candidacy).await {
             Ok(wait) => {
@@ -121,7 +123,7 @@ async fn turn(run: &Run, candidacy: &Candidacy) -> Result<Duration> {
     }
     if election.is_of_another(run.node()) {
         // The node was taken for dead and has another id. What runs here stops before others lead.
-        candidacy.leadership.step_down();
+        candidacy.leadership.step_down(StepDown::Superseded);
         drop(candidacy.in_use.lock().await);
     }
     let outcome = election.turn(run.node()).await?;

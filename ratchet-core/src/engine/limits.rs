@@ -13,6 +13,7 @@ use super::outcome::{Ended, outcome};
 use super::run::Run;
 use crate::handler::Job;
 use crate::limiter::{RateKey, RateLimit};
+use crate::metrics::{self, NotYet};
 use crate::model::{Claim, JobInput, Outcome, RateAnswer, Settlement};
 use crate::name::Name;
 use crate::rate::Rate;
@@ -101,6 +102,7 @@ pub(super) async fn admit(
     };
     let end = |outcome| Err(Settlement::new(claim.token, outcome));
     if pool.throttles.is_closed(kind, time::monotonic()) {
+        pool.metrics.put_off(NotYet::RateLimit);
         return end(Outcome::Released);
     }
     let key = match catch_unwind(AssertUnwindSafe(|| {
@@ -121,7 +123,9 @@ pub(super) async fn admit(
         }
         Ok(Ok(Ok(RateAnswer::Wait(wait)))) => {
             pool.throttles.works(kind);
-            wait.clamp(Duration::from_millis(1), FARTHEST)
+            let wait = wait.clamp(Duration::from_millis(1), FARTHEST);
+            metrics::rate_limit_wait(kind, wait);
+            wait
         }
         failed => {
             let why = match failed {
@@ -131,10 +135,12 @@ pub(super) async fn admit(
             };
             tracing::warn!(%kind, error = why, "a rate limiter failed, trying again");
             pool.throttles.fail(kind, run.shared.random(), now);
+            pool.metrics.put_off(NotYet::LimiterFailed);
             return end(Outcome::Released);
         }
     };
     if limit.has_keys() {
+        pool.metrics.put_off(NotYet::RateLimitKey);
         let jitter = limit.rate.interval().min(LONGEST);
         let jitter = jitter.mul_f64(JITTER * run.shared.random());
         let delay = run.put_off.delay(key, &limit.rate, wait, now) + jitter;
@@ -142,6 +148,7 @@ pub(super) async fn admit(
     }
     // All of the kind have to wait, and of an alias when one of its jobs was seen.
     pool.throttles.close(kind, &limit.rate, wait, now);
+    pool.metrics.put_off(NotYet::RateLimit);
     end(Outcome::Released)
 }
 

@@ -13,7 +13,9 @@ use super::shared::Counters;
 use crate::client::archive;
 use crate::cluster::Leadership;
 use crate::error::Result;
+use crate::metrics::{self, Rows};
 use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
+use crate::time;
 
 /// The most jobs one pass deletes, so that it never holds the database up.
 const PASS: usize = 1_000;
@@ -38,7 +40,9 @@ pub(super) async fn run(run: Arc<Run>) {
         if !leads.is_some_and(Leadership::is_leader) {
             continue;
         }
+        let began = time::monotonic();
         tick(&run).await;
+        metrics::maintained(began.elapsed());
     }
 }
 
@@ -55,12 +59,20 @@ pub(super) async fn tick(run: &Run) {
             Retain::Forever => continue,
             Retain::Delete(age) => {
                 let request = PurgeRequest::new(state, age, PASS).guarded(guard.clone());
-                repeat(PASS, &maintained.deleted, || purge(run, &request)).await
+                repeat(PASS, (&maintained.deleted, Rows::JobsDeleted), || {
+                    purge(run, &request)
+                })
+                .await
             }
             Retain::Archive(age) => {
                 let request = PurgeRequest::new(state, age, ARCHIVE_PASS).guarded(guard.clone());
                 let pass = || put_away(run, &request);
-                repeat(ARCHIVE_PASS, &maintained.archived, pass).await
+                repeat(
+                    ARCHIVE_PASS,
+                    (&maintained.archived, Rows::JobsArchived),
+                    pass,
+                )
+                .await
             }
         };
         if let Err(error) = done {
@@ -73,28 +85,40 @@ pub(super) async fn tick(run: &Run) {
     if let Some(age) = retention.batches() {
         let request = BatchPurge::new(age, PASS).guarded(guard.clone());
         let pass = || purge_batches(run, &request);
-        if let Err(error) = repeat(PASS, &maintained.batches, pass).await {
+        if let Err(error) = repeat(PASS, (&maintained.batches, Rows::BatchesDeleted), pass).await {
             tracing::warn!(%error, "old batches could not be deleted");
         }
     }
     if let Some(age) = retention.archived() {
         let request = ArchivePurge::new(age, PASS).guarded(guard);
         let pass = || purge_archive(run, &request);
-        if let Err(error) = repeat(PASS, &maintained.deleted_from_archive, pass).await {
+        if let Err(error) = repeat(
+            PASS,
+            (&maintained.deleted_from_archive, Rows::ArchiveDeleted),
+            pass,
+        )
+        .await
+        {
             tracing::warn!(%error, "old archived jobs could not be deleted");
         }
     }
 }
 
 /// Makes passes until one finds less than it may take, or the tenure is over.
-async fn repeat<F>(limit: usize, counter: &AtomicU64, pass: impl Fn() -> F) -> Result<()>
+async fn repeat<F>(
+    limit: usize,
+    (counter, rows): (&AtomicU64, Rows),
+    pass: impl Fn() -> F,
+) -> Result<()>
 where
     F: Future<Output = Result<Guarded<u64>>>,
 {
     loop {
         let Guarded::Done(done) = pass().await? else {
+            metrics::stale_guarded_write("maintenance");
             return Ok(());
         };
+        metrics::maintenance_rows(rows, done);
         let done = usize::try_from(done).unwrap_or(usize::MAX);
         Counters::add(counter, done);
         if done < limit {
@@ -147,7 +171,9 @@ async fn forget_rates(run: &Run) -> Result<()> {
                 Some(rates) => rates.forget_idle(PASS).await,
             }
         });
-        if forgotten.await? < PASS as u64 {
+        let forgotten = forgotten.await?;
+        metrics::maintenance_rows(Rows::RatesForgotten, forgotten);
+        if forgotten < PASS as u64 {
             return Ok(());
         }
     }

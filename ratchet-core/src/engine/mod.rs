@@ -35,6 +35,7 @@ mod partition;
 mod poller;
 mod pool;
 mod prefetch;
+mod presence;
 mod ready;
 mod reclaimer;
 mod recurring;
@@ -44,6 +45,7 @@ mod run;
 mod running;
 mod settler;
 mod shared;
+mod span;
 #[cfg(feature = "testing")]
 mod steps;
 mod supervisor;

@@ -13,6 +13,8 @@ use super::{
 use crate::client::{Backoff, Client};
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
+use crate::id::NodeId;
+use crate::metrics::StepDown;
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
 
@@ -90,6 +92,61 @@ impl Node {
         self.shared.roles.leadership(role).cloned()
     }
 
+    /// Who the node is: another with each run, and when the cluster took it for dead meanwhile.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.shared.presence.identity().0
+    }
+
+    /// What people call the node: the label it was given, or one made of its id.
+    #[must_use]
+    pub fn label(&self) -> Name {
+        let shared = &self.shared;
+        let label = shared.presence.label();
+        label.unwrap_or_else(|| shared.label_of(self.id()))
+    }
+
+    /// What the node is doing, as it knows itself: `Joining` until it has joined for the first time,
+    /// `Left` after a run that ended in order, `Dead` after one that did not. Synchronous, and
+    /// without I/O, as all of these.
+    #[must_use]
+    pub fn status(&self) -> NodeStatus {
+        self.shared.presence.identity().1
+    }
+
+    /// Whether a run of the node is under way: from the call of [`run_until`](Self::run_until) until
+    /// it returns.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// How many bodies the node runs at present.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        let run = self.shared.presence.run();
+        run.map_or(0, |run| run.bodies())
+    }
+
+    /// How many bodies it may run at once; 0 if it runs no jobs.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.shared.capacity()
+    }
+
+    /// The roles that it may lead in.
+    #[must_use]
+    pub fn roles(&self) -> Vec<Name> {
+        let roles = self.shared.roles.all().iter();
+        roles.map(|one| one.leadership.role().clone()).collect()
+    }
+
+    /// The role in which it must lead to run jobs, if it is one of an active-passive pair.
+    #[must_use]
+    pub fn gate(&self) -> Option<&Name> {
+        self.shared.active_in.as_ref()
+    }
+
     /// What the node has done so far.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
@@ -118,7 +175,8 @@ impl Node {
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
         let run = Arc::new(Run::new(Arc::clone(&self.shared)));
-        let _unled = Unled(&self.shared);
+        self.shared.presence.begin(&run);
+        let _ended = Ended(&run);
         tokio::pin!(shutdown);
         tokio::select! {
             biased;
@@ -127,6 +185,7 @@ impl Node {
                 if let Err(error) = heartbeat::beat(&run, NodeStatus::Left).await {
                     tracing::debug!(%error, "could not say that the node leaves");
                 }
+                run.set_status(NodeStatus::Left);
                 return Ok(());
             }
             joined = join(&run) => joined.map_err(RunError::Store)?,
@@ -172,7 +231,7 @@ impl Node {
 /// Registers the node, waiting for the database if it is away.
 pub(super) async fn join(run: &Run) -> Result<()> {
     for status in [NodeStatus::Joining, NodeStatus::Active] {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("join");
         while let Err(error) = heartbeat::beat(run, status).await {
             if !error.is_transient() {
                 return Err(error);
@@ -223,7 +282,9 @@ fn start(run: &Arc<Run>) -> JoinSet<()> {
     }
     let pools = if run.shared.works { run.pools.len() } else { 0 };
     for pool in 0..pools {
-        for _ in 0..run.shared.pools[pool].share.concurrency {
+        let slots = run.shared.pools[pool].share.concurrency;
+        run.pools[pool].metrics.open(slots);
+        for _ in 0..slots {
             let slot = move |run| executor::slot(run, pool);
             supervisor::keep(&mut tasks, run, "slot", slot);
         }
@@ -249,13 +310,15 @@ async fn end(mut tasks: JoinSet<()>) {
 
 /// Makes sure that a node that runs no more does not take itself for a leader, even if its run was
 /// dropped; the locks then expire by themselves.
-struct Unled<'a>(&'a Shared);
+struct Ended<'a>(&'a Run);
 
-impl Drop for Unled<'_> {
+impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        for candidacy in self.0.roles.all() {
-            candidacy.leadership.step_down();
+        let shared = &self.0.shared;
+        for candidacy in shared.roles.all() {
+            candidacy.leadership.step_down(StepDown::Resigned);
         }
+        shared.presence.end(self.0);
     }
 }
 

@@ -19,6 +19,7 @@ use super::shared::Counters;
 use crate::client::Backoff;
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::Result;
+use crate::metrics;
 use crate::model::ClaimRequest;
 use crate::name::Name;
 use crate::route::Selection;
@@ -49,6 +50,7 @@ pub(super) async fn run(run: Arc<Run>, pool: usize) {
             }
         }
         if let Some(until) = run.courtesy.until(time::monotonic()) {
+            pool.metrics.permit_rest();
             tokio::select! {
                 biased;
                 () = run.draining.cancelled() => return,
@@ -68,6 +70,9 @@ pub(super) async fn run(run: Arc<Run>, pool: usize) {
         };
         wakeups.clear();
         let wait = poller.tick(&run, pool, limit).await;
+        if !wait.is_zero() {
+            pool.metrics.poll_delay(wait);
+        }
         if !wait.is_zero() && idle(&run, pool, wait, poller.failing, &mut wakeups).await {
             poller.wake();
         }
@@ -94,7 +99,7 @@ impl Poller {
             request,
             rate: Rate::new(time::monotonic()),
             delay: shared.config.poll_min,
-            backoff: Backoff::default(),
+            backoff: Backoff::of("poller"),
             failing: false,
             due_at: time::monotonic(),
         }
@@ -166,6 +171,8 @@ impl Poller {
         // Held before they are claimed: a drain that begins meanwhile waits for the answer.
         pool.hold(limit);
         let answer = claim(run, pool, &self.request).await;
+        pool.metrics
+            .polled(limit, answer.as_ref().map(Vec::len).ok());
         let claimed = answer.as_ref().map_or(0, Vec::len);
         // A store that gives more than was asked for has done wrong, but the jobs are here.
         pool.hold(claimed.saturating_sub(limit));
@@ -244,6 +251,7 @@ fn accept(run: &Run, pool: &Bulkhead, batch: Vec<Ready>) {
         run.hand_back(pool, batch);
     } else {
         pool.ready.push(batch);
+        pool.metrics.waiting.set(pool.ready.len());
     }
 }
 
@@ -264,6 +272,7 @@ async fn idle(
             () = run.shared.bells.rung(pool.index), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
                 if concerns(run, pool, &wakeup) {
+                    metrics::wakeup_received(&pool.share(&run.shared).name);
                     return true;
                 }
             }

@@ -67,7 +67,10 @@ pub(super) async fn run(run: Arc<Run>) {
     loop {
         tokio::time::sleep(ttl / 4).await;
         for pool in &run.pools {
-            run.hand_back(pool, pool.ready.take_older(ttl, time::monotonic()));
+            let older = pool.ready.take_older(ttl, time::monotonic());
+            pool.metrics.prefetch_expired(older.len());
+            pool.metrics.waiting.set(pool.ready.len());
+            run.hand_back(pool, older);
         }
     }
 }

@@ -18,7 +18,9 @@ use crate::cluster::Leadership;
 use crate::error::{Result, StoreErrorKind};
 use crate::handler::CancelReason;
 use crate::id::JobId;
-use crate::model::{Claim, Fenced, NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::metrics::{self, Rows};
+use crate::model::{Claim, Fenced, Guarded, NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::time;
 
 /// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
 /// who cannot reclaim.
@@ -36,9 +38,11 @@ pub(super) async fn run(run: Arc<Run>) {
     let leadership = run.shared.roles.leadership(MAINTENANCE);
     let mut watch = leadership.map(Leadership::watch);
     loop {
+        let began = time::monotonic();
         if let Err(error) = tick(&run).await {
             tracing::warn!(%error, "reclaiming failed");
         }
+        metrics::reclaim_pass(began.elapsed());
         if leadership.is_some_and(Leadership::is_leader) {
             tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.shared.random())).await;
         }
@@ -61,7 +65,14 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
         let guard = run.shared.maintenance_guard();
         let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER).guarded(guard);
         let swept = calls.call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep));
-        for node in swept.await?.done().unwrap_or_default().died {
+        let swept = swept.await?;
+        if swept == Guarded::Stale {
+            metrics::stale_guarded_write("sweep");
+        }
+        let swept = swept.done().unwrap_or_default();
+        metrics::nodes_died(swept.died.len());
+        metrics::maintenance_rows(Rows::NodesForgotten, swept.forgotten);
+        for node in swept.died {
             tracing::warn!(%node, "node is dead");
         }
     }
@@ -70,6 +81,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
         let reclaimed = calls
             .call("reclaim", |store| store.jobs().reclaim(&request))
             .await?;
+        metrics::claims_reclaimed(&reclaimed);
         for lost in &reclaimed {
             run.running.cancel(lost.token, CancelReason::ClaimLost);
         }
@@ -110,6 +122,7 @@ async fn expire_signals(run: &Run) -> Result<()> {
             }
             expired => expired?,
         };
+        metrics::signals_expired(expired.len());
         if !expired.is_empty() {
             tracing::warn!(
                 jobs = expired.len(),
@@ -141,6 +154,8 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
         .calls
         .call("settle", |store| store.jobs().settle(&failed));
     let answers = settle.await?;
+    let applied = |answer: &&Fenced| **answer == Fenced::Applied;
+    metrics::exhausted(answers.iter().filter(applied).count());
     if run.shared.hooks.is_empty() {
         return Ok(());
     }

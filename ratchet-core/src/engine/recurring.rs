@@ -18,6 +18,7 @@ use super::shared::Counters;
 use crate::client::{Backoff, recurring};
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::{Result, StoreError};
+use crate::metrics;
 use crate::model::{
     Definition, DueRecurring, Enqueued, Fired, Guard, Guarded, PutRecurring, RecurringClaimRequest,
     RecurringFiring, RetireRecurring,
@@ -63,7 +64,7 @@ pub(super) async fn run(run: Arc<Run>) {
         () = run.draining.cancelled() => return,
         refused = declare(&run) => waiting = refused,
     }
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::of("recurring");
     let mut met: Option<Instant> = None;
     while !run.draining.is_cancelled() {
         wakeups.clear();
@@ -113,6 +114,7 @@ async fn tick(run: &Run) -> Result<Looked> {
         });
         let due = claim.await?;
         unreadable |= due.unreadable > 0;
+        metrics::unreadable_definitions(due.unreadable);
         let next = fire_all(run, &due).await?;
         if due.definitions.len() + due.unreadable < request.limit {
             let next = due.next_in.into_iter().chain(next).min();
@@ -126,6 +128,7 @@ async fn tick(run: &Run) -> Result<Looked> {
 async fn fire_all(run: &Run, due: &DueRecurring) -> Result<Option<Duration>> {
     let plans = due.definitions.iter();
     let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
+    firings.iter().for_each(|one| metrics::late(one, due.now));
     let mut rest = firings.as_slice();
     let mut failed = Ok(());
     while !rest.is_empty() {
@@ -186,7 +189,7 @@ fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
 
 /// Fires definitions in one call. Safe to repeat: what took effect is stale the next time.
 async fn fire(run: &Run, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::of("recurring");
     let mut tries = 1;
     let answers = loop {
         let fire = run.shared.calls.call("fire", |store| async {
@@ -219,6 +222,7 @@ async fn fire(run: &Run, firings: &[RecurringFiring], most_tries: u32) -> Result
 fn note(run: &Run, firing: &RecurringFiring, answer: &Fired) {
     let name = &firing.token.name;
     let Fired::Applied(jobs) = answer else {
+        metrics::not_fired();
         tracing::debug!(definition = %name, "somebody else changed or fired the definition");
         return;
     };
@@ -226,6 +230,7 @@ fn note(run: &Run, firing: &RecurringFiring, answer: &Fired) {
     let made = jobs.iter().filter(created).count();
     let skipped = jobs.len() - made;
     Counters::add(&run.shared.fired, made);
+    metrics::fired(firing, made, skipped);
     tracing::debug!(definition = %name, jobs = made, skipped, "fired a recurring definition");
     if firing.missed {
         tracing::warn!(definition = %name, jobs = made, "slots were missed and do not run");
@@ -276,7 +281,7 @@ async fn idle(run: &Run, wait: Duration, wakeups: &mut WakeupStream, heed_from: 
 async fn declare(run: &Run) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in &run.shared.declared {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("recurring");
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
             if run.shared.calls.store().permits().is_some() && lacks_a_permit(&error) {

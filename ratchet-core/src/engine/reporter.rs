@@ -16,6 +16,7 @@ use crate::client::Calls;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::handler::{CancelReason, ReportSink};
 use crate::id::ClaimToken;
+use crate::metrics;
 use crate::model::{Claim, Report, ReportKind, Reported};
 use crate::time;
 
@@ -67,9 +68,12 @@ impl Reporter {
     }
 
     async fn send_within(&self, deadline: Duration, reports: &[Report]) -> Result<Vec<Reported>> {
-        self.calls
-            .call_within(deadline, "report", |store| store.jobs().report(reports))
-            .await
+        let report = self
+            .calls
+            .call_within(deadline, "report", |store| store.jobs().report(reports));
+        let answers = report.await;
+        metrics::reports(reports.len(), &answers);
+        answers
     }
 }
 

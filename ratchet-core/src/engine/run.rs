@@ -18,6 +18,7 @@ use super::settler::{Ending, SettleBuffer};
 use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::NodeId;
+use crate::metrics::NodeMetrics;
 use crate::model::{Claim, NodeStatus, Outcome, Settlement};
 use crate::name::Name;
 use crate::time;
@@ -27,6 +28,7 @@ pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) label: Name,
     identity: Mutex<(NodeId, NodeStatus)>,
+    metrics: NodeMetrics,
     pub(super) pools: Box<[Bulkhead]>,
     pub(super) suspects: Suspects,
     /// The jobs of limited keys that were put off.
@@ -75,13 +77,16 @@ struct Heard {
 
 impl Run {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let id = NodeId::new();
-        let label = shared.label.clone().unwrap_or_else(|| default_label(id));
+        let id = shared.presence.next_id();
+        let label = shared.label_of(id);
         let config = &shared.config;
         let pace = Pace::new(config.heartbeat_interval, config.heartbeat_max);
         Self {
             reporter: Arc::new(Reporter::new(Arc::clone(&shared.calls))),
-            pools: (0..shared.pools.len()).map(Bulkhead::new).collect(),
+            metrics: NodeMetrics::new(),
+            pools: (shared.pools.iter().enumerate())
+                .map(|(index, pool)| Bulkhead::new(index, &pool.share))
+                .collect(),
             shared,
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
@@ -125,6 +130,7 @@ impl Run {
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
             .1 = status;
+        self.metrics.status(status);
     }
 
     /// Becomes somebody else.
@@ -133,6 +139,11 @@ impl Run {
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
             .0 = NodeId::new();
+    }
+
+    /// How many bodies run.
+    pub(super) fn bodies(&self) -> usize {
+        self.running.len()
     }
 
     /// Whether the node may not claim at present because another one is the active one.
@@ -200,8 +211,15 @@ impl Run {
         self.settled.notify_one();
     }
 
+    /// Forgets claims of a pool that were taken away before their bodies began.
+    pub(super) fn lose_waiting(&self, pool: &Bulkhead, claims: usize) {
+        pool.metrics.lost_waiting(claims);
+        self.let_go(pool, claims);
+    }
+
     /// Hands claims of a pool back whose bodies have not begun.
     pub(super) fn hand_back(&self, pool: &Bulkhead, claims: Vec<Ready>) {
+        pool.metrics.handed_back(claims.len());
         for ready in claims {
             let released = Settlement::new(ready.claim.token, Outcome::Released);
             self.settle(pool, &ready.claim, released);
@@ -225,21 +243,14 @@ impl Run {
     /// The same for a claim whose body ran, or whose job ends with it: the hooks hear of it.
     pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, claim, pool);
-        ending.told = (!self.shared.hooks.is_empty()).then(|| Arc::clone(claim));
+        if !self.shared.hooks.is_empty() {
+            ending.tell(claim);
+        }
         self.add(ending, pool);
     }
 
     fn add(&self, ending: Ending, pool: &Bulkhead) {
         let more_coming = pool.ready.len() > 0;
         self.settlements.push(ending, more_coming);
-    }
-}
-
-/// A label that no other node has.
-fn default_label(id: NodeId) -> Name {
-    let text = format!("node-{id}");
-    match Name::new("label", text) {
-        Ok(label) => label,
-        Err(_) => unreachable!("an id makes a valid name"),
     }
 }

@@ -17,6 +17,7 @@ use super::run::Run;
 use super::shared::Counters;
 use crate::client::Backoff;
 use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::metrics::{self, JobPlace};
 use crate::model::{Claim, Fenced, Outcome, Settlement};
 use crate::time;
 
@@ -40,12 +41,19 @@ pub(super) struct SettleBuffer {
 /// One settlement, and what is to be known of it when it is written.
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
-    /// The place of the pool whose claim it ends.
-    pool: usize,
+    of: Of,
     /// Whom it lets go.
     makes_room: MakesRoom,
+}
+
+/// What a settlement belongs to.
+struct Of {
+    /// The place of the pool whose claim it ends.
+    pool: usize,
+    /// The job's kind, for the metrics.
+    kind: JobPlace,
     /// The claim, if the hooks are to hear of its end.
-    pub(super) told: Option<Arc<Claim>>,
+    told: Option<Arc<Claim>>,
 }
 
 impl Ending {
@@ -61,10 +69,18 @@ impl Ending {
         };
         Self {
             settlement,
-            pool: pool.index,
+            of: Of {
+                pool: pool.index,
+                kind: pool.metrics.place(&claim.route.kind),
+                told: None,
+            },
             makes_room,
-            told: None,
         }
+    }
+
+    /// Lets the hooks hear of the end of this claim.
+    pub(super) fn tell(&mut self, claim: &Arc<Claim>) {
+        self.of.told = Some(Arc::clone(claim));
     }
 }
 
@@ -83,8 +99,7 @@ enum MakesRoom {
 #[derive(Default)]
 struct Batch {
     settlements: Vec<Settlement>,
-    /// Place of the pool, and claim for the hooks.
-    of: Vec<(usize, Option<Arc<Claim>>)>,
+    of: Vec<Of>,
     /// Whether other jobs may be claimed once they are settled.
     makes_room: MakesRoom,
 }
@@ -100,7 +115,7 @@ impl Batch {
 
     fn push(&mut self, ending: Ending) {
         self.settlements.push(ending.settlement);
-        self.of.push((ending.pool, ending.told));
+        self.of.push(ending.of);
         self.makes_room = self.makes_room.max(ending.makes_room);
     }
 
@@ -119,11 +134,10 @@ impl Batch {
 
     fn into_iter(self) -> impl Iterator<Item = Ending> {
         let makes_room = self.makes_room;
-        let ending = move |(settlement, (pool, told))| Ending {
+        let ending = move |(settlement, of)| Ending {
             settlement,
-            pool,
+            of,
             makes_room,
-            told,
         };
         self.settlements.into_iter().zip(self.of).map(ending)
     }
@@ -163,7 +177,7 @@ impl SettleBuffer {
     fn awaits(&self, run: &Run) -> bool {
         let pending = self.pending();
         let mut of = pending.of.iter();
-        of.any(|(pool, _)| run.pools[*pool].ready.len() > 0)
+        of.any(|of| run.pools[of.pool].ready.len() > 0)
     }
 
     fn take(&self) -> Batch {
@@ -181,7 +195,7 @@ impl SettleBuffer {
 
 /// Settles for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
-    let mut settler = Settler::default();
+    let mut settler = Settler::new();
     loop {
         tokio::select! {
             biased;
@@ -214,7 +228,6 @@ async fn gather(run: &Run) {
 }
 
 /// What a settler remembers from one batch to the next.
-#[derive(Default)]
 pub(super) struct Settler {
     /// Settlements that the store does not take, though it takes others.
     refused: Batch,
@@ -223,6 +236,14 @@ pub(super) struct Settler {
 }
 
 impl Settler {
+    pub(super) fn new() -> Self {
+        Self {
+            refused: Batch::default(),
+            retry_at: None,
+            backoff: Backoff::of("settler"),
+        }
+    }
+
     async fn retry_is_due(&self) {
         match self.retry_at {
             Some(at) => tokio::time::sleep_until(at).await,
@@ -233,7 +254,7 @@ impl Settler {
     /// Sends what has gathered, until the store has taken it, and again what it refused before.
     pub(super) async fn tick(&mut self, run: &Run) {
         let batch = run.settlements.take();
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::of("settler");
         let mut timeouts = 0;
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
@@ -289,6 +310,7 @@ impl Settler {
                     break;
                 }
                 Err(error) => {
+                    metrics::settlement_refused();
                     for mut ending in one.into_iter() {
                         if error.kind() == StoreErrorKind::Invalid {
                             ending.settlement = failed(&ending.settlement, &error);
@@ -309,10 +331,15 @@ impl Settler {
 }
 
 async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
-    run.shared
-        .calls
-        .call("settle", |store| store.jobs().settle(batch))
-        .await
+    let asked = time::monotonic();
+    let calls = &run.shared.calls;
+    let settle = calls.call("settle", |store| store.jobs().settle(batch));
+    let answers = settle.await;
+    match &answers {
+        Ok(_) => metrics::settled(batch.len(), asked.elapsed()),
+        Err(error) => metrics::settle_failed(error.kind()),
+    }
+    answers
 }
 
 /// What became of the claims of one pool.
@@ -354,24 +381,26 @@ async fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
 fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
     let hooks = &run.shared.hooks;
     let mut tallies = vec![Tally::default(); run.pools.len()];
-    for (pool, _) in &batch.of {
-        tallies[*pool].sent += 1;
+    for of in &batch.of {
+        tallies[of.pool].sent += 1;
     }
-    for ((settlement, (pool, told)), answer) in batch.settlements.iter().zip(&batch.of).zip(answers)
-    {
-        let tally = &mut tallies[*pool];
+    for ((settlement, of), answer) in batch.settlements.iter().zip(&batch.of).zip(answers) {
+        let tally = &mut tallies[of.pool];
         match answer {
             Fenced::Stale => {
                 tally.stale += 1;
-                if let Some(claim) = told.as_ref().filter(|_| settlement.ran_for.is_some()) {
+                if let Some(claim) = of.told.as_ref().filter(|_| settlement.ran_for.is_some()) {
                     hooks.tell(|hook| hook.job_lost(claim));
                 }
             }
             Fenced::Applied => {
                 tally.settled += 1;
                 run.shared.totals.ended(&settlement.outcome);
+                run.pools[of.pool]
+                    .metrics
+                    .settled(of.kind, &settlement.outcome);
                 tally.finished += usize::from(settlement.effect(false).state.is_terminal());
-                if let Some(claim) = told {
+                if let Some(claim) = &of.told {
                     hooks.tell(|hook| hook.job_ended(claim, settlement));
                 }
             }
@@ -390,6 +419,7 @@ fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
             Counters::add(&counters.settled, tally.settled);
             Counters::add(&counters.finished, tally.finished);
             Counters::add(&counters.stale, tally.stale);
+            pool.metrics.stale(tally.stale);
             run.let_go(pool, tally.sent);
         }
     }

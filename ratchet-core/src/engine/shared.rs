@@ -9,6 +9,7 @@ use super::leader::{MAINTENANCE, Roles};
 use super::maintenance::Maintained;
 use super::newer::Warned;
 use super::partition::Share;
+use super::presence::Presence;
 use super::totals::Totals;
 use crate::client::{Bells, Calls, Client};
 use crate::cluster::{ClusterCoordinator, Leadership};
@@ -53,6 +54,7 @@ pub(super) struct Shared {
     /// Wake the pollers of the pools.
     pub(super) bells: Arc<Bells>,
     pub(super) maintained: Maintained,
+    pub(super) presence: Presence,
     pub(super) totals: Totals,
     random: Mutex<fastrand::Rng>,
 }
@@ -110,6 +112,7 @@ impl Shared {
             source,
             bells,
             maintained: Maintained::default(),
+            presence: Presence::default(),
             totals: Totals::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }
@@ -161,9 +164,24 @@ impl Shared {
         }
     }
 
-    /// How many bodies the node may run at once.
+    /// What people call the node while it has this id.
+    pub(super) fn label_of(&self, id: NodeId) -> Name {
+        self.label.clone().unwrap_or_else(|| default_label(id))
+    }
+
+    /// How many bodies the node may run at once; 0 if it runs no jobs.
     pub(super) fn capacity(&self) -> usize {
-        self.pools.iter().map(|pool| pool.share.concurrency).sum()
+        let pools = if self.works { &self.pools[..] } else { &[] };
+        pools.iter().map(|pool| pool.share.concurrency).sum()
+    }
+}
+
+/// A label that no other node has.
+fn default_label(id: NodeId) -> Name {
+    let text = format!("node-{id}");
+    match Name::new("label", text) {
+        Ok(label) => label,
+        Err(_) => unreachable!("an id makes a valid name"),
     }
 }
 

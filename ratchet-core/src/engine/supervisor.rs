@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::outcome::panic_text;
 use super::run::Run;
+use crate::metrics;
 
 /// How long a loop that panicked rests before it begins again.
 const REST: Duration = Duration::from_secs(1);
@@ -26,6 +27,7 @@ pub(super) fn keep<F>(
             .catch_unwind()
             .await
         {
+            metrics::loop_panicked(name);
             tracing::error!(
                 name,
                 panic = panic_text(&*panic),

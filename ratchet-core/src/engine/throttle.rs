@@ -56,7 +56,7 @@ impl Throttles {
     pub(super) fn fail(&self, kind: &Name, random: f64, now: Instant) {
         let mut kinds = self.kinds();
         let earlier = kinds.remove(kind).and_then(|throttle| throttle.failing);
-        let mut backoff = earlier.unwrap_or_default();
+        let mut backoff = earlier.unwrap_or_else(|| Backoff::of("limiter"));
         let wait = backoff.next(random);
         let throttle = Throttle {
             closed_until: now + wait,

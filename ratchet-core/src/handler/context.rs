@@ -135,8 +135,13 @@ impl JobContext {
     /// # Cancel safety
     /// Dropped, the job may or may not have been enqueued.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
-        let job = match self.trace() {
-            Some(trace) if job.spec().trace.is_none() => job.trace(trace.clone()),
+        #[cfg(not(feature = "otel"))]
+        let trace = self.trace().cloned();
+        // The span of this body, which is in the trace of this job, if there is one.
+        #[cfg(feature = "otel")]
+        let trace = TraceContext::current().or_else(|| self.trace().cloned());
+        let job = match trace {
+            Some(trace) if job.spec().trace.is_none() => job.trace(trace),
             _ => job,
         };
         self.0.client.enqueue(job).await

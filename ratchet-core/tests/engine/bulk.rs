@@ -140,6 +140,36 @@ async fn what_was_done_stays_done_when_a_run_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
+    let store = MemoryStore::new();
+    jobs(&store, 9).await;
+    let (client, calls) = client(&store, |_| Fault::DelayedAnswer(Duration::from_secs(1)));
+    let mut bulk = client
+        .bulk(JobFilter::all(), JobAction::Cancel, 100)
+        .pass(2);
+    let some = bulk.run_for(Duration::from_millis(1_500)).await.unwrap();
+    assert_eq!((some.changed, bulk.is_complete()), (4, false));
+    // Another one goes on from there, as another process would.
+    let rest = |_| Fault::None;
+    let place = bulk.reached();
+    assert!(place.is_some());
+    let mut other = self::client(&store, rest)
+        .0
+        .bulk(JobFilter::all(), JobAction::SetPriority(Priority::High), 1)
+        .after(place);
+    other.run().await.unwrap();
+    assert!(other.reached() > place);
+    // However short the time, it comes further.
+    let one_more = bulk.run_for(Duration::ZERO).await.unwrap();
+    assert_eq!((one_more.changed, bulk.is_complete()), (6, false));
+    let rest = bulk.run_for(Duration::MAX).await.unwrap();
+    assert_eq!((rest.changed, bulk.is_complete()), (9, true));
+    let made = calls.load(Ordering::SeqCst);
+    bulk.run_for(Duration::MAX).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), made, "it is over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taken_key_is_counted_and_does_not_hold_the_others_up() {
     let store = MemoryStore::new();
     let dead = [

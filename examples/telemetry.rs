@@ -1,0 +1,105 @@
+//! What operators see: metrics as Prometheus reads them, and a job's span in the trace of the request
+//! that enqueued it.
+//!
+//! ```sh
+//! cargo run --release --example telemetry --features otel
+//! ```
+#![expect(clippy::print_stdout, reason = "it prints what happened")]
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use ratchet::metrics::{SECONDS, SIZES};
+use ratchet::{Job, JobContext, JobResult, JobState, Ratchet, RetryPolicy};
+use serde::{Deserialize, Serialize};
+use tracing::Instrument;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Charges a card, which fails at first.
+#[derive(Serialize, Deserialize)]
+struct Charge {
+    cents: u32,
+}
+
+impl Job for Charge {
+    const KIND: &'static str = "charge";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        if ctx.attempt() == 1 {
+            return Err(format!("the bank does not answer about {} cents", self.cents).into());
+        }
+        Ok(())
+    }
+}
+
+/// An exporter of Prometheus. A server would be given its text at `/metrics`.
+fn metrics() -> anyhow::Result<PrometheusHandle> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_jobs".into()), SIZES)?;
+    Ok(builder.install_recorder()?)
+}
+
+/// An exporter of OpenTelemetry that prints. A service would have one that sends.
+fn traces() -> SdkTracerProvider {
+    let provider = SdkTracerProvider::builder()
+        .with_simple_exporter(opentelemetry_stdout::SpanExporter::default())
+        .build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("telemetry"));
+    tracing_subscriber::registry().with(layer).init();
+    provider
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // Both before the node runs.
+    let metrics = metrics()?;
+    let traces = traces();
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", folder.path().join("telemetry.db").display());
+    let store = ratchet::connect(&url).await?;
+    let node = Ratchet::builder(store).register::<Charge>().build()?;
+    let client = node.client().clone();
+
+    // What a handler of HTTP requests would do, in the span of its framework.
+    let retry = RetryPolicy::fixed(3, Duration::from_millis(100));
+    let enqueue = async {
+        let job = Charge { cents: 1_200 }.into_job().retry(retry);
+        client.enqueue(job).await
+    };
+    let request = tracing::info_span!("POST /orders");
+    let id = enqueue.instrument(request).await?.id();
+
+    let ended = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let job = client.job(id).await;
+            if matches!(job, Ok(Some(job)) if job.state == JobState::Succeeded) {
+                return;
+            }
+        }
+    };
+    node.run_until(ended).await?;
+    traces.shutdown()?;
+
+    println!("\nMetrics of jobs, of many more:");
+    let text = metrics.render();
+    let shown = [
+        "ratchet_jobs_enqueued_total",
+        "ratchet_jobs_begun_total",
+        "ratchet_jobs_settled_total",
+        "ratchet_job_wait_seconds_count",
+        "ratchet_claim_calls_total",
+        "ratchet_drain_seconds_count",
+    ];
+    for line in text.lines() {
+        if shown.iter().any(|name| line.starts_with(name)) && !line.ends_with(" 0") {
+            println!("  {line}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Jobs as they are enqueued. Who enqueues need not have registered anything, so the kinds that are
+//! told apart are bounded by their number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use ::metrics::SharedString;
+
+use super::catalog::{JOBS_ENQUEUED, MAX_KINDS, OTHER};
+use crate::model::{Enqueued, NewJob};
+use crate::name::Name;
+
+/// Kinds that have a label of their own.
+#[derive(Debug, Default)]
+struct Kinds(BTreeSet<Name>);
+
+impl Kinds {
+    const fn new() -> Self {
+        Self(BTreeSet::new())
+    }
+
+    /// The label of this kind.
+    fn label(&mut self, kind: &Name) -> SharedString {
+        if !self.0.contains(kind) {
+            if self.0.len() >= MAX_KINDS {
+                return OTHER.into();
+            }
+            self.0.insert(kind.clone());
+        }
+        kind.shared()
+    }
+}
+
+/// Those of this process.
+static KINDS: Mutex<Kinds> = Mutex::new(Kinds::new());
+
+/// These jobs were enqueued, with these answers.
+pub(crate) fn enqueued(jobs: &[NewJob], answers: &[Enqueued]) {
+    let mut counts: BTreeMap<(&Name, &'static str), u64> = BTreeMap::new();
+    for (job, answer) in jobs.iter().zip(answers) {
+        let outcome = match answer {
+            Enqueued::Created(_) => "created",
+            Enqueued::Duplicate(_) => "duplicate",
+        };
+        *counts.entry((&job.spec().route.kind, outcome)).or_default() += 1;
+    }
+    for ((kind, outcome), count) in counts {
+        let kind = KINDS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .label(kind);
+        let values = [kind, outcome.into()];
+        JOBS_ENQUEUED.counter(values).increment(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_kinds_are_told_apart() {
+        let mut kinds = Kinds::default();
+        let label = |kinds: &mut Kinds, number: usize| {
+            let kind = Name::new("kind", format!("kind {number}")).unwrap();
+            kinds.label(&kind).to_string()
+        };
+        for number in 0..MAX_KINDS {
+            assert_eq!(label(&mut kinds, number), format!("kind {number}"));
+        }
+        assert_eq!(label(&mut kinds, MAX_KINDS), OTHER);
+        assert_eq!(label(&mut kinds, 7), "kind 7");
+    }
+}

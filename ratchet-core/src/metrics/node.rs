@@ -1,0 +1,235 @@
+//! The node and what it does for the cluster.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::catalog::{
+    CLAIMS_RECLAIMED, CLOCK_SKEW, DAEMON_FAILURES, DAEMON_STARTS, DRAIN, HEARTBEAT, HEARTBEATS,
+    HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, LOOP_PANICS, MAINTENANCE, MAINTENANCE_ROWS, NODES,
+    NODES_DIED, RATE_LIMIT_WAIT, RECLAIM, RECURRING_FIRED, RECURRING_LATENESS, RECURRING_MISSED,
+    RECURRING_UNREADABLE, REPORTS, SIGNALS_EXPIRED, TAKEN_FOR_DEAD,
+};
+use super::record::Amount;
+use crate::error::Result;
+use crate::model::{
+    Acted, ActionOutcome, NodeStatus, ReclaimReason, Reclaimed, RecurringFiring, Reported,
+};
+use crate::name::Name;
+use crate::state::JobAction;
+use crate::time::{Timestamp, millis_between, to_millis};
+
+/// What a run says of its node as a whole.
+pub(crate) struct NodeMetrics {
+    /// Its part in the number of nodes of its status; none before it joins.
+    presence: Mutex<Option<Amount>>,
+}
+
+impl NodeMetrics {
+    /// Of a run that begins.
+    pub(crate) fn new() -> Self {
+        super::describe();
+        Self {
+            presence: Mutex::default(),
+        }
+    }
+
+    /// The node has this status now.
+    pub(crate) fn status(&self, status: NodeStatus) {
+        let name = match status {
+            NodeStatus::Joining => "joining",
+            NodeStatus::Active => "active",
+            NodeStatus::Draining => "draining",
+            NodeStatus::Left => "left",
+            NodeStatus::Dead => "dead",
+        };
+        let amount = Amount::new(NODES.gauge([name.into()]));
+        amount.set(usize::from(status.is_live()));
+        // The part in the last status goes with it.
+        *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Some(amount);
+    }
+}
+
+/// A heartbeat took so long.
+pub(crate) fn heartbeat(took: Duration, came_through: bool) {
+    let outcome = if came_through { "ok" } else { "failed" };
+    HEARTBEATS.counter([outcome.into()]).increment(1);
+    HEARTBEAT.histogram([]).record(took);
+}
+
+/// The node's clock is so many milliseconds ahead of the database's.
+pub(crate) fn clock_skew(milliseconds: i64) {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
+}
+
+/// The node was taken for dead.
+pub(crate) fn taken_for_dead(displaced: bool) {
+    let result = if displaced { "displaced" } else { "renewed" };
+    TAKEN_FOR_DEAD.counter([result.into()]).increment(1);
+}
+
+/// A drain ended in this way: `clean`, `interrupted` or `abandoned`.
+pub(crate) fn drained(result: &'static str, took: Duration) {
+    DRAIN.histogram([result.into()]).record(took);
+}
+
+pub(crate) fn loop_panicked(name: &'static str) {
+    LOOP_PANICS.counter([name.into()]).increment(1);
+}
+
+pub(crate) fn hook_panicked() {
+    HOOK_PANICS.counter([]).increment(1);
+}
+
+/// What became of reports, as many as were sent.
+pub(crate) fn reports(sent: usize, answers: &Result<Vec<Reported>>) {
+    let (stale, failed) = match answers {
+        Ok(answers) => {
+            let stale = |answer: &&Reported| matches!(answer, Reported::Stale);
+            (answers.iter().filter(stale).count(), 0)
+        }
+        Err(_) => (0, sent),
+    };
+    let applied = sent.saturating_sub(stale + failed);
+    for (outcome, count) in [("applied", applied), ("stale", stale), ("failed", failed)] {
+        if count > 0 {
+            REPORTS.counter([outcome.into()]).increment(count as u64);
+        }
+    }
+}
+
+pub(crate) fn rate_limit_wait(kind: &Name, wait: Duration) {
+    RATE_LIMIT_WAIT.histogram([kind.shared()]).record(wait);
+}
+
+pub(crate) fn nodes_died(count: usize) {
+    if count > 0 {
+        NODES_DIED.counter([]).increment(count as u64);
+    }
+}
+
+/// Claims were taken back. Those of jobs beyond their crash budget are still there.
+pub(crate) fn claims_reclaimed(reclaimed: &[Reclaimed]) {
+    for lost in reclaimed.iter().filter(|lost| !lost.exhausted) {
+        let reason = match lost.reason {
+            ReclaimReason::OwnerLost => "owner_lost",
+            ReclaimReason::NotStarted => "not_started",
+            ReclaimReason::Stalled => "stalled",
+            ReclaimReason::Overdue => "overdue",
+        };
+        CLAIMS_RECLAIMED.counter([reason.into()]).increment(1);
+    }
+}
+
+/// Jobs beyond their crash budget were failed.
+pub(crate) fn exhausted(jobs: usize) {
+    if jobs > 0 {
+        JOBS_EXHAUSTED.counter([]).increment(jobs as u64);
+    }
+}
+
+pub(crate) fn signals_expired(jobs: usize) {
+    if jobs > 0 {
+        SIGNALS_EXPIRED.counter([]).increment(jobs as u64);
+    }
+}
+
+pub(crate) fn reclaim_pass(took: Duration) {
+    RECLAIM.histogram([]).record(took);
+}
+
+/// What maintenance does away with.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows {
+    JobsDeleted,
+    JobsArchived,
+    ArchiveDeleted,
+    BatchesDeleted,
+    RatesForgotten,
+    NodesForgotten,
+}
+
+pub(crate) fn maintenance_rows(what: Rows, count: u64) {
+    if count > 0 {
+        let what = match what {
+            Rows::JobsDeleted => "jobs_deleted",
+            Rows::JobsArchived => "jobs_archived",
+            Rows::ArchiveDeleted => "archive_deleted",
+            Rows::BatchesDeleted => "batches_deleted",
+            Rows::RatesForgotten => "rates_forgotten",
+            Rows::NodesForgotten => "nodes_forgotten",
+        };
+        MAINTENANCE_ROWS.counter([what.into()]).increment(count);
+    }
+}
+
+pub(crate) fn maintained(took: Duration) {
+    MAINTENANCE.histogram([]).record(took);
+}
+
+pub(crate) fn daemon_started(role: &Name) {
+    DAEMON_STARTS.counter([role.shared()]).increment(1);
+}
+
+pub(crate) fn daemon_failed(role: &Name) {
+    DAEMON_FAILURES.counter([role.shared()]).increment(1);
+}
+
+/// A definition was fired: so many jobs were made and so many left out.
+pub(crate) fn fired(firing: &RecurringFiring, created: usize, skipped: usize) {
+    for (outcome, count) in [("created", created), ("skipped", skipped)] {
+        if count > 0 {
+            RECURRING_FIRED
+                .counter([outcome.into()])
+                .increment(count as u64);
+        }
+    }
+    if firing.missed {
+        RECURRING_MISSED.counter([]).increment(1);
+    }
+}
+
+/// This node sets out to fire slots at this time.
+pub(crate) fn late(firing: &RecurringFiring, now: Timestamp) {
+    let lateness = RECURRING_LATENESS.histogram([]);
+    for slot in firing.jobs.iter().filter_map(|job| job.id().slot()) {
+        lateness.record(millis_between(to_millis(slot), to_millis(now)));
+    }
+}
+
+/// Somebody else changed or fired the definition first.
+pub(crate) fn not_fired() {
+    RECURRING_FIRED.counter(["stale".into()]).increment(1);
+}
+
+pub(crate) fn unreadable_definitions(count: usize) {
+    if count > 0 {
+        RECURRING_UNREADABLE.counter([]).increment(count as u64);
+    }
+}
+
+/// Something was done to jobs on somebody's request.
+pub(crate) fn acted(action: JobAction, acted: &[Acted]) {
+    let action = match action {
+        JobAction::Cancel => "cancel",
+        JobAction::Requeue => "requeue",
+        JobAction::Pause => "pause",
+        JobAction::Resume => "resume",
+        JobAction::Reschedule(_) => "reschedule",
+        JobAction::SetPriority(_) => "set_priority",
+        JobAction::Delete => "delete",
+    };
+    for one in acted {
+        let outcome = match one.outcome {
+            ActionOutcome::Became(_) => "became",
+            ActionOutcome::CancelRequested => "cancel_requested",
+            ActionOutcome::Changed => "changed",
+            ActionOutcome::Deleted => "deleted",
+            ActionOutcome::KeyTaken(_) => "key_taken",
+            ActionOutcome::Refused(_) => "refused",
+            ActionOutcome::NotFound => "not_found",
+        };
+        let values = [action.into(), outcome.into()];
+        JOB_ACTIONS.counter(values).increment(1);
+    }
+}

@@ -1,0 +1,100 @@
+//! From a metric of the catalog to the recorder's handle of it.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString};
+
+use super::catalog::{Kind, Metric};
+
+/// Every metric is for operators.
+static METADATA: Metadata<'static> = Metadata::new("ratchet", Level::INFO, Some("ratchet"));
+
+impl Metric {
+    /// The counter with these values of the metric's labels, in their order.
+    pub(super) fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
+        let key = self.key(values);
+        ::metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
+    }
+
+    /// The gauge with these values of the labels.
+    pub(super) fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
+        let key = self.key(values);
+        ::metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
+    }
+
+    /// The histogram with these values of the labels.
+    pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
+        let key = self.key(values);
+        ::metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+    }
+
+    pub(super) fn describe(&self) {
+        let (name, text) = (self.name.into(), self.description.into());
+        ::metrics::with_recorder(|recorder| match self.kind {
+            Kind::Counter => recorder.describe_counter(name, self.unit, text),
+            Kind::Gauge => recorder.describe_gauge(name, self.unit, text),
+            Kind::Histogram => recorder.describe_histogram(name, self.unit, text),
+        });
+    }
+
+    fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
+        debug_assert_eq!(self.labels.len(), N, "labels of {}", self.name);
+        if N == 0 {
+            return Key::from_static_name(self.name);
+        }
+        let labels = self.labels.iter().zip(values);
+        let labels: Vec<Label> = labels
+            .map(|(label, value)| Label::new(label.name, value))
+            .collect();
+        Key::from_parts(self.name, labels)
+    }
+}
+
+/// The part of one owner in a gauge. Owners add up, such as several nodes of one process, and what is
+/// left of a part goes when its owner does.
+pub(crate) struct Amount {
+    gauge: Gauge,
+    told: AtomicI64,
+}
+
+impl Amount {
+    pub(super) const fn new(gauge: Gauge) -> Self {
+        Self {
+            gauge,
+            told: AtomicI64::new(0),
+        }
+    }
+
+    /// Sets the part.
+    pub(crate) fn set(&self, now: usize) {
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        self.add(now - self.told.swap(now, Ordering::Relaxed));
+    }
+
+    /// Makes the part one larger until the answer is dropped.
+    pub(crate) fn enter(&self) -> impl Drop + '_ {
+        struct Entered<'a>(&'a Amount);
+        impl Drop for Entered<'_> {
+            fn drop(&mut self) {
+                self.0.told.fetch_sub(1, Ordering::Relaxed);
+                self.0.add(-1);
+            }
+        }
+        self.told.fetch_add(1, Ordering::Relaxed);
+        self.add(1);
+        Entered(self)
+    }
+
+    fn add(&self, change: i64) {
+        if change != 0 {
+            #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+            self.gauge.increment(change as f64);
+        }
+    }
+}
+
+impl Drop for Amount {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}

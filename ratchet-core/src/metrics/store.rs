@@ -1,0 +1,57 @@
+//! Calls of the store.
+
+use std::time::Duration;
+
+use super::catalog::{
+    SETTLE, SETTLE_BATCH, SETTLE_RETRIES, SETTLEMENTS_REFUSED, STORE_BACKOFF, STORE_CALL,
+    STORE_CALLS,
+};
+use crate::error::{Result, StoreErrorKind};
+
+/// A call took so long, and this is what came of it.
+pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Result<T>) {
+    let result = match answer {
+        Ok(_) => "ok",
+        Err(error) => name_of(error.kind()),
+    };
+    let values = [operation.into(), result.into()];
+    STORE_CALLS.counter(values).increment(1);
+    STORE_CALL.histogram([operation.into()]).record(took);
+}
+
+/// Somebody waits for so long before trying again.
+pub(crate) fn store_backoff(who: &'static str, delay: Duration) {
+    STORE_BACKOFF.histogram([who.into()]).record(delay);
+}
+
+/// The store took so many ends.
+pub(crate) fn settled(batch: usize, took: Duration) {
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+    SETTLE_BATCH.histogram([]).record(batch as f64);
+    SETTLE.histogram([]).record(took);
+}
+
+/// The store did not take them.
+pub(crate) fn settle_failed(why: StoreErrorKind) {
+    SETTLE_RETRIES.counter([name_of(why).into()]).increment(1);
+}
+
+/// The store refuses an end for good.
+pub(crate) fn settlement_refused() {
+    SETTLEMENTS_REFUSED.counter([]).increment(1);
+}
+
+const fn name_of(kind: StoreErrorKind) -> &'static str {
+    match kind {
+        StoreErrorKind::Unavailable => "unavailable",
+        StoreErrorKind::Timeout => "timeout",
+        StoreErrorKind::Contention => "contention",
+        StoreErrorKind::Full => "full",
+        StoreErrorKind::ReadOnly => "read_only",
+        StoreErrorKind::Invalid => "invalid",
+        StoreErrorKind::Misconfigured => "misconfigured",
+        StoreErrorKind::SchemaMismatch => "schema_mismatch",
+        StoreErrorKind::Corrupt => "corrupt",
+        StoreErrorKind::Other => "other",
+    }
+}

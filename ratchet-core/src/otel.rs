@@ -1,0 +1,90 @@
+//! Traces of OpenTelemetry: from the span that enqueues a job to the span that runs it.
+
+use std::borrow::Cow;
+
+use opentelemetry::Context;
+use opentelemetry::trace::{
+    SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use crate::model::NewJob;
+use crate::trace::TraceContext;
+
+impl TraceContext {
+    /// The trace that the caller is in: that of the current `tracing` span, if a layer of
+    /// `tracing-opentelemetry` is there, or else that of the current context of OpenTelemetry. Needs
+    /// the feature `otel`.
+    ///
+    /// Clients call it for every job that has no trace. It is for jobs that are enqueued by other means,
+    /// such as in a transaction of the application.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))
+    }
+
+    /// The same as OpenTelemetry has it; none if it was stored by something that writes it otherwise.
+    fn remote(&self) -> Option<SpanContext> {
+        let mut parts = self.traceparent().split('-').skip(1);
+        let trace = TraceId::from_hex(parts.next()?).ok()?;
+        let span = SpanId::from_hex(parts.next()?).ok()?;
+        let flags = u8::from_str_radix(parts.next()?, 16).ok()?;
+        let state = self.tracestate().unwrap_or_default();
+        let state = state.parse::<TraceState>().unwrap_or_default();
+        Some(SpanContext::new(
+            trace,
+            span,
+            TraceFlags::new(flags),
+            true,
+            state,
+        ))
+    }
+}
+
+fn of_span(span: &Span) -> Option<TraceContext> {
+    of(span.context().span().span_context())
+}
+
+fn of(context: &SpanContext) -> Option<TraceContext> {
+    if !context.is_valid() {
+        return None;
+    }
+    let (trace, span) = (context.trace_id(), context.span_id());
+    let flags = context.trace_flags().to_u8();
+    let trace = TraceContext::new(format!("00-{trace:032x}-{span:016x}-{flags:02x}")).ok()?;
+    let state = context.trace_state().header();
+    if state.is_empty() {
+        return Some(trace);
+    }
+    // Rather without its state than not at all.
+    Some(trace.clone().with_state(state).unwrap_or(trace))
+}
+
+/// The jobs, those without a trace in that of the caller.
+pub(crate) fn traced(jobs: &[NewJob]) -> Cow<'_, [NewJob]> {
+    if jobs.iter().all(|job| job.spec().trace.is_some()) {
+        return Cow::Borrowed(jobs);
+    }
+    let Some(current) = TraceContext::current() else {
+        return Cow::Borrowed(jobs);
+    };
+    let traced = |job: &NewJob| match job.spec().trace {
+        Some(_) => job.clone(),
+        None => job.clone().trace(current.clone()),
+    };
+    Cow::Owned(jobs.iter().map(traced).collect())
+}
+
+/// Makes the span that enqueued a job the parent of the one that runs it.
+pub(crate) fn set_parent(span: &Span, trace: &TraceContext) {
+    if let Some(remote) = trace.remote() {
+        // Without a layer of OpenTelemetry there is nothing to tell.
+        let _ = span.set_parent(Context::new().with_remote_span_context(remote));
+    }
+}
+
+/// Says that what the span is about failed.
+pub(crate) fn failed(span: &Span, error: &str) {
+    span.set_status(Status::error(error.to_owned()));
+}

@@ -1,0 +1,123 @@
+//! The documents of operators name what there is.
+
+use std::collections::BTreeSet;
+
+use ratchet_core::metrics::{CATALOG, Kind, Label, Metric, Values};
+
+const DOCS: &str = include_str!("../../../docs/metrics.md");
+const DASHBOARD: &str = include_str!("../../../docs/grafana/ratchet.json");
+
+/// The line of a metric in the tables.
+fn row(metric: &Metric) -> String {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let labels: Vec<String> = metric.labels.iter().map(shown).collect();
+    let (name, text) = (metric.name, metric.description);
+    format!("| `{name}` | {kind} | {} | {text} |", labels.join("; "))
+}
+
+fn shown(label: &Label) -> String {
+    match label.values {
+        Values::OneOf(values) => {
+            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+            format!("`{}`: {}", label.name, values.join(", "))
+        }
+        _ => format!("`{}`", label.name),
+    }
+}
+
+#[test]
+fn the_tables_are_those_of_the_catalog() {
+    let rows: BTreeSet<&str> = DOCS
+        .lines()
+        .filter(|line| line.starts_with("| `ratchet_"))
+        .collect();
+    let expected: Vec<String> = CATALOG.iter().map(row).collect();
+    for row in &expected {
+        assert!(rows.contains(row.as_str()), "docs/metrics.md lacks\n{row}");
+    }
+    assert_eq!(rows.len(), expected.len(), "there are rows of no metric");
+}
+
+/// The words of a text that look like metrics, as they are in the catalog: without the endings that an
+/// exporter adds to histograms.
+fn metrics_in(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let named = words.filter(|word| word.starts_with("ratchet_"));
+    let plain = named.map(|word| {
+        let endings = ["_bucket", "_sum", "_count"];
+        let without = endings.iter().find_map(|end| word.strip_suffix(end));
+        without.unwrap_or(word)
+    });
+    plain.collect()
+}
+
+#[test]
+fn what_the_documents_name_is_in_the_catalog() {
+    let known: BTreeSet<&str> = CATALOG.iter().map(|metric| metric.name).collect();
+    // Crates, whose names have the same beginning.
+    let crates = BTreeSet::from(["ratchet_core", "ratchet_http"]);
+    for (file, text) in [("metrics.md", DOCS), ("grafana/ratchet.json", DASHBOARD)] {
+        let unknown: Vec<&str> = metrics_in(text)
+            .into_iter()
+            .filter(|name| !known.contains(name) && !crates.contains(name))
+            .collect();
+        assert!(unknown.is_empty(), "docs/{file} names {unknown:?}");
+    }
+}
+
+#[test]
+fn every_expression_of_the_dashboard_asks_for_a_metric_as_it_is() {
+    let board: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    let mut ids = BTreeSet::new();
+    let mut expressions = 0;
+    for panel in panels {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "id of {title}");
+        let targets = panel["targets"].as_array();
+        for target in targets.into_iter().flatten() {
+            let expression = target["expr"].as_str().unwrap();
+            let named = metrics_in(expression);
+            assert!(!named.is_empty(), "{title}: {expression}");
+            for name in named {
+                let metric = CATALOG.iter().find(|metric| metric.name == name).unwrap();
+                check(title, expression, metric);
+            }
+            expressions += 1;
+        }
+    }
+    assert!(expressions >= 20, "{expressions} expressions");
+}
+
+/// Whether an expression asks for a metric in a way that its kind allows, by labels that it has.
+fn check(title: &str, expression: &str, metric: &Metric) {
+    let after: Vec<&str> = expression.split(metric.name).skip(1).collect();
+    for rest in after {
+        let ending = ["_bucket", "_sum", "_count"]
+            .into_iter()
+            .find(|end| rest.starts_with(end));
+        let is_histogram = metric.kind == Kind::Histogram;
+        assert_eq!(ending.is_some(), is_histogram, "{title}: {expression}");
+        let rest = &rest[ending.map_or(0, str::len)..];
+        let ranged = rest
+            .split([')', ' '])
+            .next()
+            .unwrap()
+            .contains("[$__rate_interval]");
+        let rated = metric.kind != Kind::Gauge;
+        assert_eq!(ranged, rated, "{title}: {expression}");
+    }
+    let grouped = expression.split("by (").skip(1);
+    let labels = grouped.flat_map(|rest| rest.split(')').next().unwrap().split(','));
+    for label in labels
+        .map(str::trim)
+        .filter(|label| !["le", "instance"].contains(label))
+    {
+        let has = metric.labels.iter().any(|one| one.name == label);
+        assert!(has, "{title}: {} has no label {label}", metric.name);
+    }
+}

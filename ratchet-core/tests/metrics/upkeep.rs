@@ -1,0 +1,214 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::memory::{Fault, ManualClock};
+use ratchet_core::metrics::*;
+use ratchet_core::model::{
+    DueRecurring, Fired, Guarded, PutRecurring, RecurringClaimRequest, RecurringFiring,
+    RecurringPage, RecurringRecord, RetireRecurring,
+};
+use ratchet_core::store::{
+    Changed, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
+    VersionStore,
+};
+use ratchet_core::{
+    JobError, MemoryStore, Misfire, Name, NewJob, Overlap, PutOutcome, Ratchet, RateLimit,
+    Recurring, Result, Retain, Retention, time,
+};
+use tokio::time::sleep;
+
+use crate::jobs::Mail;
+use crate::kit::{Scripted, Scripts, Started, World};
+use crate::recorder::Metrics;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) async fn recurring_definitions_fire_late_and_miss_slots(metrics: &Metrics) {
+    let world = World::new();
+    let answer_is_lost = Arc::new(AtomicBool::new(false));
+    let store = world.store.clone().with_faults({
+        let lost = Arc::clone(&answer_is_lost);
+        move |operation| match operation == "fire" && lost.swap(false, Ordering::SeqCst) {
+            true => Fault::ErrorAfterCommit,
+            false => Fault::None,
+        }
+    });
+    let long = world.job("long", |_| async {
+        sleep(25 * SECOND).await;
+        Ok(())
+    });
+    let every = Recurring::every(10 * SECOND).job(long).named("often");
+    let every = every.overlap(Overlap::Skip).misfire(Misfire::Skip);
+    let build = || world.builder_on(store.clone()).build().unwrap();
+    let node = Started::new(build());
+    node.node.client().recurring().put(every).await.unwrap();
+    sleep(32 * SECOND).await;
+    let fired = |outcome| metrics.sum(RECURRING_FIRED, &[("outcome", outcome)]);
+    assert_eq!((fired("created"), fired("skipped")), (1.0, 2.0));
+    let late = metrics.values(RECURRING_LATENESS, &[]);
+    assert_eq!(late.len(), 3);
+    assert!(late.iter().all(|late| *late < 0.5), "{late:?}");
+    // The first try took effect, so the second finds it done.
+    answer_is_lost.store(true, Ordering::SeqCst);
+    sleep(10 * SECOND).await;
+    assert_eq!(fired("stale"), 1.0);
+    assert_eq!(
+        metrics
+            .values(STORE_BACKOFF, &[("loop", "recurring")])
+            .len(),
+        1
+    );
+    node.stop().await.unwrap();
+    assert_eq!(metrics.sum(RECURRING_MISSED, &[]), 0.0);
+    sleep(600 * SECOND).await;
+    let node = Started::new(build());
+    sleep(15 * SECOND).await;
+    assert_eq!(metrics.sum(RECURRING_MISSED, &[]), 1.0);
+    node.stop().await.unwrap();
+}
+
+pub(crate) async fn definitions_of_a_newer_release_are_met(metrics: &Metrics) {
+    let world = World::new();
+    let builder = Ratchet::builder(Arc::new(Old(world.store.clone())));
+    let builder = builder.register::<Scripted>().state(Scripts::default());
+    let node = Started::new(builder.build().unwrap());
+    let job = world.job("never", |_| async { Ok(()) });
+    let often = Recurring::every(SECOND).job(job).named("often");
+    node.node.client().recurring().put(often).await.unwrap();
+    sleep(10 * SECOND).await;
+    assert!(metrics.sum(RECURRING_UNREADABLE, &[]) >= 1.0);
+    node.stop().await.unwrap();
+}
+
+pub(crate) async fn what_is_old_is_done_away_with(metrics: &Metrics) {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let mut world = World::new();
+    let clock = ManualClock::new(time::wall_clock());
+    world.store = MemoryStore::with_clock(clock.clone());
+    let retention = Retention::all(Retain::Delete(HOUR))
+        .failed(Retain::Archive(HOUR))
+        .archive(Some(2 * HOUR));
+    let build = || {
+        let strict = RateLimit::<Mail>::per_second(10).strict();
+        let builder = world.builder().retention(retention.clone());
+        builder
+            .register::<Mail>()
+            .rate_limit(strict)
+            .build()
+            .unwrap()
+    };
+    let node = Started::new(build());
+    let client = node.node.client();
+    let batch = client.create_batch().await.unwrap();
+    let jobs: [NewJob; 4] = [
+        world.job("succeeds", |_| async { Ok(()) }),
+        world.job("succeeds", |_| async { Ok(()) }).in_batch(batch),
+        world.job("fails", |_| async { Err::<(), _>(JobError::discard("no")) }),
+        Mail::to_all(),
+    ];
+    for answer in client.enqueue_all(&jobs).await.unwrap() {
+        world.ended(answer.id()).await;
+    }
+    client.close_batch(batch).await.unwrap();
+    node.stop().await.unwrap();
+    clock.advance(26 * HOUR);
+    let node = Started::new(build());
+    sleep(300 * SECOND).await;
+    let rows = |what| metrics.sum(MAINTENANCE_ROWS, &[("what", what)]);
+    let all = [
+        "jobs_deleted",
+        "jobs_archived",
+        "archive_deleted",
+        "batches_deleted",
+        "rates_forgotten",
+        "nodes_forgotten",
+    ];
+    assert_eq!(all.map(rows), [3.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+    assert!(metrics.values(MAINTENANCE, &[]).len() >= 4);
+    assert!(metrics.values(RECLAIM, &[]).len() >= 40);
+    node.stop().await.unwrap();
+}
+
+pub(crate) async fn signals_that_do_not_come(metrics: &Metrics) {
+    let world = World::new();
+    let node = world.start();
+    let waits = world.job("waits", |_| async { Ok(()) });
+    let id = world.enqueue(waits.wait_for("s", 10 * SECOND)).await;
+    world.ended(id).await;
+    assert_eq!(metrics.sum(SIGNALS_EXPIRED, &[]), 1.0);
+    node.stop().await.unwrap();
+}
+
+/// The store as an old node has it, which can read no definition.
+#[derive(Debug)]
+struct Old(MemoryStore);
+
+#[async_trait]
+impl RecurringStore for Old {
+    async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
+        self.0.put(put).await
+    }
+
+    async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
+        self.0.find(name).await
+    }
+
+    async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
+        self.0.definitions(after, limit).await
+    }
+
+    async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
+        let mut due = self.0.claim_due_recurring(request).await?;
+        due.unreadable = due.definitions.len();
+        due.definitions.clear();
+        Ok(due)
+    }
+
+    async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
+        self.0.fire(firings).await
+    }
+
+    async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
+        self.0.set_paused(name, paused).await
+    }
+
+    async fn delete(&self, name: &Name) -> Result<Changed> {
+        self.0.delete(name).await
+    }
+
+    async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
+        self.0.retire(request).await
+    }
+}
+
+impl Store for Old {
+    fn info(&self) -> StoreInfo {
+        self.0.info()
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self.0.jobs()
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        Store::queues(&self.0)
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        Store::nodes(&self.0)
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self.0.locks()
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        Store::versions(&self.0)
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+}

@@ -1,0 +1,108 @@
+// Requests to the API beside the dashboard, and what goes wrong with them.
+
+import { heard, heardRoughly } from "./clock.js";
+
+const BASE = new URL("../", document.baseURI);
+const TIMEOUT_MS = 20_000;
+
+/** An answer that is no answer: an RFC 9457 problem, or none at all. */
+export class Problem extends Error {
+  constructor({ title, detail, code, status, state, retryAfter }) {
+    super(detail || title);
+    this.title = title;
+    this.detail = detail ?? "";
+    this.code = code ?? "";
+    this.status = status ?? 0;
+    this.state = state ?? null;
+    this.retryAfter = retryAfter ?? null;
+  }
+}
+
+/** The address of something below the API's root, such as `api/jobs`. */
+export function address(path, query) {
+  const url = new URL(path, BASE);
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+/** Reads JSON. */
+export function get(path, query, signal) {
+  return send("GET", address(path, query), undefined, signal);
+}
+
+/** Reads JSON whose numbers are not rounded to what this language can hold: payloads have any. */
+export function getExact(path, query, signal) {
+  return send("GET", address(path, query), undefined, signal, exact);
+}
+
+/** Does something. */
+export function post(path, body) {
+  return send("POST", address(path), body);
+}
+
+/** A part of a path, whatever characters it has. */
+export function part(text) {
+  return encodeURIComponent(text);
+}
+
+async function send(method, url, body, signal, reviver) {
+  const request = { method, headers: { accept: "application/json, application/problem+json" }, cache: "no-store", credentials: "same-origin" };
+  if (body !== undefined) {
+    request.body = JSON.stringify(body);
+    request.headers["content-type"] = "application/json";
+  }
+  const limit = AbortSignal.timeout(TIMEOUT_MS);
+  request.signal = signal ? AbortSignal.any([signal, limit]) : limit;
+  let response;
+  let text;
+  try {
+    response = await fetch(url, request);
+    text = await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    const late = limit.aborted;
+    throw new Problem({
+      title: late ? "No answer in time" : "The server cannot be reached",
+      detail: late ? `${url.pathname} did not answer within ${TIMEOUT_MS / 1000} s.` : `${url.pathname}: ${error.message}`,
+      code: late ? "timeout" : "unreachable",
+    });
+  }
+  heardRoughly(response.headers.get("date"));
+  const value = parse(text, reviver);
+  if (!response.ok) throw problem(response, value, text);
+  if (value === undefined && text !== "") {
+    throw new Problem({ title: "The answer is not JSON", detail: `${url.pathname} answered with something else.`, status: response.status, code: "malformed" });
+  }
+  if (value?.at) heard(value.at);
+  return value;
+}
+
+function parse(text, reviver) {
+  for (const way of reviver ? [reviver, undefined] : [undefined]) {
+    try {
+      return JSON.parse(text, way);
+    } catch {
+      // Too deep for the exact way, or no JSON at all.
+    }
+  }
+  return undefined;
+}
+
+function exact(_, value, context) {
+  const rounded = typeof value === "number" && context?.source !== undefined && String(value) !== context.source;
+  return rounded && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
+}
+
+function problem(response, value, text) {
+  const given = value && typeof value === "object" ? value : {};
+  return new Problem({
+    title: given.title ?? `${response.status} ${response.statusText}`,
+    detail: given.detail ?? (value === undefined ? text.slice(0, 300) : ""),
+    code: given.code,
+    status: response.status,
+    state: given.state,
+    retryAfter: response.headers.get("retry-after"),
+  });
+}

@@ -1,0 +1,43 @@
+// Dialogs. `showModal` keeps the focus inside and Escape closes; the focus goes back to where it was.
+
+import { h } from "./dom.js";
+
+/** Asks; gives true if the person says yes. `danger` paints the answer red. */
+export function confirm({ title, text, yes, danger = false }) {
+  return new Promise((resolve) => {
+    let answer = false;
+    const dialog = open(title, [
+      ...[text].flat().map((line) => h("p", null, line)),
+      h("div", { class: "ends" },
+        h("button", { class: "button", type: "button", autofocus: danger, onclick: () => dialog.close() }, "Leave it"),
+        h("button", {
+          class: `button primary${danger ? " danger" : ""}`, type: "button", autofocus: !danger, "data-yes": true,
+          onclick: () => { answer = true; dialog.close(); },
+        }, yes)),
+    ], () => resolve(answer));
+  });
+}
+
+/** Shows something until it is closed. */
+export function inform(title, content) {
+  const dialog = open(title, [content, h("div", { class: "ends" },
+    h("button", { class: "button", type: "button", autofocus: true, onclick: () => dialog.close() }, "Close"))]);
+}
+
+let number = 0;
+
+function open(title, content, closed) {
+  const before = document.activeElement;
+  number += 1;
+  const id = `dialog-${number}`;
+  const dialog = h("dialog", { "aria-labelledby": id, onclick: (event) => { if (event.target === dialog) dialog.close(); } },
+    h("div", { class: "inside" }, h("h2", { id }, title), content));
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (before instanceof HTMLElement && before.isConnected) before.focus();
+    closed?.();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}

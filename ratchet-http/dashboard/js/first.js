@@ -1,0 +1,7 @@
+// Runs before the first paint, so that a chosen theme does not flash. Everything else is a module.
+try {
+  const theme = localStorage.getItem("ratchet.theme");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+} catch {
+  // Storage may be forbidden; then the system's wish decides.
+}

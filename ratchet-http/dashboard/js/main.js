@@ -1,0 +1,117 @@
+// Puts the parts together: which page is shown, and what all pages share.
+
+import { learn, watchAccess } from "./access.js";
+import { get } from "./api.js";
+import { h, put } from "./dom.js";
+import { connect, listen, stream } from "./events.js";
+import { keys, list } from "./keys.js";
+import { failed } from "./notices.js";
+import { head } from "./page.js";
+import * as batches from "./pages/batches.js";
+import * as cluster from "./pages/cluster.js";
+import * as job from "./pages/job.js";
+import * as jobs from "./pages/jobs.js";
+import * as overview from "./pages/overview.js";
+import * as queues from "./pages/queues.js";
+import * as recurring from "./pages/recurring.js";
+import { here, watch, way } from "./router.js";
+import { side } from "./side.js";
+import { toggle } from "./theme.js";
+
+const PAGES = { overview, jobs, queues, recurring, batches, cluster };
+const STATUS_AGAIN_MS = 60_000;
+const BANNER_AFTER_MS = 1_500;
+
+const main = document.getElementById("main");
+const banner = document.getElementById("banner");
+const bar = side(document.getElementById("side"), { theme: toggle, help: list });
+let shown = null;
+let place = "";
+
+function route(first) {
+  const { words, query } = here();
+  const next = words.slice(0, 2).join("/");
+  const page = pageOf(words);
+  bar.at(words[0]);
+  if (next === place && shown?.navigated) {
+    shown.navigated(query);
+    return;
+  }
+  place = next;
+  show(page, words, query, first);
+}
+
+function pageOf(words) {
+  if (words[0] === "jobs" && words.length === 2) return job;
+  return words.length === 1 ? PAGES[words[0]] : undefined;
+}
+
+function show(page, words, query, first) {
+  shown?.unmount();
+  shown?.abort.abort();
+  const abort = new AbortController();
+  window.scrollTo(0, 0);
+  if (page) {
+    document.title = `${page.title} · Ratchet`;
+    shown = { ...page.mount(main, { words, query, signal: abort.signal }), abort };
+  } else {
+    document.title = "Not found · Ratchet";
+    put(main, head("There is no such page"), h("p", null, h("a", { href: way(["overview"]) }, "To the overview")));
+    shown = { unmount: () => {}, abort };
+  }
+  if (!first) main.querySelector("h1")?.focus({ preventScroll: true });
+}
+
+async function status() {
+  try {
+    const answer = await get("cluster/status");
+    bar.about(answer);
+    if (answer.writes !== undefined) learn(answer.writes);
+  } catch {
+    // The page itself says what is wrong, and the connection shows below.
+  }
+}
+
+let lostTimer = 0;
+
+function connection(state) {
+  bar.connection(state);
+  clearTimeout(lostTimer);
+  if (state.name === "live") {
+    banner.hidden = true;
+  } else if (state.name === "lost") {
+    lostTimer = setTimeout(() => {
+      if (banner.hidden) put(banner, "The connection to the server is lost. What you see is as it was; it is tried again and again.");
+      banner.hidden = false;
+    }, banner.hidden ? BANNER_AFTER_MS : 0);
+  }
+}
+
+/** Draws the page again, as when what may be done has changed. */
+function again() {
+  const { words, query } = here();
+  show(pageOf(words), words, query, true);
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+window.addEventListener("error", (event) => failed("The dashboard made a mistake", event.error ?? event));
+window.addEventListener("unhandledrejection", (event) => {
+  if (event.reason?.name !== "AbortError") failed("The dashboard made a mistake", event.reason);
+});
+
+keys({ page: () => shown, theme: toggle, refresh: () => shown?.refresh?.() });
+watchAccess(again);
+listen({
+  state: connection,
+  tick: (tick) => { if (tick.counts) bar.failures(tick.counts.failed); },
+  again: status,
+});
+document.documentElement.ratchet = stream;
+watch(() => route(false));
+await status();
+setInterval(() => { if (!document.hidden) status(); }, STATUS_AGAIN_MS);
+route(true);
+connect();

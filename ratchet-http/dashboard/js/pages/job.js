@@ -1,0 +1,194 @@
+// One job: what it is, what became of each attempt, what it is linked to, and what can be done.
+
+import { action } from "../access.js";
+import { get, getExact, part } from "../api.js";
+import { badge, chip, tone } from "../badges.js";
+import { now, time } from "../clock.js";
+import { h, put } from "../dom.js";
+import { listen } from "../events.js";
+import { bytes, duration, number, pretty } from "../format.js";
+import { graph } from "../graph.js";
+import { learnNodes, nodeName } from "../nodes.js";
+import { done } from "../notices.js";
+import { facts, head, loading, panel, progressBar, trouble } from "../page.js";
+import { go, way } from "../router.js";
+import { ACTIONS, actOn } from "../work.js";
+
+const AGAIN_MS = 1_000;
+const RUNNING_AGAIN_MS = 3_000;
+const MOST_GRAPH = 100;
+
+export const title = "Job";
+
+export function mount(view, { words, signal }) {
+  const id = words[1];
+  const path = `api/jobs/${part(id)}`;
+  let job = null;
+  let shown = "";
+  let readAt = 0;
+  let pending = 0;
+  const slots = { head: h("div"), message: h("div"), left: h("div", { class: "stack" }), right: h("div", { class: "stack" }), graph: h("div") };
+  put(view, slots.head, slots.message, slots.graph, h("div", { class: "columns wide-left" }, slots.left, slots.right));
+  put(slots.head, head("Job"));
+  put(slots.message, loading("Reading the job"));
+
+  async function load() {
+    clearTimeout(pending);
+    pending = 0;
+    readAt = performance.now();
+    const [detail, history, links] = await Promise.allSettled([
+      getExact(path, null, signal), get(`${path}/history`, null, signal), get(`${path}/graph`, { limit: MOST_GRAPH }, signal)]);
+    if (signal.aborted) return;
+    if (detail.status === "rejected") {
+      put(slots.message, trouble("The job cannot be read", detail.reason, load));
+      return;
+    }
+    job = detail.value;
+    const sign = JSON.stringify([detail.value, history.value, links.value, history.reason?.message, links.reason?.message]);
+    if (sign === shown) return;
+    shown = sign;
+    draw(history, links);
+  }
+
+  function draw(history, links) {
+    const focused = document.activeElement?.dataset?.action;
+    put(slots.message);
+    put(slots.head, head(job.kind, {
+      sub: [badge(job.state), job.cancel_requested && job.state === "running" ? [" ", chip("asked to stop", "warn")] : null],
+    }, h("div", { class: "buttons" }, ACTIONS.map(offer))));
+    put(slots.left, progress(job), failure(job),
+      history.status === "fulfilled" ? panel("Attempts", h("span", { class: "muted small" }, `${number(job.attempts)} of ${number(job.max_attempts)} used`), attempts(job, history.value.attempts))
+        : trouble("The attempts cannot be read", history.reason, load),
+      paper("Payload", job.payload, job.payload_hidden, job.payload_bytes),
+      paper("Result", job.result), paper("Checkpoint", job.checkpoint), paper("Signal", job.signal_payload));
+    put(slots.right, about(job), limits(job), origin(job, links.value));
+    put(slots.graph, links.status === "rejected" ? trouble("The workflow cannot be read", links.reason, load) : workflow(links.value, job));
+    if (focused) slots.head.querySelector(`[data-action="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  function offer(one) {
+    const legal = job.actions?.includes(one.name) ?? one.from.includes(job.state);
+    const why = legal ? undefined : `A job that is ${job.state} cannot be ${one.past}.`;
+    return action({ text: one.text, title: one.meaning, danger: one.danger, why, name: one.name }, async () => {
+      if (!await actOn(job, one)) return undefined;
+      return one.name === "delete" ? go(way(["jobs"])) : load();
+    });
+  }
+
+  function soon() {
+    if (pending) return;
+    pending = setTimeout(load, Math.max(0, AGAIN_MS - (performance.now() - readAt)));
+  }
+
+  load();
+  learnNodes();
+  const timer = setInterval(() => { if (job?.state === "running" && !document.hidden) load(); }, RUNNING_AGAIN_MS);
+  const end = listen({ jobs: (jobs) => { if (jobs.has(id)) soon(); }, missed: soon, again: load });
+  return { refresh: load, unmount: () => { end(); clearInterval(timer); clearTimeout(pending); } };
+}
+
+function progress(job) {
+  if (!job.progress) return null;
+  return panel("Progress", null, progressBar(job.progress.percent, "Progress of the job"), job.progress.message && h("p", { class: "muted" }, job.progress.message));
+}
+
+function failure(job) {
+  return job.last_error ? panel("Last error", null, h("pre", { class: "block bad", tabindex: "0" }, job.last_error)) : null;
+}
+
+function attempts(job, list) {
+  const current = job.state === "running" && job.claimed_at
+    ? [{ seq: job.claim_seq, node: job.node, claimed_at: job.claimed_at, ended_at: null, ran_for_ms: null, outcome: "running", error: null }] : [];
+  const all = [...list, ...current];
+  if (all.length === 0) return h("p", { class: "muted" }, "Not claimed yet.");
+  const from = Date.parse(all[0].claimed_at);
+  const to = Math.max(from + 1, ...all.map((one) => (one.ended_at ? Date.parse(one.ended_at) : now())));
+  return h("ol", { class: "attempts" }, [...all].reverse().map((one) => {
+    const begin = Date.parse(one.claimed_at);
+    const end = one.ended_at ? Date.parse(one.ended_at) : now();
+    const left = (100 * (begin - from)) / (to - from);
+    const wide = Math.min(100 - left, Math.max(0.6, (100 * (end - begin)) / (to - from)));
+    return h("li", { class: "attempt" },
+      h("div", { class: "row" },
+        h("b", { title: "Number of the claim" }, `#${one.seq}`), badge(one.outcome), nodeName(one.node),
+        h("span", { class: "spring" }),
+        h("span", { class: "muted", title: one.ran_for_ms === null ? "From the claim on" : "How long the body ran" }, duration(one.ran_for_ms ?? end - begin)),
+        time(one.claimed_at)),
+      h("div", { class: "track", role: "img", "aria-label": `Claimed ${one.claimed_at}, ${one.ended_at ? `ended ${one.ended_at}` : "running"}` },
+        h("i", { class: one.outcome === "running" ? "running" : `tone-${tone(one.outcome)}`, css: { left: `${Math.min(99.4, left)}%`, width: `${wide}%` } })),
+      one.error && h("details", { open: one === all.at(-1) && !job.last_error },
+        h("summary", { class: "small muted" }, "Error"), h("pre", { class: "block bad", tabindex: "0" }, one.error)));
+  }));
+}
+
+function paper(name, value, hidden, size) {
+  if (hidden) return panel(name, h("span", { class: "muted small" }, bytes(size)), h("p", { class: "muted" }, "Hidden: this API does not show payloads, results and checkpoints."));
+  if (value === undefined) return null;
+  const text = pretty(value);
+  const copy = navigator.clipboard && h("button", { class: "button slim", type: "button", onclick: async () => {
+    await navigator.clipboard.writeText(text);
+    done(`${name} copied`);
+  } }, "Copy");
+  return panel(name, [size !== undefined && h("span", { class: "muted small" }, bytes(size)), copy], h("pre", { class: "block", tabindex: "0" }, text));
+}
+
+function about(job) {
+  return panel("About", null, facts([
+    ["Id", h("code", null, job.id)],
+    ["Kind", h("a", { href: way(["jobs"], { kind: job.kind }) }, job.kind)],
+    ["Queue", h("a", { href: way(["jobs"], { queue: job.queue }) }, job.queue)],
+    ["Lane", job.lane, "Jobs of a lane run one after the other"],
+    ["Priority", job.priority],
+    ["Tags", job.tags?.length > 0 ? h("span", { class: "badges" }, job.tags.map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag)))) : null],
+    ["Created", time(job.created_at)],
+    ["Due", time(job.run_at)],
+    ["Claimed", job.claimed_at && time(job.claimed_at)],
+    ["Node", job.node && nodeName(job.node)],
+    ["Ended", job.finished_at && time(job.finished_at)],
+    ["Claims", number(job.claim_seq), "How often it was claimed"],
+    ["Lost claims", job.crash_count > 0 ? number(job.crash_count) : null, "Claims whose node died"],
+    ["Signal", job.signal && [job.signal.key, job.signal.delivered_at ? [", delivered ", time(job.signal.delivered_at)] : [", waits", job.signal.deadline_at ? [" until ", time(job.signal.deadline_at)] : null]]],
+  ]));
+}
+
+function limits(job) {
+  const { retry = {} } = job;
+  const backoff = { none: "at once", fixed: `after ${duration(retry.delay_ms)}`, linear: `after ${duration(retry.delay_ms)} more each time`, exponential: `after ${duration(retry.delay_ms)}, doubling` }[retry.backoff] ?? retry.backoff;
+  return panel("Limits", null, facts([
+    ["Attempts", number(job.max_attempts)],
+    ["Tried again", retry.backoff && [backoff, retry.cap_ms ? `, at most ${duration(retry.cap_ms)}` : null, retry.jitter_percent ? `, ± ${retry.jitter_percent} %` : null]],
+    ["Timeout", job.timeout_ms ? duration(job.timeout_ms) : null, "Of one attempt"],
+    ["Stall timeout", job.stall_timeout_ms ? duration(job.stall_timeout_ms) : null, "Without a sign of life"],
+    ["Capability", job.capability, "What a node must offer to run it"],
+    ["Permit", job.permit, "What it holds while it runs"],
+    ["Unique key", job.unique_key, "At most one unfinished job has it"],
+    ["Idempotency key", job.idempotency_key, "Enqueued once for ever"],
+    ["Payload version", job.payload_version > 1 ? number(job.payload_version) : null],
+    ["Trace", job.trace && h("code", null, job.trace.traceparent)],
+  ]));
+}
+
+function origin(job, links) {
+  const kin = (pick, other) => (links?.edges ?? []).filter((edge) => edge[pick] === job.id).map((edge) => {
+    const node = links.nodes.find((one) => one.id === edge[other]);
+    if (node?.type === "batch") return h("li", null, h("a", { href: way(["jobs"], { batch: node.id }) }, "a batch"));
+    if (!node?.kind) return h("li", { class: "muted", title: edge[other] }, "a job that is no longer stored");
+    return h("li", null, h("a", { href: way(["jobs", node.id]), title: node.id }, node.kind), " ", node.state && badge(node.state));
+  });
+  const [parents, children] = [kin("to", "from"), kin("from", "to")];
+  if (!job.batch && !job.recurring && parents.length + children.length === 0) return null;
+  return panel("Where it comes from and leads to", null, facts([
+    ["Batch", job.batch && h("a", { href: way(["jobs"], { batch: job.batch }) }, h("code", null, job.batch))],
+    ["Recurring", job.recurring && [h("a", { href: way(["recurring"]) }, job.recurring.name), job.recurring.slot_at ? [", for ", time(job.recurring.slot_at)] : null]],
+    ["After", parents.length > 0 ? h("ul", null, parents) : null],
+    ["Before", children.length > 0 ? h("ul", null, children) : null],
+  ]));
+}
+
+function workflow(links, job) {
+  if (!links || links.edges.length === 0) return null;
+  const note = links.truncated ? `the ${MOST_GRAPH} nearest of more` : `${links.nodes.length} nodes`;
+  return h("section", { class: "panel flush", css: { "margin-bottom": "16px" } },
+    h("div", { class: "top" }, h("h2", null, "Workflow"), h("span", { class: "spring" }), h("span", { class: "muted small" }, note)),
+    graph(links, job.id));
+}

@@ -1,0 +1,273 @@
+// Jobs: filtered, a page at a time, live, chosen and acted on.
+
+import { action, readOnly } from "../access.js";
+import { get } from "../api.js";
+import { badge, chip, meaning, STATES } from "../badges.js";
+import { time } from "../clock.js";
+import { h, put } from "../dom.js";
+import { listen } from "../events.js";
+import { brief, excerpt, number } from "../format.js";
+import { icon } from "../icons.js";
+import { learnNodes, nodeName } from "../nodes.js";
+import { head, loading, progressBar, tablePanel, trouble } from "../page.js";
+import { go, way } from "../router.js";
+import { table } from "../table.js";
+import { ACTIONS, actOnAll, actOnMany } from "../work.js";
+
+const SIZES = [25, 50, 100];
+const TEXTS = [["queue", "Queue"], ["kind", "Kind"], ["tag", "Tag"], ["batch", "Batch"]];
+const NAMES = ["state", "queue", "kind", "tag", "batch", "order", "limit"];
+
+export const title = "Jobs";
+
+export function mount(view, { query, signal }) {
+  let filter = read(query);
+  let next = null;
+  let trail = [];
+  let everything = false;
+  let fresh = new Set();
+  let turn = 0;
+  const chosen = new Set();
+  const all = h("input", { type: "checkbox", "aria-label": "Choose all jobs of this page", onchange: () => {
+    chosen.clear();
+    if (all.checked) for (const job of rows.items()) chosen.add(job.id);
+    everything = false;
+    rows.mark();
+    drawBar();
+  } });
+  const rows = table({
+    caption: "Jobs", key: (job) => job.id, columns: COLUMNS, empty: "No job matches.",
+    choose: { chosen, all, describe: (job) => `${job.kind} ${brief(job.id)}`, changed: () => { everything = false; rows.mark(); drawBar(); } },
+    open: (job) => go(way(["jobs", job.id])),
+  });
+  const message = h("div");
+  const filters = h("form", { class: "panel filters", role: "search", "aria-label": "Filter the jobs", onsubmit: (event) => { event.preventDefault(); apply(); } });
+  const bar = h("div", { class: "bar", role: "toolbar", "aria-label": "What to do with jobs" });
+  const more = h("div", { class: "bar end" });
+  const inputs = new Map();
+  put(view, head("Jobs"), filters, message, tablePanel(null, null, [bar, rows.element, more]));
+  drawFilters();
+
+  function drawFilters() {
+    inputs.clear();
+    const states = h("div", { class: "choice", role: "group", "aria-label": "States" }, STATES.map((state) =>
+      h("button", { type: "button", "aria-pressed": String(filter.states.includes(state)), title: meaning(state), "data-state": state, onclick: () => {
+        const has = filter.states.includes(state);
+        move({ states: STATES.filter((one) => (one === state ? !has : filter.states.includes(one))) });
+      } }, icon(state), state)));
+    const texts = TEXTS.map(([name, label]) => {
+      const input = h("input", { name, value: filter[name], autocomplete: "off", spellcheck: "false", maxlength: "128", onchange: apply });
+      inputs.set(name, input);
+      return h("label", { class: "field" }, label, input);
+    });
+    const order = select("Order", [["newest", "newest first"], ["oldest", "oldest first"]], filter.order, (value) => move({ order: value }));
+    const size = select("Rows", SIZES.map((one) => [String(one), String(one)]), String(filter.limit), (value) => move({ limit: Number(value) }));
+    const any = filter.states.length > 0 || TEXTS.some(([name]) => filter[name]);
+    const narrow = matchMedia("(max-width: 820px)").matches;
+    put(filters, states, h("details", { open: !narrow || TEXTS.some(([name]) => filter[name]) },
+      h("summary", null, "Queue, kind, tag, batch, order"),
+      h("div", { class: "fields" }, texts, order, size,
+        any && h("button", { type: "button", class: "button", onclick: () => go(way(["jobs"])) }, "Clear"),
+        h("button", { type: "submit", class: "sr-only" }, "Filter"))));
+  }
+
+  function apply() {
+    const texts = Object.fromEntries(TEXTS.map(([name]) => [name, inputs.get(name).value.trim()]));
+    if (TEXTS.some(([name]) => texts[name] !== filter[name])) move(texts);
+  }
+
+  function move(change) {
+    go(address({ ...filter, after: "", ...change }));
+  }
+
+  function navigated(nextQuery) {
+    const focused = document.activeElement?.name ?? document.activeElement?.dataset?.state;
+    const before = filter;
+    filter = read(nextQuery);
+    if (NAMES.some((name) => String(before[name]) !== String(filter[name])) || String(before.states) !== String(filter.states)) trail = [];
+    chosen.clear();
+    everything = false;
+    all.checked = false;
+    drawFilters();
+    if (focused) filters.querySelector(`[name="${CSS.escape(focused)}"], [data-state="${CSS.escape(focused)}"]`)?.focus();
+    load();
+  }
+
+  async function load() {
+    turn += 1;
+    const mine = turn;
+    if (rows.items().length === 0) put(message, loading("Reading jobs"));
+    try {
+      const answer = await get("api/jobs", { ...wire(filter), after: filter.after, limit: filter.limit, order: filter.order }, signal);
+      if (mine !== turn) return;
+      put(message);
+      next = answer.next;
+      fresh = new Set();
+      for (const id of [...chosen]) if (!answer.jobs.some((job) => job.id === id)) chosen.delete(id);
+      rows.set(answer.jobs);
+      rows.mark();
+    } catch (error) {
+      if (signal.aborted || mine !== turn) return;
+      put(message, trouble("The jobs cannot be read", error, load));
+    }
+    drawBar();
+    drawMore();
+  }
+
+  function drawBar() {
+    const many = chosen.size;
+    const shown = rows.items();
+    all.checked = many > 0 && many === shown.length;
+    all.indeterminate = many > 0 && many < shown.length;
+    const why = many === 0 ? "Choose jobs first: by their boxes, or with the key x." : undefined;
+    const offered = ACTIONS.map((one) => action({ text: one.text, title: one.meaning, danger: one.danger, slim: true, why, name: `bulk-${one.name}` }, () => bulk(one)));
+    const focused = document.activeElement?.dataset?.action;
+    put(bar,
+      h("span", { class: "muted", "data-chosen": many }, everything ? "All that match are chosen" : many > 0 ? `${number(many)} chosen` : `${number(shown.length)} ${shown.length === 1 ? "job" : "jobs"} on this page`),
+      many > 0 && many === shown.length && (next || filter.after) && !everything && !readOnly() &&
+        h("button", { type: "button", class: "button slim", "data-action": "everything", onclick: () => { everything = true; drawBar(); } }, "Choose all that match"),
+      h("span", { class: "spring" }),
+      h("div", { class: "buttons" }, offered));
+    if (focused) bar.querySelector(`[data-action="${focused}"]`)?.focus();
+  }
+
+  function drawMore() {
+    put(more,
+      h("button", { type: "button", class: "button slim", disabled: !filter.after, onclick: back, "data-action": "back" }, "Back"),
+      h("button", { type: "button", class: "button slim", disabled: !next, onclick: on, "data-action": "on" }, "Next page"),
+      h("span", { class: "spring" }),
+      fresh.size > 0 && h("button", { type: "button", class: "button slim", "data-action": "fresh", onclick: () => (filter.after ? go(address({ ...filter, after: "" })) : load()) },
+        `${number(fresh.size)}${fresh.size >= 1000 ? " or more" : ""} new, show`),
+      h("span", { class: "muted small" }, filter.after ? "a later page" : "the first page"));
+  }
+
+  function on() {
+    if (!next) return;
+    trail.push(filter.after);
+    go(address({ ...filter, after: next }));
+  }
+
+  function back() {
+    if (filter.after) go(address({ ...filter, after: trail.pop() ?? "" }));
+  }
+
+  async function bulk(one) {
+    const picked = rows.items().filter((job) => chosen.has(job.id));
+    const went = everything ? await actOnAll(body(filter), words(filter), one) : await actOnMany(picked, one);
+    if (!went) return;
+    chosen.clear();
+    everything = false;
+    await load();
+  }
+
+  function changed(jobs) {
+    let news = false;
+    for (const [id, job] of jobs) {
+      if (rows.patch(id, job)) {
+        if (chosen.has(id)) rows.mark();
+      } else if (filter.order === "newest" && !filter.after && fresh.size < 1000 && isNew(id) && fits(job, filter)) {
+        news ||= !fresh.has(id);
+        fresh.add(id);
+      }
+    }
+    if (news) drawMore();
+  }
+
+  /** Ids begin with their time, so a job newer than the first row has a greater one. */
+  function isNew(id) {
+    const first = rows.items()[0];
+    return !first || id > first.id;
+  }
+
+  load();
+  learnNodes();
+  const end = listen({ jobs: changed, again: load, nodes: learnNodes, missed: load });
+  return {
+    refresh: load, navigated, back, on,
+    search: () => {
+      filters.querySelector("details").open = true;
+      inputs.get("kind").focus();
+      inputs.get("kind").select();
+      return true;
+    },
+    unmount: end,
+  };
+}
+
+function select(label, options, value, change) {
+  return h("label", { class: "field" }, label, h("select", { name: label.toLowerCase(), onchange: (event) => change(event.target.value) },
+    options.map(([key, text]) => h("option", { value: key, selected: key === value }, text))));
+}
+
+function read(query) {
+  const limit = Number(query.get("limit"));
+  return {
+    states: (query.get("state") ?? "").split(",").filter((state) => STATES.includes(state)),
+    queue: query.get("queue") ?? "", kind: query.get("kind") ?? "", tag: query.get("tag") ?? "", batch: query.get("batch") ?? "",
+    order: query.get("order") === "oldest" ? "oldest" : "newest",
+    after: query.get("after") ?? "",
+    limit: SIZES.includes(limit) ? limit : 50,
+  };
+}
+
+function wire({ states, queue, kind, tag, batch }) {
+  return { state: states.join(","), queue, kind, tag, batch };
+}
+
+function address(filter) {
+  const { order, limit, after } = filter;
+  return way(["jobs"], { ...wire(filter), order: order === "newest" ? "" : order, limit: limit === 50 ? "" : limit, after });
+}
+
+function body({ states, queue, kind, tag, batch }) {
+  const filter = { states: states.length > 0 ? states : undefined, queue: queue || undefined, kind: kind || undefined, tag: tag || undefined, batch: batch || undefined };
+  return JSON.parse(JSON.stringify(filter));
+}
+
+function words({ states, queue, kind, tag, batch }) {
+  const parts = [
+    states.length > 0 ? `state ${states.join(" or ")}` : "any state",
+    queue && `queue ${queue}`, kind && `kind ${kind}`, tag && `tag ${tag}`, batch && `batch ${batch}`,
+  ];
+  return `Jobs with ${parts.filter(Boolean).join(", ")}.`;
+}
+
+function fits(job, filter) {
+  return (filter.states.length === 0 || filter.states.includes(job.state))
+    && (!filter.queue || job.queue === filter.queue)
+    && (!filter.kind || job.kind === filter.kind)
+    && (!filter.tag || (job.tags ?? []).includes(filter.tag))
+    && (!filter.batch || job.batch === filter.batch);
+}
+
+function when(job) {
+  if (job.state === "running") return ["claimed", job.claimed_at];
+  if (job.finished_at) return ["ended", job.finished_at];
+  return [job.state === "pending" ? "due" : "created", job.state === "pending" ? job.run_at : job.created_at];
+}
+
+function detail(job) {
+  if (job.state === "running" && job.progress) {
+    return [progressBar(job.progress.percent, `Progress of ${job.kind}`), job.progress.message && h("span", { class: "under excerpt", title: job.progress.message }, job.progress.message)];
+  }
+  if (job.last_error) return h("span", { class: "excerpt", title: job.last_error }, excerpt(job.last_error));
+  if (job.state === "blocked" && job.signal) return h("span", { class: "muted" }, `waits for the signal ${job.signal.key}`);
+  return "";
+}
+
+const COLUMNS = [
+  { name: "state", label: "State", kind: "tight", value: (job) => [job.state, job.cancel_requested], cell: (job) => [
+    badge(job.state), job.cancel_requested && job.state === "running" && h("span", { class: "under" }, "asked to stop")] },
+  { name: "kind", label: "Kind", value: (job) => [job.id, job.kind, job.tags], cell: (job) => [
+    h("a", { class: "kind", href: way(["jobs", job.id]), title: job.id }, job.kind),
+    h("span", { class: "second" }, h("span", { class: "muted mono nowrap", title: job.id }, brief(job.id)),
+      (job.tags ?? []).map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag, "wait", `Tag ${tag}`))))] },
+  { name: "queue", label: "Queue", value: (job) => [job.queue, job.lane], cell: (job) => [
+    h("a", { href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under", title: "Lane" }, `lane ${job.lane}`)] },
+  { name: "priority", label: "Priority", value: (job) => job.priority, cell: (job) => h("span", { class: job.priority === "normal" ? "muted" : "kind" }, job.priority) },
+  { name: "attempts", label: "Attempts", kind: "number", title: "Bodies that ended, of the most there may be", value: (job) => [job.attempts, job.max_attempts, job.crash_count], cell: (job) => [
+    `${number(job.attempts)} of ${number(job.max_attempts)}`, job.crash_count > 0 && h("span", { class: "under", title: "Claims lost to dead nodes" }, `${number(job.crash_count)} lost`)] },
+  { name: "when", label: "Time", value: (job) => when(job), cell: (job) => [time(when(job)[1]), h("span", { class: "under" }, when(job)[0])] },
+  { name: "node", label: "Node", value: (job) => (job.state === "running" ? job.node : null), cell: (job) => (job.state === "running" && job.node ? nodeName(job.node) : "") },
+  { name: "detail", label: "Progress or error", kind: "span", value: (job) => [job.state, job.progress, job.last_error, job.signal], cell: detail },
+];

@@ -1,0 +1,190 @@
+// What goes on, how fast, how late, and what needs a person.
+
+import { get } from "../api.js";
+import { badge, STATES } from "../badges.js";
+import { now, time } from "../clock.js";
+import { h, put } from "../dom.js";
+import { listen } from "../events.js";
+import { compact, decimal, duration, excerpt, number } from "../format.js";
+import { learnNodes, nodeName } from "../nodes.js";
+import { head, loading, tablePanel, trouble, warning } from "../page.js";
+import { plot } from "../plot.js";
+import { way } from "../router.js";
+import { table } from "../table.js";
+
+const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [120, "2 h"]];
+const READ_AGAIN_MS = 30_000;
+const FAILURES_AGAIN_MS = 5_000;
+const LATE_MS = 60_000;
+
+export const title = "Overview";
+
+export function mount(view, { signal }) {
+  let range = 15;
+  let data = null;
+  let points = [];
+  let failuresAt = 0;
+  const ranges = h("div", { class: "choice small", role: "group", "aria-label": "Time shown" }, RANGES.map(([minutes, text]) =>
+    h("button", { type: "button", "aria-pressed": String(minutes === range), onclick: (event) => {
+      range = minutes;
+      for (const one of ranges.children) one.setAttribute("aria-pressed", String(one === event.currentTarget));
+      drawPlots();
+    } }, text)));
+  const message = h("div");
+  const alerts = h("div");
+  const tiles = h("div", { class: "tiles" });
+  const states = h("div", { class: "badges" });
+  const plots = makePlots();
+  const failures = table({
+    caption: "Latest failures", key: (job) => job.id, columns: FAILURE_COLUMNS,
+    empty: "No dead letters.",
+  });
+  const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADER_COLUMNS, empty: "No role is held." });
+  const content = h("div", { hidden: true }, alerts, tiles,
+    h("div", { class: "plots" }, plots.map((one) => one.element)),
+    h("div", { class: "columns wide-left" },
+      tablePanel("Latest dead letters", h("a", { href: way(["jobs"], { state: "failed" }), class: "small" }, "All of them"), failures.element),
+      h("div", { class: "stack" },
+        h("section", { class: "panel" }, h("div", { class: "top" }, h("h2", { title: "Finished jobs are counted until retention removes them" }, "Jobs by state")), h("div", { class: "content" }, states)),
+        tablePanel("Leaders", h("a", { href: way(["cluster"]), class: "small" }, "The cluster"), leaders.element))));
+  put(view, head("Overview", {}, ranges), message, content);
+  const waiting = loading("Reading the overview");
+  put(message, waiting);
+
+  async function load() {
+    try {
+      data = await get("api/overview", null, signal);
+      put(message);
+      content.hidden = false;
+      points = (data.series?.points ?? []).map((point) => ({ ...point, moment: Date.parse(point.at) }));
+      draw();
+    } catch (error) {
+      if (signal.aborted) return;
+      put(message, trouble("The overview cannot be read", error, load));
+    }
+    await loadFailures();
+  }
+
+  async function loadFailures() {
+    failuresAt = performance.now();
+    try {
+      failures.set((await get("api/jobs", { state: "failed", order: "newest", limit: 8 }, signal)).jobs);
+    } catch (error) {
+      if (!signal.aborted && data) put(message, trouble("The dead letters cannot be read", error, load));
+    }
+  }
+
+  function draw() {
+    put(alerts, stranded(data.stranded));
+    put(tiles, tilesOf(data));
+    put(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${about(data)}${compact(data.counts?.[state] ?? 0)} ${state}`))));
+    leaders.set(data.leaders ?? []);
+    drawPlots();
+  }
+
+  function drawPlots() {
+    const to = Math.max(now(), points.at(-1)?.moment ?? 0);
+    const from = to - range * 60_000;
+    const shown = points.filter((point) => point.moment >= from);
+    for (const one of plots) one.set(shown, from, to);
+  }
+
+  function ticked(tick) {
+    if (!data) return;
+    for (const name of ["at", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "counts", "counts_at", "counts_exact"]) {
+      if (tick[name] !== undefined) data[name] = tick[name];
+    }
+    const moment = Date.parse(tick.at);
+    const last = points.at(-1);
+    if (Number.isFinite(moment) && tick.rates && (!last || moment - last.moment >= (data.series?.step_ms ?? 1000) * 0.9)) {
+      points.push({ ...tick.rates, pending: data.counts?.pending ?? null, running: data.running, overdue_ms: data.oldest_due_ms, moment });
+      while (points.length > 0 && moment - points[0].moment > 7_300_000) points.shift();
+    }
+    draw();
+  }
+
+  function changed(jobs) {
+    const dead = [...jobs.values()].some((job) => job.state === "failed");
+    if (dead && performance.now() - failuresAt > FAILURES_AGAIN_MS) loadFailures();
+  }
+
+  load();
+  learnNodes();
+  const timer = setInterval(() => { if (!document.hidden) load(); }, READ_AGAIN_MS);
+  const end = listen({ tick: ticked, jobs: changed, again: load });
+  return { refresh: load, unmount: () => { clearInterval(timer); end(); } };
+}
+
+function about(data) {
+  return data.counts_exact === false ? "≈ " : "";
+}
+
+function tilesOf(data) {
+  const { rates = {}, counts = {} } = data;
+  const used = data.capacity > 0 ? Math.round((100 * data.running) / data.capacity) : 0;
+  const late = (data.oldest_due_ms ?? 0) > LATE_MS;
+  const counted = data.counts_at ? `Counted at ${data.counts_at}${data.counts_exact === false ? ", an estimate" : ""}` : "Not counted yet";
+  return [
+    tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
+    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
+    tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
+    tile({ name: "Pending", value: `${about(data)}${compact(counts.pending ?? 0)}`, note: `${compact(counts.blocked ?? 0)} blocked, ${compact(counts.paused ?? 0)} paused`, hint: `${number(counts.pending ?? 0)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
+    tile({ name: "Oldest due job", value: data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : "how long it has waited", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
+    tile({ name: "Dead letters", value: `${about(data)}${compact(counts.failed ?? 0)}`, note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed ?? 0)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
+  ];
+}
+
+function tile({ name, value, unit, note, hint, href, tone, meter }) {
+  return h(href ? "a" : "div", { class: `tile${tone ? ` ${tone}` : ""}`, href, title: hint, "data-tile": name },
+    h("div", { class: "name" }, name),
+    h("div", { class: "value" }, value, unit && h("small", null, unit)),
+    meter === undefined ? null : h("div", { class: "meter", role: "img", "aria-label": `${meter} % used` }, h("i", { css: { width: `${Math.min(100, meter)}%` } })),
+    h("div", { class: "note" }, note));
+}
+
+function stranded(routes) {
+  if (!routes?.length) return null;
+  return warning(routes.length === 1 ? "One kind of job is due and no node can run it" : `${routes.length} kinds of jobs are due and no node can run them`,
+    h("ul", null, routes.map((route) => h("li", null,
+      h("a", { href: way(["jobs"], { kind: route.kind, queue: route.queue, state: "pending" }) }, route.kind),
+      ` in ${route.queue}`,
+      route.capability && `, needs the capability ${route.capability}`,
+      `: due for ${duration(route.overdue_ms)}`))));
+}
+
+function makePlots() {
+  const per = (value) => `${decimal(value)}/s`;
+  return [
+    plot({ title: "Throughput", hint: "Jobs per second over all nodes", unit: per, lines: [
+      { label: "finished", of: (point) => point.finished_per_s, unit: per },
+      { label: "retried", of: (point) => point.retried_per_s, unit: per },
+      { label: "dead letters", of: (point) => point.failed_per_s, unit: per },
+    ] }),
+    plot({ title: "Wait before start", hint: "Mean time between due and claimed", unit: duration, lines: [
+      { label: "mean", of: (point) => point.wait_ms, unit: duration },
+    ] }),
+    plot({ title: "Depth", hint: "Jobs waiting and running", unit: compact, lines: [
+      { label: "pending", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
+      { label: "running", of: (point) => point.running, unit: (value) => compact(Math.round(value)) },
+    ] }),
+    plot({ title: "Oldest due job", hint: "How long the job that has waited longest has been due", unit: duration, lines: [
+      { label: "overdue", of: (point) => point.overdue_ms, unit: duration },
+    ] }),
+  ];
+}
+
+const FAILURE_COLUMNS = [
+  { name: "kind", label: "Kind", value: (job) => [job.id, job.kind, job.queue], cell: (job) => [
+    h("a", { class: "kind", href: way(["jobs", job.id]) }, job.kind), h("span", { class: "under" }, job.queue)] },
+  { name: "error", label: "Error", kind: "span", value: (job) => job.last_error, cell: (job) => h("span", { class: "excerpt", title: job.last_error }, excerpt(job.last_error) || "–") },
+  { name: "attempts", label: "Attempts", kind: "number", value: (job) => job.attempts, cell: (job) => number(job.attempts) },
+  { name: "ended", label: "Ended", value: (job) => job.finished_at, cell: (job) => time(job.finished_at) },
+];
+
+const LEADER_COLUMNS = [
+  { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => leader.role },
+  { name: "node", label: "Node", value: (leader) => [leader.node, leader.label], cell: (leader) => leader.node
+    ? (leader.label ? h("a", { href: way(["cluster"]), title: leader.node }, leader.label) : nodeName(leader.node))
+    : badge("paused", "nobody") },
+  { name: "term", label: "Term", kind: "number", value: (leader) => leader.term, cell: (leader) => number(leader.term) },
+];

@@ -1,0 +1,76 @@
+// Queues: how deep, how late, paused or not.
+
+import { action } from "../access.js";
+import { get, part, post } from "../api.js";
+import { badge, STATES } from "../badges.js";
+import { time } from "../clock.js";
+import { confirm } from "../dialog.js";
+import { h, put } from "../dom.js";
+import { listen } from "../events.js";
+import { duration, number } from "../format.js";
+import { head, loading, tablePanel, trouble } from "../page.js";
+import { way } from "../router.js";
+import { table } from "../table.js";
+import { attempt } from "../work.js";
+
+const AGAIN_MS = 5_000;
+
+export const title = "Queues";
+
+export function mount(view, { signal }) {
+  const message = h("div");
+  const counted = h("span", { class: "sub" });
+  const rows = table({ caption: "Queues", key: (queue) => queue.name, columns: columns(load), empty: "No queue has had a job yet." });
+  put(view, head("Queues", {}, counted), message, tablePanel(null, null, rows.element));
+  put(message, loading("Reading the queues"));
+
+  async function load() {
+    try {
+      const answer = await get("api/queues", null, signal);
+      put(message);
+      put(counted, answer.counts_at ? ["counted ", time(answer.counts_at)] : "not counted yet");
+      rows.set(answer.queues);
+    } catch (error) {
+      if (!signal.aborted) put(message, trouble("The queues cannot be read", error, load));
+    }
+  }
+
+  load();
+  const timer = setInterval(() => { if (!document.hidden) load(); }, AGAIN_MS);
+  const end = listen({ again: load });
+  return { refresh: load, unmount: () => { clearInterval(timer); end(); } };
+}
+
+function columns(load) {
+  const count = (state) => ({
+    name: state, label: state[0].toUpperCase() + state.slice(1), kind: "number",
+    value: (queue) => [queue.name, queue.counts?.[state]],
+    cell: (queue) => {
+      const many = queue.counts?.[state] ?? 0;
+      return many === 0 ? h("span", { class: "muted" }, "0") : h("a", { href: way(["jobs"], { queue: queue.name, state }) }, number(many));
+    },
+  });
+  return [
+    { name: "name", label: "Queue", kind: "span", value: (queue) => queue.name, cell: (queue) => h("a", { class: "kind", href: way(["jobs"], { queue: queue.name }) }, queue.name) },
+    { name: "paused", label: "Claims", value: (queue) => queue.paused, cell: (queue) => (queue.paused ? badge("paused") : badge("active", "open")) },
+    { name: "overdue", label: "Oldest due job", kind: "number", title: "How long the job that has waited longest has been due", value: (queue) => queue.overdue_ms, cell: (queue) => (queue.overdue_ms === null || queue.overdue_ms === undefined ? h("span", { class: "muted" }, "none") : duration(queue.overdue_ms)) },
+    ...STATES.map(count),
+    { name: "do", label: "", kind: "tight span", value: (queue) => queue.paused, cell: (queue) => toggle(queue, load) },
+  ];
+}
+
+function toggle(queue, load) {
+  const verb = queue.paused ? "resume" : "pause";
+  const text = queue.paused ? "Resume" : "Pause";
+  return action({
+    text, slim: true, label: `${text} the queue ${queue.name}`, name: verb,
+    title: queue.paused ? "Lets its jobs be claimed again" : "Nodes claim nothing of it until it is resumed; what runs goes on",
+  }, async () => {
+    if (!queue.paused && !await confirm({ title: `Pause the queue ${queue.name}?`, text: "Nodes claim nothing of it until it is resumed. What runs goes on.", yes: "Pause it" })) return;
+    await attempt(`Could not ${verb} the queue`, async () => {
+      const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`);
+      return changed ? `${queue.name} is ${verb}d` : `${queue.name} was ${verb}d before`;
+    });
+    await load();
+  });
+}

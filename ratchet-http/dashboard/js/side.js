@@ -1,0 +1,51 @@
+// The side bar: the ways, the state of the connection, the looks.
+
+import { h, put } from "./dom.js";
+import { icon } from "./icons.js";
+import { compact } from "./format.js";
+import { way } from "./router.js";
+
+const PLACES = [["overview", "Overview"], ["jobs", "Jobs"], ["queues", "Queues"], ["recurring", "Recurring"], ["batches", "Batches"], ["cluster", "Cluster"]];
+
+/** Fills the side bar. `theme` and `help` are what its buttons do. */
+export function side(element, { theme, help }) {
+  const links = new Map(PLACES.map(([name, text]) => [name, h("a", { href: way([name]) }, icon(name), h("span", null, text))]));
+  const tally = h("span", { class: "tally", hidden: true });
+  links.get("jobs").append(tally);
+  const lamp = h("div", { class: "link", role: "status", "data-state": "connecting" });
+  const about = h("div", { class: "about" });
+  put(element,
+    h("a", { class: "brand", href: way(["overview"]) }, icon("brand"), "Ratchet"),
+    h("nav", { class: "ways", "aria-label": "Pages" }, h("ul", null, [...links.values()].map((link) => h("li", null, link)))),
+    h("div", { class: "foot" }, about, lamp, h("div", { class: "tools" },
+      h("button", { class: "tool", type: "button", "aria-label": "Light or dark", title: "Light or dark (t)", onclick: theme }, icon("theme")),
+      h("button", { class: "tool", type: "button", "aria-label": "Keys", title: "Keys (?)", onclick: help }, icon("help")))));
+  return {
+    /** Marks where we are. */
+    at(place) {
+      for (const [name, link] of links) {
+        if (name === place) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+      }
+    },
+    /** Shows the state of the connection. */
+    connection({ name }) {
+      if (lamp.dataset.state === name && lamp.firstChild) return;
+      lamp.dataset.state = name;
+      const text = { live: "live", connecting: "connecting", lost: "not connected" }[name];
+      put(lamp, h("span", { class: "lamp", "aria-hidden": "true" }), text);
+    },
+    /** Shows how many dead letters there are. */
+    failures(count) {
+      tally.hidden = !(count > 0);
+      const text = compact(count ?? 0);
+      if (tally.textContent !== text) put(tally, text);
+      tally.title = `${count} dead letters`;
+    },
+    /** Shows what is served. */
+    about(status) {
+      const where = status.node ? `${status.node.label} · ${status.role}` : "no node of its own";
+      put(about, h("div", null, where), h("div", null, `${status.backend} · ${status.version}`));
+    },
+  };
+}

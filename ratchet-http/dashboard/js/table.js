@@ -1,0 +1,115 @@
+// Tables whose rows are changed in place: what has not changed is not touched, so that focus, marks
+// and the eye stay where they are.
+
+import { h } from "./dom.js";
+
+/**
+ * A table.
+ *
+ * A column is `{name, label, value(item), cell(item), kind}`: `cell` makes the content, again only when
+ * what `value` gives differs. `kind` is a class: number, tight, span (the whole width of a card).
+ * `choose` names what is chosen: `{chosen: Set of keys, changed()}`.
+ */
+export function table({ caption, columns, key, empty, choose, rowClass, open }) {
+  const all = choose ? [chooser(choose, key), ...columns] : columns;
+  const body = h("tbody", { role: "rowgroup" });
+  const head = h("tr", { role: "row" }, all.map((column) =>
+    h("th", { role: "columnheader", scope: "col", class: column.kind, title: column.title }, column.head ?? column.label)));
+  const element = h("div", { class: "scroll" },
+    h("table", { class: "table cards", role: "table", "aria-label": caption },
+      h("thead", { role: "rowgroup" }, head), body));
+  const none = h("div", { class: "empty" }, empty);
+  const rows = new Map();
+
+  function make(item) {
+    const row = { item, cells: [], signs: [], element: h("tr", { role: "row", "data-key": key(item) }) };
+    if (open) {
+      row.element.addEventListener("dblclick", () => open(row.item));
+    }
+    for (const column of all) {
+      const cell = h("td", { role: "cell", class: column.kind, "data-label": column.label || null });
+      row.cells.push(cell);
+      row.element.append(cell);
+    }
+    return row;
+  }
+
+  function show(row, item) {
+    row.item = item;
+    all.forEach((column, at) => {
+      const sign = JSON.stringify(column.value(item)) ?? "";
+      if (row.signs[at] === sign) return;
+      row.signs[at] = sign;
+      const content = column.cell(item);
+      row.cells[at].replaceChildren(...[content].flat(3).filter((one) => one !== null && one !== undefined && one !== false));
+      row.cells[at].classList.toggle("blank", content === null || content === undefined || content === "");
+    });
+    row.element.classList.toggle("chosen", choose?.chosen.has(key(item)) ?? false);
+    if (rowClass) row.element.dataset.look = rowClass(item);
+  }
+
+  return {
+    element: h("div", null, element, none),
+    /** Shows these items in this order. */
+    set(items) {
+      const keep = new Set(items.map((item) => String(key(item))));
+      for (const [id, row] of rows) {
+        if (!keep.has(id)) {
+          row.element.remove();
+          rows.delete(id);
+        }
+      }
+      items.forEach((item, at) => {
+        const id = String(key(item));
+        let row = rows.get(id);
+        if (!row) {
+          row = make(item);
+          rows.set(id, row);
+        }
+        show(row, item);
+        if (body.children[at] !== row.element) body.insertBefore(row.element, body.children[at] ?? null);
+      });
+      none.hidden = items.length > 0;
+      element.hidden = items.length === 0;
+    },
+    /** Changes one item if it is shown; says whether it is. */
+    patch(id, change) {
+      const row = rows.get(String(id));
+      if (!row) return false;
+      show(row, { ...row.item, ...change });
+      return true;
+    },
+    /** What is shown now, in order. */
+    items: () => [...body.children].map((one) => rows.get(one.dataset.key).item),
+    /** Draws the marks of what is chosen again. */
+    mark() {
+      for (const row of rows.values()) {
+        const chosen = choose.chosen.has(key(row.item));
+        row.element.classList.toggle("chosen", chosen);
+        const box = row.cells[0].firstElementChild;
+        if (box) box.checked = chosen;
+      }
+    },
+    rows: () => [...body.children],
+  };
+}
+
+function chooser(choose, key) {
+  return {
+    name: "choose",
+    label: "",
+    kind: "tight box",
+    head: choose.all,
+    value: key,
+    cell: (item) => h("input", {
+      type: "checkbox",
+      checked: choose.chosen.has(key(item)),
+      "aria-label": `Choose ${choose.describe(item)}`,
+      onchange: (event) => {
+        if (event.target.checked) choose.chosen.add(key(item));
+        else choose.chosen.delete(key(item));
+        choose.changed();
+      },
+    }),
+  };
+}

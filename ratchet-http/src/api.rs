@@ -1,0 +1,307 @@
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use http::request::Parts;
+use ratchet_core::{Client, Name, Node};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::auth::{Access, Authorizer};
+use crate::guard::{Hosts, Writes};
+use crate::limits::Limits;
+use crate::problem::{Code, Problem};
+use crate::routes;
+use crate::sampler::Sampler;
+
+/// The API, ready to be nested or served. Clones are the same.
+///
+/// What it shows of the whole cluster it reads in the background, at an interval of its own, for as
+/// long as a clone of it or of its router exists: page loads and clients of `/api/events` read that
+/// and not the database.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    node: Option<Node>,
+    authorizer: Option<Arc<dyn Authorizer>>,
+    payloads: Payloads,
+    limits: Limits,
+    hosts: Hosts,
+    allow_remote: bool,
+    namespaces: Vec<Name>,
+    writes: Writes,
+    sampler: Sampler,
+    #[cfg(feature = "prometheus")]
+    prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
+    /// Ends the event streams, and the reading in the background.
+    closing: CancellationToken,
+    _close: DropGuard,
+}
+
+impl Api {
+    /// Begins an API over this client's store.
+    pub fn builder(client: Client) -> ApiBuilder {
+        ApiBuilder {
+            client,
+            node: None,
+            authorizer: None,
+            payloads: Payloads::default(),
+            limits: Limits::default(),
+            hosts: Vec::new(),
+            namespaces: Vec::new(),
+            allow_remote: false,
+            #[cfg(feature = "prometheus")]
+            prometheus: None,
+        }
+    }
+
+    /// The router, to be nested at any path, also below others.
+    pub fn router(&self) -> Router {
+        routes::router(self)
+    }
+
+    /// Ends the event streams that are open, and the reading in the background, for good. Servers
+    /// that wait for their connections to end before they stop would otherwise wait for clients of
+    /// `/api/events`.
+    pub fn close(&self) {
+        self.0.closing.cancel();
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The node of this process, if the API speaks of one.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        self.0.node.as_ref()
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(crate) fn sampler(&self) -> &Sampler {
+        self.0.sampler.started(&self.0.closing)
+    }
+
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.0.hosts
+    }
+
+    /// The versions to show.
+    pub(crate) fn namespaces(&self) -> &[Name] {
+        &self.0.namespaces
+    }
+
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.0.closing
+    }
+
+    pub(crate) fn has_authorizer(&self) -> bool {
+        self.0.authorizer.is_some()
+    }
+
+    pub(crate) fn allows_remote(&self) -> bool {
+        self.0.allow_remote
+    }
+
+    /// What the recorder of metrics holds, if there is one.
+    #[cfg(feature = "prometheus")]
+    pub(crate) fn metrics(&self) -> Option<String> {
+        let recorder = self.0.prometheus.as_ref();
+        recorder.map(metrics_exporter_prometheus::PrometheusHandle::render)
+    }
+
+    /// There is none.
+    #[cfg(not(feature = "prometheus"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn metrics(&self) -> Option<String> {
+        None
+    }
+
+    /// Lets the request pass, or says why not. The table of routes sees to this for the access that
+    /// a route has as a whole; handlers ask for what depends on more than the path.
+    pub(crate) async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Problem> {
+        match (&self.0.authorizer, access) {
+            (Some(authorizer), _) => Ok(authorizer.authorize(request, access).await?),
+            (None, Access::Write(_)) => Err(Problem::new(
+                Code::ReadOnly,
+                "this API only reads: the program installed no authorizer",
+            )),
+            (None, Access::Read | Access::Payload) => Ok(()),
+        }
+    }
+
+    /// Whether payloads are shown at all.
+    pub(crate) fn payloads(&self) -> Payloads {
+        self.0.payloads
+    }
+
+    /// Whether this request may see payloads.
+    pub(crate) async fn shows_payloads(&self, request: &Parts) -> bool {
+        self.payloads() == Payloads::Shown && self.authorize(request, Access::Payload).await.is_ok()
+    }
+
+    /// Begins a write, unless too many were begun.
+    pub(crate) fn admit_write(&self) -> Result<(), Problem> {
+        self.0.writes.begin()
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api")
+            .field("node", &self.0.node.as_ref().map(Node::id))
+            .field("reads_only", &self.0.authorizer.is_none())
+            .field("payloads", &self.0.payloads)
+            .field("limits", &self.0.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether the payloads and results of jobs are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payloads {
+    /// Never: they may hold what operators are not meant to see.
+    #[default]
+    Hidden,
+    /// To those whom the [`Authorizer`] lets see them, or to everybody without one.
+    Shown,
+}
+
+/// Settings of an [`Api`].
+#[must_use = "nothing is built yet"]
+pub struct ApiBuilder {
+    client: Client,
+    node: Option<Node>,
+    authorizer: Option<Arc<dyn Authorizer>>,
+    payloads: Payloads,
+    limits: Limits,
+    hosts: Vec<String>,
+    namespaces: Vec<String>,
+    allow_remote: bool,
+    #[cfg(feature = "prometheus")]
+    prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
+}
+
+impl ApiBuilder {
+    /// Speaks of this node in the probes and in `/cluster/status`. Without one there is no node of its
+    /// own: it is ready while the database is, and leads in nothing.
+    pub fn node(mut self, node: &Node) -> Self {
+        self.node = Some(node.clone());
+        self
+    }
+
+    /// Asks this before every request but the probes. Without one the API only reads.
+    pub fn authorize(mut self, authorizer: impl Authorizer) -> Self {
+        self.authorizer = Some(Arc::new(authorizer));
+        self
+    }
+
+    /// Sets whether payloads and results are shown; hidden unless said otherwise.
+    pub fn payloads(mut self, payloads: Payloads) -> Self {
+        self.payloads = payloads;
+        self
+    }
+
+    /// Sets the limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Answers only requests for one of these hosts, names or addresses without a port, and those on
+    /// loopback. Without any, [`serve`](crate::serve) on loopback without an authorizer answers
+    /// only for loopback, and other hosts are not looked at: a page of another site that has the
+    /// name of that site point to this machine must not read the jobs.
+    pub fn hosts<I: IntoIterator<Item: Into<String>>>(mut self, hosts: I) -> Self {
+        self.hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Shows these [versions](ratchet_core::VersionWatch) in `/cluster/status`.
+    pub fn versions<I: IntoIterator<Item: Into<String>>>(mut self, namespaces: I) -> Self {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no authorizer:
+    /// everybody who reaches the port may then read everything but payloads.
+    pub fn allow_remote(mut self) -> Self {
+        self.allow_remote = true;
+        self
+    }
+
+    /// Answers `/metrics` with what this recorder holds.
+    #[cfg(feature = "prometheus")]
+    pub fn prometheus(mut self, handle: metrics_exporter_prometheus::PrometheusHandle) -> Self {
+        self.prometheus = Some(handle);
+        self
+    }
+
+    /// Builds the API. Inside a runtime it begins to read in the background; otherwise with the first
+    /// request.
+    ///
+    /// # Errors
+    /// [`BuildError`], with everything that cannot work.
+    pub fn build(self) -> Result<Api, BuildError> {
+        let mut problems = self.limits.problems();
+        let hosts = Hosts::new(&self.hosts, &mut problems);
+        let namespaces = self.namespaces.iter().filter_map(|namespace| {
+            let name = Name::new("namespace", namespace.as_str());
+            name.map_err(|invalid| problems.push(invalid.to_string()))
+                .ok()
+        });
+        let namespaces: Vec<Name> = namespaces.collect();
+        if !problems.is_empty() {
+            return Err(BuildError { problems });
+        }
+        let closing = CancellationToken::new();
+        let api = Api(Arc::new(Inner {
+            sampler: Sampler::new(self.client.clone(), namespaces.clone()),
+            writes: Writes::new(self.limits.writes_per_second),
+            client: self.client,
+            node: self.node,
+            authorizer: self.authorizer,
+            payloads: self.payloads,
+            limits: self.limits,
+            hosts,
+            allow_remote: self.allow_remote,
+            namespaces,
+            #[cfg(feature = "prometheus")]
+            prometheus: self.prometheus,
+            _close: closing.clone().drop_guard(),
+            closing,
+        }));
+        if tokio::runtime::Handle::try_current().is_ok() {
+            api.sampler();
+        }
+        Ok(api)
+    }
+}
+
+impl fmt::Debug for ApiBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiBuilder")
+            .field("payloads", &self.payloads)
+            .field("limits", &self.limits)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API cannot be built: {}", problems.join("; "))]
+pub struct BuildError {
+    problems: Vec<String>,
+}
+
+impl BuildError {
+    /// What is wrong, each with the setting and its value.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}

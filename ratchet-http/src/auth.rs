@@ -1,0 +1,130 @@
+//! Who may do what.
+
+use async_trait::async_trait;
+use http::HeaderValue;
+use http::request::Parts;
+
+use crate::problem::{Code, Problem};
+
+/// Decides who may read and who may act.
+///
+/// It is asked before every request but the probes `/health`, `/ready` and `/leader`, which hold
+/// nothing worth protecting. It sees the head of the request: its headers, its path, and the
+/// extensions that layers of the application put there. Without one, everybody who reaches the API
+/// may read it and nobody may change anything.
+///
+/// ```
+/// use ratchet_http::{Access, Authorizer, Denied};
+///
+/// /// Everybody on the network may look; who knows the secret may act.
+/// struct Token(String);
+///
+/// #[async_trait::async_trait]
+/// impl Authorizer for Token {
+///     async fn authorize(&self, request: &http::request::Parts, access: Access) -> Result<(), Denied> {
+///         if access == Access::Read {
+///             return Ok(());
+///         }
+///         let given = request.headers.get("authorization").and_then(|value| value.to_str().ok());
+///         match given.and_then(|value| value.strip_prefix("Bearer ")) {
+///             None => Err(Denied::unauthorized("Bearer")),
+///             Some(given) if constant_time_eq(given, &self.0) => Ok(()),
+///             Some(_) => Err(Denied::forbidden()),
+///         }
+///     }
+/// }
+/// # fn constant_time_eq(one: &str, other: &str) -> bool { one == other }
+/// ```
+#[async_trait]
+pub trait Authorizer: Send + Sync + 'static {
+    /// Lets the request pass, or says why not.
+    ///
+    /// It counts against the timeout of the request.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied>;
+}
+
+/// What a request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Access {
+    /// To read what has no payload in it.
+    Read,
+    /// To read the payload and the result of a job. Asked for after `Read`, and only if payloads are
+    /// [shown](crate::Payloads::Shown) at all; if it is denied, the job is answered without them.
+    Payload,
+    /// To change something.
+    Write(Action),
+}
+
+/// What is to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// Make a job pending again.
+    RetryJob,
+    /// Cancel a job.
+    CancelJob,
+    /// Set a job aside.
+    PauseJob,
+    /// Take a job up again.
+    ResumeJob,
+    /// Delete a job.
+    DeleteJob,
+    /// Act on many jobs by one request. The action itself is asked for too.
+    BulkJobs,
+    /// Stop the claiming of a queue's jobs.
+    PauseQueue,
+    /// Let a queue's jobs be claimed again.
+    ResumeQueue,
+    /// Pause a recurring definition.
+    PauseRecurring,
+    /// Resume a recurring definition.
+    ResumeRecurring,
+    /// Run a recurring job now.
+    TriggerRecurring,
+    /// Cancel the jobs of a batch.
+    CancelBatch,
+    /// Ask a node to drain.
+    DrainNode,
+}
+
+/// That a request may not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    challenge: Option<Option<HeaderValue>>,
+}
+
+impl Denied {
+    /// 403: this caller may not do this.
+    #[must_use]
+    pub const fn forbidden() -> Self {
+        Self { challenge: None }
+    }
+
+    /// 401: say who you are. `challenge` is the value of `WWW-Authenticate`, such as
+    /// `Basic realm="ratchet"`; one that cannot be sent is left out.
+    #[must_use]
+    pub fn unauthorized(challenge: &str) -> Self {
+        Self {
+            challenge: Some(HeaderValue::from_str(challenge).ok()),
+        }
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        match denied.challenge {
+            None => Self::new(Code::Denied, "this caller may not do this"),
+            Some(challenge) => {
+                let problem = Self::new(Code::Unauthorized, "say who you are");
+                match challenge {
+                    Some(value) => problem.header(http::header::WWW_AUTHENTICATE, value),
+                    None => problem,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The pages of the dashboard: static files that are part of the program.
+//!
+//! Everybody may load them, since they hold nothing; what they show they read from the API. They refer
+//! to each other and to the API by relative addresses, so they work below any path.
+
+use axum::Router;
+use axum::extract::{OriginalUri, Path};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use rust_embed::{EmbeddedFile, RustEmbed};
+
+use crate::api::Api;
+use crate::problem::Problem;
+
+#[derive(RustEmbed)]
+#[folder = "dashboard/"]
+struct Files;
+
+/// The page that loads the others.
+const INDEX: &str = "index.html";
+
+/// Adds the dashboard, and the way to it from the root of the API.
+pub(crate) fn add(router: Router<Api>) -> Router<Api> {
+    router
+        .route("/", get(|uri| redirect(uri, "dashboard/")))
+        .route("/dashboard", get(|uri| redirect(uri, "")))
+        .route("/dashboard/", get(|headers| file(headers, INDEX)))
+        .route("/dashboard/{*path}", get(named))
+}
+
+/// Leads on to what stands below the path that was asked for. Browsers take a relative address from
+/// the last slash on, and the path of the request may lack it.
+#[expect(clippy::unused_async, reason = "handlers are")]
+async fn redirect(OriginalUri(uri): OriginalUri, below: &'static str) -> Response {
+    let last = uri.path().rsplit('/').next().unwrap_or_default();
+    let slash = if last.is_empty() { "" } else { "/" };
+    match HeaderValue::from_str(&format!("{last}{slash}{below}")) {
+        Ok(to) => (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response(),
+        Err(_) => Problem::not_found("there is nothing here").into_response(),
+    }
+}
+
+async fn named(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    file(headers, &path).await
+}
+
+#[expect(clippy::unused_async, reason = "handlers are")]
+async fn file(headers: HeaderMap, path: &str) -> Response {
+    let Some(file) = Files::get(path) else {
+        return Problem::not_found("the dashboard has no such file").into_response();
+    };
+    let Ok(tag) = HeaderValue::from_str(&tag(&file)) else {
+        return Problem::not_found("the dashboard has no such file").into_response();
+    };
+    // The file is the same until there is another program: ask each time, and send it once.
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut known = known.filter_map(|tags| tags.to_str().ok());
+    let same = known.any(|tags| {
+        let mut tags = tags.split(',').map(str::trim);
+        tags.any(|one| one == "*" || one.trim_start_matches("W/") == tag)
+    });
+    let cached = [
+        (header::ETAG, tag),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    if same {
+        return (StatusCode::NOT_MODIFIED, cached).into_response();
+    }
+    let kind = [(header::CONTENT_TYPE, content_type(path))];
+    (cached, kind, file.data).into_response()
+}
+
+/// The entity tag: the beginning of the hash of what is in the file.
+fn tag(file: &EmbeddedFile) -> String {
+    let hash = file.metadata.sha256_hash();
+    let mut text = String::from("\"");
+    for byte in &hash[..16] {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text.push('"');
+    text
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit('.').next().unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "woff2" => "font/woff2",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_has_a_type_that_browsers_run() {
+        for path in Files::iter() {
+            assert_ne!(content_type(&path), "application/octet-stream", "{path}");
+        }
+        assert!(Files::get(INDEX).is_some());
+    }
+}

@@ -1,0 +1,231 @@
+//! Input of requests, taken strictly: what is unknown is refused and not left out.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header;
+use http::request::Parts;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::Api;
+use crate::problem::{Code, Problem};
+
+/// The parameters behind the `?`. A key may come more than once if its field is a `Vec`. The type
+/// should deny unknown fields.
+///
+/// Refused with 400 if they are not UTF-8, and with 422 otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
+        query(parts.uri.query().unwrap_or_default()).map(Self)
+    }
+}
+
+fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    if percent_encoding::percent_decode_str(text)
+        .decode_utf8()
+        .is_err()
+    {
+        return Err(Problem::new(Code::Malformed, "the query is not UTF-8"));
+    }
+    let pairs = serde_html_form::Deserializer::from_bytes(text.as_bytes());
+    serde_path_to_error::deserialize(pairs).map_err(|error| invalid(&error))
+}
+
+/// Refuses parameters behind the `?`, on a route that has none.
+pub(crate) async fn no_query(request: Request, next: Next) -> Response {
+    match query::<NoParameters>(request.uri().query().unwrap_or_default()) {
+        Ok(NoParameters {}) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParameters {}
+
+/// The body, as JSON. The type should deny unknown fields.
+///
+/// Refused with 415 unless its type is `application/json`, with 413 if it is too long, with 408 if
+/// it comes too slowly, with 400 if it is not JSON, and with 422 if it is not what is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        if !is_json(&request) {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "the body must be application/json",
+            ));
+        }
+        let bytes = body(request, api).await?;
+        json(&bytes).map(Self)
+    }
+}
+
+fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut text = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut text).map_err(|error| {
+        // What is JSON and not what is wanted may still be a fault of syntax to serde: a null for an
+        // enum is.
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        if is_json || error.inner().is_data() {
+            invalid(&error)
+        } else {
+            malformed(error.inner())
+        }
+    })?;
+    text.end().map_err(|error| malformed(&error))?;
+    Ok(value)
+}
+
+/// That there is no body.
+///
+/// Refused with 422 if there is one, lest something that was asked for in it is left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoBody;
+
+impl FromRequest<Api> for NoBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        if body(request, api).await?.is_empty() {
+            Ok(Self)
+        } else {
+            Err(Problem::invalid("body", "this request takes no body"))
+        }
+    }
+}
+
+/// The parts of the path. Refused with 422.
+#[derive(Clone, Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match axum::extract::Path::from_request_parts(parts, api).await {
+            Ok(axum::extract::Path(value)) => Ok(Self(value)),
+            Err(rejection) => Err(Problem::invalid("path", rejection.body_text())),
+        }
+    }
+}
+
+fn is_json(request: &Request) -> bool {
+    let value = request.headers().get(header::CONTENT_TYPE);
+    let essence = value
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Reads the body, within the bounds of size and time.
+async fn body(request: Request, api: &Api) -> Result<bytes::Bytes, Problem> {
+    let limits = api.limits();
+    let too_large = || {
+        let most = limits.body_bytes;
+        Problem::new(Code::TooLarge, format!("a body has {most} bytes at most"))
+            // What is left of the body is not read, so the connection is of no more use.
+            .header(header::CONNECTION, http::HeaderValue::from_static("close"))
+    };
+    let announced = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let most = u64::try_from(limits.body_bytes).unwrap_or(u64::MAX);
+    if announced.is_some_and(|length| length > most) {
+        return Err(too_large());
+    }
+    let limited = Limited::new(request.into_body(), limits.body_bytes);
+    match tokio::time::timeout(limits.body_timeout, limited.collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::new(Code::Malformed, "the body broke off")),
+        Err(_) => Err(
+            Problem::new(Code::TooSlow, "the body did not arrive in time")
+                .header(header::CONNECTION, http::HeaderValue::from_static("close")),
+        ),
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::Malformed, format!("the body is not JSON: {error}"))
+}
+
+/// The field that is named, or the one that serde names in the message when it knows no path.
+fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Problem {
+    let message = error.inner().to_string();
+    let path = error.path().to_string();
+    let quoted = || message.split('`').nth(1).map(str::to_owned);
+    let unnamed = path == "." || path == "?";
+    let field = if unnamed { quoted() } else { Some(path) };
+    Problem::invalid(field.unwrap_or_else(|| "body".to_owned()), message)
+}
+
+/// Answers a path that leads nowhere.
+pub(crate) async fn not_found() -> Response {
+    Problem::not_found("there is nothing here").into_response()
+}
+
+/// Answers a method that the path does not have.
+pub(crate) async fn method_not_allowed() -> Response {
+    Problem::new(Code::MethodNotAllowed, "see Allow for those that are").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wanted {
+        #[serde(default)]
+        state: Vec<String>,
+        limit: Option<u16>,
+    }
+
+    #[test]
+    fn parameters_are_taken_strictly() {
+        let wanted: Wanted = query("state=a&limit=3&state=b").unwrap();
+        assert_eq!((wanted.state.len(), wanted.limit), (2, Some(3)));
+        let refused = |text: &str| {
+            let problem = query::<Wanted>(text).unwrap_err();
+            (problem.code, problem.field)
+        };
+        assert_eq!(refused("sort=x"), (Code::Invalid, Some("sort".to_owned())));
+        assert_eq!(
+            refused("limit=x"),
+            (Code::Invalid, Some("limit".to_owned()))
+        );
+        assert_eq!(refused("state=%ff"), (Code::Malformed, None));
+    }
+
+    #[test]
+    fn bodies_are_taken_strictly() {
+        let refused = |text: &str| {
+            let problem = json::<Wanted>(text.as_bytes()).unwrap_err();
+            (problem.code, problem.field)
+        };
+        assert_eq!(json::<Wanted>(b"{\"limit\":3}").unwrap().limit, Some(3));
+        assert_eq!(refused("{\"limit\":"), (Code::Malformed, None));
+        assert_eq!(refused("{} {}"), (Code::Malformed, None));
+        assert_eq!(
+            refused("{\"limit\":-1}"),
+            (Code::Invalid, Some("limit".to_owned()))
+        );
+        assert_eq!(
+            refused("{\"sort\":1}"),
+            (Code::Invalid, Some("sort".to_owned()))
+        );
+    }
+}

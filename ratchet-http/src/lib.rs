@@ -1,0 +1,39 @@
+//! Ratchet over HTTP: probes, the cluster, jobs and what can be done to them, metrics, live updates
+//! and a dashboard.
+//!
+//! [`Api`] is built from a [`Client`](ratchet_core::Client). Its [`router`](Api::router) nests in an
+//! application at any path; [`serve`] runs it alone. It only reads, shows no payloads, and is served
+//! on loopback only, unless the application says otherwise with an [`Authorizer`].
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use ratchet_core::{MemoryStore, Ratchet};
+//! use ratchet_http::Api;
+//!
+//! let node = Ratchet::builder(Arc::new(MemoryStore::new())).build()?;
+//! let api = Api::builder(node.client().clone()).node(&node).build()?;
+//! let app: axum::Router = axum::Router::new().nest_service("/ratchet", api.router());
+//! # drop(app);
+//! # Ok(()) }
+//! ```
+
+mod api;
+mod auth;
+#[cfg(feature = "dashboard")]
+mod dashboard;
+mod extract;
+mod guard;
+mod limits;
+mod patient;
+mod problem;
+mod routes;
+mod sampler;
+mod serve;
+pub mod view;
+
+pub use api::{Api, ApiBuilder, BuildError, Payloads};
+pub use auth::{Access, Action, Authorizer, Denied};
+pub use limits::Limits;
+pub use problem::{Code, Problem};
+pub use serve::{ServeError, serve};

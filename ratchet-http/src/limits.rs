@@ -1,0 +1,166 @@
+use std::time::Duration;
+
+/// How much the API takes on, from one request and from all of them together.
+///
+/// ```
+/// use ratchet_http::Limits;
+///
+/// let limits = Limits::default().event_clients(500).page(1_000);
+/// assert_eq!(limits.body_bytes, 64 * 1024);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest body of a request, in bytes; 64 KiB. Longer ones are answered with 413.
+    pub body_bytes: usize,
+    /// The most items on a page; 200. A request for more is refused with 422.
+    pub page: usize,
+    /// How many clients may listen to `/api/events` at once; 200. More are answered with 503.
+    pub event_clients: usize,
+    /// How many writes are begun in a second, of all clients together; 20. More are answered with
+    /// 429.
+    pub writes_per_second: u32,
+    /// How long an answer may take, event streams aside; 15 s. Then it is 503.
+    pub request_timeout: Duration,
+    /// How long the body of a request may take to arrive; 10 s. Then the answer is 408.
+    pub body_timeout: Duration,
+    /// How long the head of a request may take to arrive, and how long a connection may idle between
+    /// two requests; 20 s. Only [`serve`](crate::serve) can see to this.
+    pub header_timeout: Duration,
+    /// How long a client may leave what was written to it unread before it is dropped; 20 s.
+    pub write_timeout: Duration,
+    /// How many connections [`serve`](crate::serve) keeps open at once; 1,024. Others wait.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 64 * 1024,
+            page: 200,
+            event_clients: 200,
+            writes_per_second: 20,
+            request_timeout: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(20),
+            write_timeout: Duration::from_secs(20),
+            connections: 1_024,
+        }
+    }
+}
+
+impl Limits {
+    /// Sets [`body_bytes`](Self::body_bytes).
+    #[must_use]
+    pub const fn body_bytes(mut self, bytes: usize) -> Self {
+        self.body_bytes = bytes;
+        self
+    }
+
+    /// Sets [`page`](Self::page); at most [`MAX_BATCH`](ratchet_core::limits::MAX_BATCH).
+    #[must_use]
+    pub const fn page(mut self, items: usize) -> Self {
+        self.page = items;
+        self
+    }
+
+    /// Sets [`event_clients`](Self::event_clients).
+    #[must_use]
+    pub const fn event_clients(mut self, clients: usize) -> Self {
+        self.event_clients = clients;
+        self
+    }
+
+    /// Sets [`writes_per_second`](Self::writes_per_second).
+    #[must_use]
+    pub const fn writes_per_second(mut self, writes: u32) -> Self {
+        self.writes_per_second = writes;
+        self
+    }
+
+    /// Sets [`request_timeout`](Self::request_timeout).
+    #[must_use]
+    pub const fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// Sets [`body_timeout`](Self::body_timeout).
+    #[must_use]
+    pub const fn body_timeout(mut self, timeout: Duration) -> Self {
+        self.body_timeout = timeout;
+        self
+    }
+
+    /// Sets [`header_timeout`](Self::header_timeout).
+    #[must_use]
+    pub const fn header_timeout(mut self, timeout: Duration) -> Self {
+        self.header_timeout = timeout;
+        self
+    }
+
+    /// Sets [`write_timeout`](Self::write_timeout).
+    #[must_use]
+    pub const fn write_timeout(mut self, timeout: Duration) -> Self {
+        self.write_timeout = timeout;
+        self
+    }
+
+    /// Sets [`connections`](Self::connections).
+    #[must_use]
+    pub const fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// What of it cannot work.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let counts = [
+            ("body_bytes", self.body_bytes),
+            ("page", self.page),
+            ("event_clients", self.event_clients),
+            ("connections", self.connections),
+            (
+                "writes_per_second",
+                usize::try_from(self.writes_per_second).unwrap_or(usize::MAX),
+            ),
+        ];
+        let durations = [
+            ("request_timeout", self.request_timeout),
+            ("body_timeout", self.body_timeout),
+            ("header_timeout", self.header_timeout),
+            ("write_timeout", self.write_timeout),
+        ];
+        let counts = counts.iter().filter(|(_, count)| *count == 0);
+        let durations = durations.iter().filter(|(_, time)| time.is_zero());
+        let zero = counts
+            .map(|(name, _)| *name)
+            .chain(durations.map(|(name, _)| *name));
+        let mut problems: Vec<String> = zero.map(|name| format!("limits.{name} is 0")).collect();
+        if self.page > ratchet_core::limits::MAX_BATCH {
+            problems.push(format!(
+                "limits.page is {}; a store reads at most {} at a time",
+                self.page,
+                ratchet_core::limits::MAX_BATCH
+            ));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_named() {
+        assert!(Limits::default().problems().is_empty());
+        let limits = Limits::default()
+            .page(1_000_000)
+            .body_timeout(Duration::ZERO);
+        let problems = limits.problems();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert_eq!(problems[0], "limits.body_timeout is 0");
+        assert!(problems[1].contains("1000000"), "{problems:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The cluster: what this node says of itself, from memory, and all nodes and leaders.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::probes::{leading, own_role};
+use super::table::{Route, get};
+use crate::api::Api;
+use crate::problem::{Code, Problem};
+use crate::view::{Cluster, Node, Role, Status};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get("/cluster/status", status)
+            .says("What this node says of itself, without asking the database.")
+            .ok::<Status>("It, its roles, and what it knew last of the cluster."),
+        get("/cluster/nodes", nodes)
+            .says("All nodes, and who leads, read at most a few seconds ago.")
+            .ok::<Cluster>("The nodes, also those that have ended, and one leader for each role.")
+            .refuses(&[Code::Unavailable]),
+    ]
+}
+
+async fn status(State(api): State<Api>) -> Json<Status> {
+    let info = api.client().store().info();
+    let read = api.sampler().last_cluster();
+    let node = api.node();
+    let own = node.map(ratchet_core::Node::id);
+    let others = |cluster: &crate::sampler::Cluster| {
+        let mut live = cluster.live();
+        live.any(|record| Some(record.node) != own)
+    };
+    let clustered = read.as_deref().is_some_and(others);
+    let gated = node.is_some_and(|node| node.gate().is_some());
+    let role = match leading(&api, own_role(&api)).is_leader {
+        _ if node.is_some() && !clustered && !gated => Role::SingleNode,
+        true => Role::Primary,
+        false => Role::Standby,
+    };
+    let roles = node.map(ratchet_core::Node::roles).unwrap_or_default();
+    let namespaces = api.namespaces().iter().map(ToString::to_string);
+    Json(Status {
+        node: node.map(Into::into),
+        role,
+        clustered,
+        leadership: roles
+            .iter()
+            .map(|role| leading(&api, role.as_str()))
+            .collect(),
+        versions: match &read {
+            Some(read) => namespaces.zip(read.versions.iter().copied()).collect(),
+            None => std::collections::BTreeMap::new(),
+        },
+        backend: info.backend,
+        backend_version: info.version,
+        version: env!("CARGO_PKG_VERSION"),
+        writes: api.has_authorizer(),
+    })
+}
+
+async fn nodes(State(api): State<Api>) -> Result<Json<Cluster>, Problem> {
+    let read = api.sampler().cluster().await?;
+    let leaders = read.leaders();
+    let own = api.node().map(|node| (node.id(), node.stats()));
+    let nodes = read.nodes.iter().map(|record| {
+        let mut node = Node::new(record, read.at);
+        let led = leaders
+            .iter()
+            .filter(|leader| leader.node.as_ref() == Some(&node.id));
+        node.leads = led.map(|leader| leader.role.clone()).collect();
+        let own = own.filter(|(id, _)| *id == record.node);
+        node.clock_skew_ms = own.map(|(_, stats)| stats.clock_skew_millis);
+        node
+    });
+    Ok(Json(Cluster {
+        nodes: nodes.collect(),
+        leaders,
+    }))
+}

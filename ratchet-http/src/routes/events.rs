@@ -1,0 +1,111 @@
+//! Live updates: one stream of events, the same for everybody who listens.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{StatusCode, header};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::table::{Content, Route, get};
+use crate::api::Api;
+use crate::problem::{Code, Problem};
+use crate::sampler::{Listener, Seat, frame};
+use crate::view::Lagged;
+
+/// After this long without an event a comment is sent, so that nobody in between takes the connection
+/// for dead.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How many events wait for the connection of one client.
+const WAITING: usize = 4;
+
+/// What a browser waits before it connects again, in milliseconds.
+const GREETING: &[u8] = b"retry: 3000\n\n";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get("/api/events", events)
+            .says("What happens, as server-sent events: tick, jobs, nodes, lagged.")
+            .answer(
+                StatusCode::OK,
+                "Events until the client closes the connection.",
+                Content::Other("text/event-stream"),
+            )
+            .refuses(&[Code::TooManyClients]),
+    ]
+}
+
+async fn events(State(api): State<Api>) -> Result<Response, Problem> {
+    let limits = api.limits();
+    let (listener, seat) = api.sampler().listen(limits.event_clients)?;
+    let (send, mut receive) = mpsc::channel(WAITING);
+    let line = Line {
+        send,
+        patience: limits.write_timeout,
+    };
+    let closing = api.closing().clone();
+    tokio::spawn(forward(listener, seat, line, closing));
+    let body = stream::poll_fn(move |cx| {
+        let frame = receive.poll_recv(cx);
+        frame.map(|frame| frame.map(Ok::<Bytes, Infallible>))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store, no-transform"),
+        // Proxies must not gather events.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, Body::from_stream(body)).into_response())
+}
+
+/// The way to one client.
+struct Line {
+    send: mpsc::Sender<Bytes>,
+    patience: Duration,
+}
+
+impl Line {
+    /// False: the client has gone, or does not read.
+    async fn write(&self, frame: Bytes) -> bool {
+        let sent = tokio::time::timeout(self.patience, self.send.send(frame));
+        matches!(sent.await, Ok(Ok(())))
+    }
+}
+
+/// Hands events on until the client has gone, does not read, or the API closes. The seat is free
+/// again then, whatever becomes of the connection.
+async fn forward(mut listener: Listener, seat: Seat, line: Line, closing: CancellationToken) {
+    let first = listener.last.take();
+    let greeting = [Some(Bytes::from_static(GREETING)), first];
+    for frame in greeting.into_iter().flatten() {
+        if !line.write(frame).await {
+            return;
+        }
+    }
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = closing.cancelled() => break,
+            () = line.send.closed() => break,
+            event = listener.events.recv() => match event {
+                Ok(frame) => Some(frame),
+                Err(RecvError::Lagged(missed)) => frame("lagged", &Lagged { missed }),
+                Err(RecvError::Closed) => break,
+            },
+            () = tokio::time::sleep(SILENCE) => Some(Bytes::from_static(b":\n\n")),
+        };
+        if let Some(frame) = frame
+            && !line.write(frame).await
+        {
+            break;
+        }
+    }
+    drop(seat);
+}

@@ -1,0 +1,255 @@
+//! Jobs: pages of them, one of them, and what can be done to it.
+
+use axum::Json;
+use axum::extract::State;
+use http::request::Parts;
+use ratchet_core::model::{ActionOutcome, JobOrder, JobSelector, PageRequest};
+use ratchet_core::{JobId, JobState};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::inputs::{self, FilterParts, Id, NameText};
+use super::table::{Route, get, post};
+use crate::api::Api;
+use crate::auth::{Access, Action};
+use crate::extract::{NoBody, Path, Query};
+use crate::problem::{Code, Problem};
+use crate::view::{
+    Acted, ActedOutcome, Attempt, Attempts, Hidden, JobAction, JobDetail, Jobs,
+    State as JobStateView,
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let mut routes = vec![
+        get("/api/jobs", list)
+            .says("One page of the jobs that match every given parameter, without payloads")
+            .query::<ListQuery>()
+            .ok::<Jobs>("The page")
+            .refuses(&[Code::Unavailable]),
+        get("/api/jobs/{id}", show)
+            .says("One job with everything known about it")
+            .part::<Id>("id")
+            .ok::<JobDetail>("The job")
+            .refuses(&[Code::NotFound, Code::Unavailable]),
+        get("/api/jobs/{id}/history", history)
+            .says("The ended claims of a job, first to last")
+            .part::<Id>("id")
+            .ok::<Attempts>("The history")
+            .refuses(&[Code::NotFound, Code::Unavailable]),
+    ];
+    routes.extend(JobAction::ALL.map(act_route));
+    routes
+}
+
+fn act_route(action: JobAction) -> Route {
+    let (path, says) = match action {
+        JobAction::Retry => (
+            "/api/jobs/{id}/retry",
+            "Makes a dead letter pending again, with fresh attempts",
+        ),
+        JobAction::Cancel => (
+            "/api/jobs/{id}/cancel",
+            "Ends a job: at once if it waits, by request to its handler if it runs",
+        ),
+        JobAction::Pause => ("/api/jobs/{id}/pause", "Sets a pending job aside"),
+        JobAction::Resume => ("/api/jobs/{id}/resume", "Makes a paused job pending again"),
+        JobAction::Delete => (
+            "/api/jobs/{id}/delete",
+            "Deletes an ended job with its history",
+        ),
+    };
+    let handler = move |State(api): State<Api>, Path(id): Path<String>, _: NoBody| async move {
+        act(&api, inputs::id("id", &id)?, action).await.map(Json)
+    };
+    post(path, Access::Write(access(action)), handler)
+        .says(says)
+        .part::<Id>("id")
+        .ok::<Acted>("What became of it")
+        .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable])
+}
+
+/// What is asked of the authorizer for an action.
+pub(super) const fn access(action: JobAction) -> Action {
+    match action {
+        JobAction::Retry => Action::RetryJob,
+        JobAction::Cancel => Action::CancelJob,
+        JobAction::Pause => Action::PauseJob,
+        JobAction::Resume => Action::ResumeJob,
+        JobAction::Delete => Action::DeleteJob,
+    }
+}
+
+/// The parameters of a page of jobs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    /// In one of these states: given more than once, or several with commas between them.
+    #[serde(default)]
+    #[schemars(with = "Vec<JobStateView>")]
+    state: Vec<String>,
+    /// In this queue.
+    #[schemars(with = "Option<NameText>")]
+    queue: Option<String>,
+    /// Of this kind.
+    #[schemars(with = "Option<NameText>")]
+    kind: Option<String>,
+    /// With this tag.
+    #[schemars(with = "Option<NameText>")]
+    tag: Option<String>,
+    /// In this batch.
+    #[schemars(with = "Option<Id>")]
+    batch: Option<String>,
+    /// The newest first, unless said.
+    #[serde(default)]
+    order: Order,
+    /// Only those behind this job: `next` of the page before.
+    #[schemars(with = "Option<Id>")]
+    after: Option<String>,
+    /// The most on a page; 50 unless said.
+    #[schemars(range(min = 1))]
+    limit: Option<usize>,
+}
+
+/// The order of a listing.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Order {
+    /// By when they were enqueued, the last first.
+    #[default]
+    Newest,
+    /// The first first.
+    Oldest,
+}
+
+async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<Jobs>, Problem> {
+    let states = states(&query.state)?;
+    let parts = FilterParts {
+        states: &states,
+        queue: query.queue.as_deref(),
+        kind: query.kind.as_deref(),
+        tag: query.tag.as_deref(),
+        batch: query.batch.as_deref(),
+    };
+    let order = match query.order {
+        Order::Newest => JobOrder::NewestFirst,
+        Order::Oldest => JobOrder::OldestFirst,
+    };
+    let page = PageRequest::first(inputs::page(&api, query.limit)?)
+        .after(inputs::optional_id("after", query.after.as_deref())?)
+        .order(order);
+    let page = api.client().list(&parts.filter()?, &page).await?;
+    Ok(Json(Jobs::from(&page)))
+}
+
+fn states(given: &[String]) -> Result<Vec<JobStateView>, Problem> {
+    let words = given.iter().flat_map(|text| text.split(','));
+    let state = |word: &str| {
+        let known = JobState::ALL.into_iter().find(|it| it.to_string() == word);
+        let all = JobState::ALL.map(|state| state.to_string()).join(", ");
+        let unknown = || Problem::invalid("state", format!("is none of {all}"));
+        known.map(Into::into).ok_or_else(unknown)
+    };
+    words.map(state).collect()
+}
+
+async fn show(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    request: Parts,
+) -> Result<Json<JobDetail>, Problem> {
+    let id: JobId = inputs::id("id", &id)?;
+    let job = api.client().job(id).await?.ok_or_else(no_such_job)?;
+    let hidden = if api.shows_payloads(&request).await {
+        Hidden::No
+    } else {
+        Hidden::Yes
+    };
+    Ok(Json(JobDetail::new(&job, hidden)))
+}
+
+async fn history(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<Attempts>, Problem> {
+    let id: JobId = inputs::id("id", &id)?;
+    let attempts = api.client().history(id).await?;
+    if attempts.is_empty() && api.client().job(id).await?.is_none() {
+        return Err(no_such_job());
+    }
+    Ok(Json(Attempts {
+        attempts: attempts.iter().map(Attempt::from).collect(),
+    }))
+}
+
+pub(super) fn no_such_job() -> Problem {
+    Problem::not_found("there is no such job")
+}
+
+async fn act(api: &Api, id: JobId, action: JobAction) -> Result<Acted, Problem> {
+    let one = JobSelector::Ids(vec![id]);
+    let acted = api.client().act(&one, action.into()).await?;
+    let outcome = (acted.first()).map_or(ActionOutcome::NotFound, |acted| acted.outcome);
+    acted_view(outcome, action)
+}
+
+/// What became of an action on one job.
+fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Problem> {
+    let acted = |outcome, state: Option<JobState>| Acted {
+        outcome,
+        state: state.map(Into::into),
+    };
+    match outcome {
+        ActionOutcome::Became(state) => Ok(acted(ActedOutcome::Became, Some(state))),
+        ActionOutcome::CancelRequested => Ok(acted(ActedOutcome::CancelRequested, None)),
+        ActionOutcome::Changed => Ok(acted(ActedOutcome::Changed, None)),
+        ActionOutcome::Deleted => Ok(acted(ActedOutcome::Deleted, None)),
+        ActionOutcome::Refused(state) => {
+            let word = action.as_str();
+            Err(Problem::conflict(
+                state,
+                format!("{word} means nothing to a {state} job"),
+            ))
+        }
+        // Only dead letters take their key again.
+        ActionOutcome::KeyTaken(holder) => Err(Problem::conflict(
+            JobState::Failed,
+            format!("the unfinished job {holder} has its unique key"),
+        )),
+        ActionOutcome::NotFound => Err(no_such_job()),
+        _ => Err(Problem::new(Code::Internal, "the outcome is not known")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_come_one_by_one_or_with_commas() {
+        let given = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            states(&texts)
+        };
+        let all = given(&["failed,pending", "running"]).unwrap();
+        let wanted = [JobState::Failed, JobState::Pending, JobState::Running];
+        assert_eq!(all, wanted.map(Into::into));
+        for bad in ["", "failed,", "Failed", "dead"] {
+            assert_eq!(given(&[bad]).unwrap_err().field.as_deref(), Some("state"));
+        }
+    }
+
+    #[test]
+    fn refused_actions_tell_the_state() {
+        let refused = acted_view(ActionOutcome::Refused(JobState::Running), JobAction::Delete);
+        let problem = refused.unwrap_err();
+        assert_eq!(
+            (problem.code, problem.state),
+            (Code::Conflict, Some(JobStateView::Running))
+        );
+        let taken = acted_view(ActionOutcome::KeyTaken(JobId::new()), JobAction::Retry);
+        assert_eq!(taken.unwrap_err().state, Some(JobStateView::Failed));
+    }
+}

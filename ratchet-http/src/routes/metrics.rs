@@ -1,0 +1,30 @@
+//! Metrics for Prometheus.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+
+use super::table::{Content, Route, get};
+use crate::api::Api;
+use crate::problem::{Code, Problem};
+
+/// The text format of Prometheus.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get("/metrics", metrics)
+            .says("What the recorder of the process holds, for Prometheus.")
+            .answer(StatusCode::OK, "The metrics.", Content::Other("text/plain"))
+            .refuses(&[Code::NotFound]),
+    ]
+}
+
+async fn metrics(State(api): State<Api>) -> Response {
+    match api.metrics() {
+        Some(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
+        None => {
+            Problem::not_found("this program gave the API no recorder of metrics").into_response()
+        }
+    }
+}

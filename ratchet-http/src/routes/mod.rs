@@ -1,0 +1,70 @@
+//! The handlers, by topic, and the table that says which path leads to which.
+
+mod batches;
+mod bulk;
+mod cluster;
+mod events;
+mod graph;
+mod inputs;
+mod jobs;
+mod locks;
+mod metrics;
+mod nodes;
+mod openapi;
+mod overview;
+mod probes;
+mod queues;
+mod recurring;
+mod table;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use table::Route;
+
+use crate::api::Api;
+use crate::{extract, guard};
+
+/// Every route.
+fn all() -> Vec<Route> {
+    let topics = [
+        probes::routes(),
+        cluster::routes(),
+        overview::routes(),
+        events::routes(),
+        metrics::routes(),
+        jobs::routes(),
+        graph::routes(),
+        bulk::routes(),
+        queues::routes(),
+        recurring::routes(),
+        batches::routes(),
+        locks::routes(),
+        nodes::routes(),
+        openapi::routes(),
+    ];
+    topics.into_iter().flatten().collect()
+}
+
+/// The router of all of them.
+pub(crate) fn router(api: &Api) -> Router {
+    let mut router = Router::new();
+    for route in all() {
+        let mut handler = route.handler;
+        if let Some(access) = route.access {
+            // Probes may be asked with whatever keeps caches away.
+            if route.query.is_none() {
+                handler = handler.route_layer(from_fn(extract::no_query));
+            }
+            let guard = from_fn_with_state((api.clone(), access), guard::access);
+            handler = handler.route_layer(guard);
+        }
+        router = router.route(route.path, handler);
+    }
+    #[cfg(feature = "dashboard")]
+    let router = crate::dashboard::add(router);
+    router
+        .fallback(extract::not_found)
+        .method_not_allowed_fallback(extract::method_not_allowed)
+        .layer(from_fn_with_state(api.clone(), guard::every))
+        .with_state(api.clone())
+}

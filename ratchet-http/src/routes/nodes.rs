@@ -1,0 +1,46 @@
+//! What can be done to nodes.
+
+use axum::Json;
+use axum::extract::State;
+use ratchet_core::NodeId;
+use ratchet_core::store::Changed as StoreChanged;
+
+use super::inputs::{self, Id};
+use super::table::{Route, post};
+use crate::api::Api;
+use crate::auth::{Access, Action};
+use crate::extract::{NoBody, Path};
+use crate::problem::{Code, Problem};
+use crate::view::Changed;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        post(
+            "/api/nodes/{id}/drain",
+            Access::Write(Action::DrainNode),
+            drain,
+        )
+        .says("Asks a node to end what it has and claim no more; it obeys at its next heartbeat")
+        .part::<Id>("id")
+        .ok::<Changed>("Whether it was not draining before")
+        .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable]),
+    ]
+}
+
+async fn drain(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    _: NoBody,
+) -> Result<Json<Changed>, Problem> {
+    let id: NodeId = inputs::id("id", &id)?;
+    let changed = api.client().drain_node(id).await?;
+    if changed == StoreChanged::Unchanged {
+        let nodes = api.client().nodes().await?;
+        let node = nodes.iter().find(|node| node.node == id);
+        let node = node.ok_or_else(|| Problem::not_found("there is no such node"))?;
+        if !node.status.is_live() {
+            return Err(Problem::new(Code::Conflict, "the node has ended"));
+        }
+    }
+    Ok(Json(changed.into()))
+}

@@ -1,0 +1,112 @@
+//! What load balancers and supervisors of processes ask: answered from memory, to everybody.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use ratchet_core::cluster::Leadership;
+use ratchet_core::model::NodeStatus;
+use ratchet_core::{Name, Node};
+
+use super::table::{Route, get};
+use crate::api::Api;
+use crate::extract::Path;
+use crate::view::{Health, Leading, NotReady, Readiness, Ready};
+
+/// The role that `/leader` speaks of unless the node waits for another.
+const MAINTENANCE: &str = "maintenance";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get("/health", health)
+            .open()
+            .says("Whether the process answers; never asks the database")
+            .ok::<Health>("It does"),
+        get("/ready", ready)
+            .open()
+            .says("Whether this node should be sent work or traffic, from memory")
+            .ok::<Readiness>("It should")
+            .answers::<Readiness>(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Not now, for these reasons",
+            ),
+        get("/leader", leader)
+            .open()
+            .says(
+                "Whether this node leads: in the role it waits for to run jobs, or in maintenance",
+            )
+            .ok::<Leading>("It does")
+            .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "It does not"),
+        get("/leader/{role}", leader_in)
+            .open()
+            .part::<String>("role")
+            .says("Whether this node leads in a role")
+            .ok::<Leading>("It does")
+            .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "It does not"),
+    ]
+}
+
+async fn health() -> Json<Health> {
+    Json(Health::default())
+}
+
+async fn ready(State(api): State<Api>) -> Response {
+    let readiness = readiness(&api);
+    let status = match readiness.status {
+        Ready::Ready => StatusCode::OK,
+        Ready::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(readiness)).into_response()
+}
+
+/// What stands in the way of work.
+fn readiness(api: &Api) -> Readiness {
+    let mut reasons = Vec::new();
+    if let Some(node) = api.node() {
+        reasons.extend(match node.status() {
+            NodeStatus::Left => Some(NotReady::Left),
+            NodeStatus::Dead => Some(NotReady::Dead),
+            _ if !node.is_running() => Some(NotReady::NotRunning),
+            NodeStatus::Joining => Some(NotReady::Joining),
+            NodeStatus::Draining => Some(NotReady::Draining),
+            NodeStatus::Active => None,
+        });
+    }
+    let fitness = api.sampler().fitness();
+    if !fitness.database {
+        reasons.push(NotReady::Database);
+    }
+    if fitness.stranded {
+        reasons.push(NotReady::Stranded);
+    }
+    Readiness::new(reasons)
+}
+
+async fn leader(State(api): State<Api>) -> Response {
+    answer(leading(&api, own_role(&api)))
+}
+
+async fn leader_in(State(api): State<Api>, Path(role): Path<String>) -> Response {
+    answer(leading(&api, &role))
+}
+
+fn answer(leading: Leading) -> Response {
+    let status = if leading.is_leader {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(leading)).into_response()
+}
+
+/// The role that says whether this node is the one: the one it waits for to run jobs.
+pub(super) fn own_role(api: &Api) -> &str {
+    let gate = api.node().and_then(Node::gate);
+    gate.map_or(MAINTENANCE, Name::as_str)
+}
+
+/// Whether this node leads in a role, as far as it can know.
+pub(super) fn leading(api: &Api, role: &str) -> Leading {
+    let leadership = api.node().and_then(|node| node.leadership(role));
+    Leading::new(role, leadership.as_ref().and_then(Leadership::term))
+}

@@ -1,0 +1,60 @@
+//! Queues.
+
+use axum::Json;
+use axum::extract::State;
+use ratchet_core::Name;
+
+use super::inputs::NameText;
+use super::table::{Route, get, post};
+use crate::api::Api;
+use crate::auth::{Access, Action};
+use crate::extract::{NoBody, Path};
+use crate::problem::{Code, Problem};
+use crate::view::{Changed, Queues};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        get("/api/queues", list)
+            .says("The queues, with their jobs as they were last counted")
+            .ok::<Queues>("All queues that have jobs or are paused"),
+        post(
+            "/api/queues/{name}/pause",
+            Access::Write(Action::PauseQueue),
+            |api, name, body| set(api, name, body, true),
+        )
+        .says("Stops the claiming of a queue's jobs; running ones go on")
+        .part::<NameText>("name")
+        .ok::<Changed>("Whether it was not paused before")
+        .refuses(&[Code::Unavailable]),
+        post(
+            "/api/queues/{name}/resume",
+            Access::Write(Action::ResumeQueue),
+            |api, name, body| set(api, name, body, false),
+        )
+        .says("Lets a queue's jobs be claimed again")
+        .part::<NameText>("name")
+        .ok::<Changed>("Whether it was paused before")
+        .refuses(&[Code::Unavailable]),
+    ]
+}
+
+async fn list(State(api): State<Api>) -> Json<Queues> {
+    Json(api.sampler().queues().await)
+}
+
+async fn set(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    _: NoBody,
+    paused: bool,
+) -> Result<Json<Changed>, Problem> {
+    let queue = Name::new("name", name)?;
+    let client = api.client();
+    let changed = if paused {
+        client.pause_queue(queue.as_str()).await?
+    } else {
+        client.resume_queue(queue.as_str()).await?
+    };
+    api.sampler().queue_paused(&queue, paused);
+    Ok(Json(changed.into()))
+}

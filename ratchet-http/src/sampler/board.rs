@@ -1,0 +1,263 @@
+//! What was read last, and what follows from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::cluster::Leader;
+use ratchet_core::model::{DueRoute, NodeRecord, QueueInfo};
+use ratchet_core::stranded::stranded;
+use ratchet_core::time::{self, Timestamp};
+use ratchet_core::{JobState, Name};
+use tokio::time::Instant;
+
+use super::rates::Meter;
+use super::series::{Ring, STEP};
+use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
+
+/// How long jobs must be stranded before it counts against readiness: rolling deploys strand some
+/// for a moment.
+const STRANDED_FOR: Duration = Duration::from_secs(30);
+
+/// How many readings in a row must fail before the database counts as away: one may lose a race.
+const FAILURES: u32 = 2;
+
+/// The nodes and who leads, at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<NodeRecord>,
+    pub(crate) leaders: Vec<Leader>,
+    /// Of the namespaces that are shown, in their order.
+    pub(crate) versions: Vec<u64>,
+    /// The database's clock then.
+    pub(crate) at: Timestamp,
+    /// This process's clock then.
+    pub(crate) read_at: Instant,
+}
+
+/// The jobs of all queues, counted.
+#[derive(Clone, Debug)]
+pub(super) struct Counted {
+    pub(super) queues: Vec<QueueInfo>,
+    pub(super) at: Timestamp,
+    pub(super) read_at: Instant,
+}
+
+/// What readiness depends on, apart from the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fitness {
+    /// The database answers.
+    pub(crate) database: bool,
+    /// Jobs have been due for a while that no node can run.
+    pub(crate) stranded: bool,
+}
+
+/// Everything that was read.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    cluster: Option<Arc<Cluster>>,
+    /// Readings of the cluster that failed since the last one that did not.
+    failures: u32,
+    due: Option<Vec<DueRoute>>,
+    stranded: Vec<DueRoute>,
+    stranded_since: Option<Instant>,
+    counted: Option<Counted>,
+    meter: Meter,
+    ring: Ring,
+    last_point: Option<Instant>,
+}
+
+impl Board {
+    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
+    }
+
+    pub(super) fn counted(&self) -> Option<&Counted> {
+        self.counted.as_ref()
+    }
+
+    /// Takes in the nodes and leaders, and says so if they differ from those before: who they are,
+    /// what they do, who leads.
+    pub(super) fn read_cluster(&mut self, cluster: Cluster) -> Option<ChangedNodes> {
+        let same = |before: &Arc<Cluster>| before.membership() == cluster.membership();
+        let changed = (!self.cluster.as_ref().is_some_and(same)).then(|| ChangedNodes {
+            at: At(cluster.at),
+            live_nodes: cluster.live().count(),
+        });
+        self.failures = 0;
+        self.meter.read(&cluster.nodes);
+        self.cluster = Some(Arc::new(cluster));
+        changed
+    }
+
+    pub(super) fn cluster_failed(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Takes in what is due, and finds what of it is stranded.
+    pub(super) fn read_due(&mut self, due: Vec<DueRoute>) {
+        let nodes = self.cluster.as_ref();
+        self.stranded = nodes.map_or_else(Vec::new, |read| stranded(&due, &read.nodes));
+        self.due = Some(due);
+        if self.stranded.is_empty() {
+            self.stranded_since = None;
+        } else {
+            self.stranded_since.get_or_insert_with(time::monotonic);
+        }
+    }
+
+    pub(super) fn read_counts(&mut self, counted: Counted) {
+        self.counted = Some(counted);
+    }
+
+    /// Notes that a queue was paused or resumed here.
+    pub(super) fn queue_paused(&mut self, name: &Name, paused: bool) {
+        let Some(counted) = &mut self.counted else {
+            return;
+        };
+        match counted.queues.iter_mut().find(|queue| queue.name == *name) {
+            Some(queue) => queue.paused = paused,
+            None if paused => {
+                let behind = counted.queues.partition_point(|queue| queue.name < *name);
+                let queue = QueueInfo {
+                    name: name.clone(),
+                    paused,
+                    counts: std::collections::BTreeMap::new(),
+                };
+                counted.queues.insert(behind, queue);
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn fitness(&self) -> Fitness {
+        let long = |since: Instant| time::monotonic() >= since + STRANDED_FOR;
+        Fitness {
+            database: self.cluster.is_some() && self.failures < FAILURES,
+            stranded: self.stranded_since.is_some_and(long),
+        }
+    }
+
+    /// Adds a point to the history if the last one is a step ago.
+    pub(super) fn plot(&mut self) {
+        let now = time::monotonic();
+        if self.last_point.is_some_and(|last| now < last + STEP) {
+            return;
+        }
+        let Some(overview) = self.overview() else {
+            return;
+        };
+        self.last_point = Some(now);
+        let pending = overview.counts.0.get(&JobState::Pending.into()).copied();
+        let mut point = Point::new(overview.at);
+        point.rates = overview.rates;
+        point.pending = pending.filter(|_| self.counted.is_some());
+        point.running = overview.running;
+        point.overdue_ms = self
+            .due
+            .is_some()
+            .then(|| overview.oldest_due_ms.unwrap_or(0));
+        self.ring.push(point);
+    }
+
+    /// The cluster at a glance, without its history; none before the first reading.
+    pub(super) fn overview(&self) -> Option<Overview> {
+        let cluster = self.cluster.as_ref()?;
+        let live: Vec<&NodeRecord> = cluster.live().collect();
+        let sum = |of: fn(&NodeRecord) -> u32| live.iter().map(|node| u64::from(of(node))).sum();
+        let counts = self.counted.as_ref().map(|counted| {
+            let mut total = std::collections::BTreeMap::new();
+            for (state, count) in counted.queues.iter().flat_map(|queue| &queue.counts) {
+                *total.entry(*state).or_insert(0) += count;
+            }
+            Counts::from(&total)
+        });
+        let may_run = self.due.iter().flatten().filter(|due| !due.paused);
+        Some(Overview {
+            at: At(cluster.now()),
+            live_nodes: live.len(),
+            running: sum(|node| node.load.running),
+            capacity: sum(|node| node.load.capacity),
+            counts: counts.unwrap_or_else(|| Counts::from(&std::collections::BTreeMap::new())),
+            counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
+            counts_exact: true,
+            oldest_due_ms: may_run.map(|due| view::millis(due.overdue)).max(),
+            rates: self.rates(),
+            series: view::Series::default(),
+            stranded: self.stranded.iter().map(Into::into).collect(),
+            leaders: cluster.leaders(),
+        })
+    }
+
+    fn rates(&self) -> Rates {
+        self.meter.rates()
+    }
+
+    pub(super) fn series(&self) -> view::Series {
+        self.ring.series()
+    }
+
+    /// The queues as they were last counted, with how late each is.
+    pub(super) fn queues(&self) -> view::Queues {
+        let overdue = |name: &Name| {
+            let due = self.due.iter().flatten();
+            let of_queue = due.filter(|due| due.route.queue == *name);
+            of_queue.map(|due| view::millis(due.overdue)).max()
+        };
+        let queues = self.counted.iter().flat_map(|counted| &counted.queues);
+        view::Queues {
+            queues: queues
+                .map(|queue| {
+                    let name = queue.name.to_string();
+                    let counts = Counts::from(&queue.counts);
+                    view::Queue::new(name, queue.paused, counts, overdue(&queue.name))
+                })
+                .collect(),
+            counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
+        }
+    }
+}
+
+impl Cluster {
+    /// How long ago it was read.
+    pub(crate) fn age(&self) -> Duration {
+        time::monotonic().saturating_duration_since(self.read_at)
+    }
+
+    /// What the database's clock shows by now.
+    pub(crate) fn now(&self) -> Timestamp {
+        time::add(self.at, self.age())
+    }
+
+    /// The nodes that have not ended and were not silent for too long.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.nodes
+            .iter()
+            .filter(|node| view::is_live(node, self.at))
+    }
+
+    /// Who leads by now: whose lease has run out since leads no more.
+    pub(crate) fn leaders(&self) -> Vec<view::Leader> {
+        let age = self.age();
+        let leaders = self.leaders.iter().map(|leader| {
+            let left = leader.remaining.and_then(|left| left.checked_sub(age));
+            let node = leader.node.filter(|_| left.is_some());
+            let record = node.and_then(|node| self.nodes.iter().find(|one| one.node == node));
+            view::Leader::new(
+                leader.role.to_string(),
+                node.map(|node| node.to_string()),
+                record.map(|record| record.label.to_string()),
+                leader.term.0,
+                left.map(view::millis),
+            )
+        });
+        leaders.collect()
+    }
+
+    fn membership(&self) -> (Vec<impl PartialEq + use<>>, Vec<impl PartialEq + use<>>) {
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|node| (node.node, node.status, view::is_live(node, self.at)));
+        let leaders = self.leaders.iter();
+        let leaders = leaders.map(|one| (one.role.clone(), one.node, one.term));
+        (nodes.collect(), leaders.collect())
+    }
+}

@@ -1,0 +1,190 @@
+//! Which jobs are new or changed since the last look: among the newest, and among those that were
+//! shown and have not ended.
+
+use std::collections::BTreeMap;
+
+use ratchet_core::model::{JobFilter, JobPage, JobRecord, PageRequest};
+use ratchet_core::{Client, JobId, JobState, Result};
+
+/// How many of the newest jobs are looked at each time.
+const NEWEST: usize = 50;
+/// How many are looked at if none of these was known, and how many changes are told, at most.
+pub(super) const MOST: usize = 1_000;
+/// How many unfinished jobs are followed until they end.
+const FOLLOWED: usize = 500;
+
+/// What was told of the jobs that are followed.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    told: BTreeMap<JobId, Told>,
+    newest: Option<JobId>,
+    looked: bool,
+}
+
+/// What of a job makes it worth telling again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    state: JobState,
+    claim_seq: u64,
+    attempts: u32,
+    cancel_requested: bool,
+    percent: Option<u8>,
+}
+
+impl From<&JobRecord> for Told {
+    fn from(job: &JobRecord) -> Self {
+        Self {
+            state: job.state,
+            claim_seq: job.claim_seq,
+            attempts: job.attempts,
+            cancel_requested: job.cancel_requested,
+            percent: job.progress.as_ref().map(|progress| progress.percent),
+        }
+    }
+}
+
+/// The jobs that are worth telling of.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) jobs: Vec<JobRecord>,
+    /// How many were left out, as far as they were seen.
+    pub(super) dropped: usize,
+}
+
+impl Changes {
+    /// The newest job that was seen.
+    pub(super) fn newest(&self) -> Option<JobId> {
+        self.newest
+    }
+
+    /// Looks again. The first look only remembers.
+    pub(super) async fn look(&mut self, client: &Client) -> Result<Found> {
+        let first = !std::mem::replace(&mut self.looked, true);
+        let all = JobFilter::all();
+        let mut page = client.list(&all, &PageRequest::first(NEWEST)).await?;
+        let mut overran = false;
+        if !first && self.all_are_new(&page) && page.next.is_some() {
+            page = client.list(&all, &PageRequest::first(MOST)).await?;
+            overran = self.all_are_new(&page) && page.next.is_some();
+        }
+        let listed: Vec<JobId> = page.jobs.iter().map(|job| job.id).collect();
+        let followed: Vec<JobId> = self
+            .told
+            .iter()
+            .filter(|(_, told)| !told.state.is_terminal())
+            .map(|(id, _)| *id)
+            .filter(|id| !listed.contains(id))
+            .collect();
+        let again = match followed.is_empty() {
+            true => Vec::new(),
+            false => client.jobs(&followed).await?,
+        };
+        for (id, _) in followed.iter().zip(&again).filter(|(_, job)| job.is_none()) {
+            self.told.remove(id);
+        }
+        let mut found = Found {
+            jobs: self.changed(page.jobs.into_iter().chain(again.into_iter().flatten())),
+            dropped: usize::from(overran),
+        };
+        if first {
+            found.jobs.clear();
+        }
+        if found.jobs.len() > MOST {
+            found.dropped += found.jobs.len() - MOST;
+            found.jobs.truncate(MOST);
+        }
+        Ok(found)
+    }
+
+    fn all_are_new(&self, page: &JobPage) -> bool {
+        let oldest = page.jobs.last().map(|job| job.id);
+        oldest > self.newest
+    }
+
+    /// Those that differ from what was told, which are remembered.
+    fn changed(&mut self, jobs: impl Iterator<Item = JobRecord>) -> Vec<JobRecord> {
+        let changed: Vec<JobRecord> = jobs
+            .filter(|job| {
+                let told = Told::from(job);
+                self.newest = self.newest.max(Some(job.id));
+                self.told.insert(job.id, told.clone()) != Some(told)
+            })
+            .collect();
+        self.forget();
+        changed
+    }
+
+    /// Follows the newest unfinished jobs, and remembers as many ended ones as the next look may list.
+    fn forget(&mut self) {
+        let (mut unfinished, mut ended) = (0, 0);
+        let mut keep = BTreeMap::new();
+        while let Some((id, told)) = self.told.pop_last() {
+            let (count, most) = if told.state.is_terminal() {
+                (&mut ended, MOST)
+            } else {
+                (&mut unfinished, FOLLOWED)
+            };
+            *count += 1;
+            if *count <= most {
+                keep.insert(id, told);
+            }
+        }
+        self.told = keep;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ratchet_core::{MemoryStore, NewJob, Ratchet};
+
+    use super::*;
+
+    async fn enqueue(client: &Client, count: usize) -> Vec<JobId> {
+        let jobs: Vec<NewJob> = (0..count).map(|_| NewJob::new("a", &1)).collect();
+        let enqueued = client.enqueue_all(&jobs).await.unwrap();
+        enqueued.iter().map(|one| one.id()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_new_or_changed_is_told_once() {
+        let client = Ratchet::client(Arc::new(MemoryStore::new()));
+        let old = enqueue(&client, 1).await;
+        let mut changes = Changes::default();
+        assert!(changes.look(&client).await.unwrap().jobs.is_empty());
+        let new = enqueue(&client, 2).await;
+        let ids = |found: &Found| found.jobs.iter().map(|job| job.id).collect::<Vec<_>>();
+        let found = changes.look(&client).await.unwrap();
+        assert_eq!(ids(&found), [new[1], new[0]]);
+        assert!(changes.look(&client).await.unwrap().jobs.is_empty());
+        client.cancel(old[0]).await.unwrap();
+        let found = changes.look(&client).await.unwrap();
+        assert_eq!(ids(&found), old);
+        assert!(changes.look(&client).await.unwrap().jobs.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_job_is_followed_to_its_end_and_the_flood_is_bounded() {
+        let client = Ratchet::client(Arc::new(MemoryStore::new()));
+        let mut changes = Changes::default();
+        enqueue(&client, 1).await;
+        changes.look(&client).await.unwrap();
+        let first = enqueue(&client, 1).await;
+        changes.look(&client).await.unwrap();
+        enqueue(&client, 200).await;
+        let found = changes.look(&client).await.unwrap();
+        assert_eq!((found.jobs.len(), found.dropped), (200, 0));
+        client.cancel(first[0]).await.unwrap();
+        let found = changes.look(&client).await.unwrap();
+        assert_eq!(
+            found.jobs.len(),
+            1,
+            "followed although it is not among the newest"
+        );
+        enqueue(&client, 5_000).await;
+        let found = changes.look(&client).await.unwrap();
+        assert_eq!((found.jobs.len(), found.dropped), (MOST, 1));
+        assert!(changes.told.len() <= MOST + FOLLOWED);
+    }
+}

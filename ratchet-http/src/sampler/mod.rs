@@ -1,0 +1,411 @@
+//! What is read in the background, once for all who look.
+//!
+//! While nobody looks only what readiness depends on is read: the nodes, and which routes are due. A
+//! minute after the last look it is back to that. Jobs are counted only while somebody looks, and
+//! the longer it takes the less often; the newest jobs are read only while somebody listens. Each
+//! kind of reading has one loop, so it is never under way twice.
+
+mod board;
+mod changes;
+mod feed;
+mod rates;
+mod series;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use board::{Board, Counted};
+pub(crate) use board::{Cluster, Fitness};
+use changes::Changes;
+use feed::Feed;
+pub(crate) use feed::{Listener, frame};
+use ratchet_core::{Client, Name, Result, StoreError, StoreErrorKind, time};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::problem::{Code, Problem};
+use crate::view::{self, Overview};
+
+/// How long after a look somebody counts as looking.
+const LOOKING: Duration = Duration::from_secs(60);
+/// How long a reading may take before it counts as failed, the counting aside, which has the
+/// deadline of the client.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// The nodes and leaders are read as often as this.
+const CLUSTER: Pace = Pace {
+    watched: Duration::from_secs(2),
+    quiet: Some(Duration::from_secs(5)),
+};
+/// What is due is read as often as this.
+const DUE: Pace = Pace {
+    watched: Duration::from_secs(3),
+    quiet: Some(Duration::from_secs(10)),
+};
+/// Jobs are counted no more often than this.
+const COUNTS: Duration = Duration::from_secs(10);
+/// And no more often than that this part of the time is spent on it.
+const COUNTING_SHARE: u32 = 50;
+/// Listeners are told as often as this.
+const TICK: Duration = Duration::from_secs(1);
+/// The longest pause after readings that failed.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
+/// How old a reading of the nodes may be that is answered with.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long an answer waits for a reading.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How often something is read.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// While somebody looks.
+    watched: Duration,
+    /// While nobody does; none: not at all.
+    quiet: Option<Duration>,
+}
+
+/// Reads what pages show of the whole cluster.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    shared: Arc<Shared>,
+    started: Once,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    namespaces: Vec<Name>,
+    board: Mutex<Board>,
+    feed: Arc<Feed>,
+    looked_at: Mutex<Option<Instant>>,
+    /// Somebody looks again.
+    looks: Notify,
+    /// Told of every reading that came through.
+    read: watch::Sender<()>,
+}
+
+impl Sampler {
+    pub(crate) fn new(client: Client, namespaces: Vec<Name>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                client,
+                namespaces,
+                board: Mutex::default(),
+                feed: Arc::default(),
+                looked_at: Mutex::default(),
+                looks: Notify::new(),
+                read: watch::Sender::new(()),
+            }),
+            started: Once::new(),
+        }
+    }
+
+    /// The same, reading from now on until it is closed.
+    pub(crate) fn started(&self, closing: &CancellationToken) -> &Self {
+        self.started.call_once(|| {
+            let shared = Arc::clone(&self.shared);
+            let closed = closing.clone().cancelled_owned();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = closed => {}
+                    () = shared.run() => {}
+                }
+            });
+        });
+        self
+    }
+
+    /// Whether the database answers, and whether jobs are stranded.
+    pub(crate) fn fitness(&self) -> Fitness {
+        self.shared.board().fitness()
+    }
+
+    /// The nodes and leaders as they were last read, however long ago.
+    pub(crate) fn last_cluster(&self) -> Option<Arc<Cluster>> {
+        self.shared.board().cluster().cloned()
+    }
+
+    /// The nodes and leaders, read at most a few seconds ago.
+    ///
+    /// # Errors
+    /// That they cannot be read at present.
+    pub(crate) async fn cluster(&self) -> Result<Arc<Cluster>, Problem> {
+        self.shared.look();
+        let fresh = |board: &Board| {
+            let read = board.cluster().cloned();
+            read.filter(|cluster| cluster.age() <= FRESH)
+        };
+        self.shared.wait(PATIENCE, fresh).await.ok_or_else(away)
+    }
+
+    /// The cluster at a glance.
+    ///
+    /// # Errors
+    /// That it cannot be read at present.
+    pub(crate) async fn overview(&self) -> Result<Overview, Problem> {
+        self.cluster().await?;
+        self.counted().await;
+        let board = self.shared.board();
+        let mut overview = board.overview().ok_or_else(away)?;
+        overview.series = board.series();
+        Ok(overview)
+    }
+
+    /// The queues with their jobs as last counted.
+    pub(crate) async fn queues(&self) -> view::Queues {
+        self.shared.look();
+        self.counted().await;
+        self.shared.board().queues()
+    }
+
+    /// Notes that a queue was paused or resumed, so that it is shown before the next reading.
+    pub(crate) fn queue_paused(&self, queue: &Name, paused: bool) {
+        self.shared.board().queue_paused(queue, paused);
+    }
+
+    /// Another listener, unless there are `most` already. It must [leave](Seat).
+    pub(crate) fn listen(&self, most: usize) -> Result<(Listener, Seat), Problem> {
+        let listener = self.shared.feed.listen(most).ok_or_else(|| {
+            Problem::new(Code::TooManyClients, "as many clients listen as may")
+                .retry_after(Duration::from_secs(10))
+        })?;
+        self.shared.look();
+        Ok((listener, Seat(Arc::clone(&self.shared.feed))))
+    }
+
+    /// Waits a moment for the first counting, or the one that is due again after a while in which
+    /// nobody looked.
+    async fn counted(&self) {
+        let counted = |board: &Board| {
+            let counted = board.counted()?;
+            let age = time::monotonic().saturating_duration_since(counted.read_at);
+            (age < LOOKING).then_some(())
+        };
+        self.shared.wait(TICK, counted).await;
+    }
+}
+
+/// The place of a listener; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<Feed>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl Shared {
+    async fn run(&self) {
+        tokio::join!(
+            self.read_clusters(),
+            self.read_due(),
+            self.count(),
+            self.tell()
+        );
+    }
+
+    async fn read_clusters(&self) {
+        let mut failures = 0;
+        loop {
+            match within(DEADLINE, self.cluster()).await {
+                Ok(cluster) => {
+                    failures = 0;
+                    let changed = {
+                        let mut board = self.board();
+                        let changed = board.read_cluster(cluster);
+                        board.plot();
+                        changed
+                    };
+                    self.read.send_replace(());
+                    if let Some(changed) = changed {
+                        self.feed.tell("nodes", &changed);
+                    }
+                }
+                Err(error) => {
+                    failures += 1;
+                    self.board().cluster_failed();
+                    tracing::debug!(%error, "the nodes could not be read");
+                }
+            }
+            self.pause(CLUSTER, failures).await;
+        }
+    }
+
+    async fn cluster(&self) -> Result<Cluster> {
+        let nodes = self.client.nodes().await?;
+        let leaders = self.client.leaders().await?;
+        let versions = match self.namespaces.as_slice() {
+            [] => Vec::new(),
+            namespaces => self.client.versions(namespaces).await?,
+        };
+        let at = self.client.database_time().await?;
+        Ok(Cluster {
+            versions,
+            nodes,
+            leaders,
+            at,
+            read_at: time::monotonic(),
+        })
+    }
+
+    async fn read_due(&self) {
+        let mut failures = 0;
+        // What is stranded depends on the nodes.
+        self.wait(Duration::MAX, |board| board.cluster().map(drop))
+            .await;
+        loop {
+            match within(DEADLINE, self.client.due_routes()).await {
+                Ok(due) => {
+                    failures = 0;
+                    self.board().read_due(due);
+                    self.read.send_replace(());
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::debug!(%error, "what is due could not be read");
+                }
+            }
+            self.pause(DUE, failures).await;
+        }
+    }
+
+    async fn count(&self) {
+        let mut pace = Pace {
+            watched: Duration::ZERO,
+            quiet: None,
+        };
+        loop {
+            self.pause(pace, 0).await;
+            let began = time::monotonic();
+            match self.client.queues().await {
+                Ok(queues) => {
+                    let read_at = time::monotonic();
+                    let mut board = self.board();
+                    if let Some(at) = board.cluster().map(|cluster| cluster.now()) {
+                        board.read_counts(Counted {
+                            queues,
+                            at,
+                            read_at,
+                        });
+                    }
+                    drop(board);
+                    self.read.send_replace(());
+                }
+                Err(error) => tracing::debug!(%error, "the jobs could not be counted"),
+            }
+            let took = time::monotonic().saturating_duration_since(began);
+            pace.watched = COUNTS.max(took * COUNTING_SHARE);
+        }
+    }
+
+    async fn tell(&self) {
+        let mut changes = Changes::default();
+        loop {
+            self.feed.listened_to().await;
+            let began = time::monotonic();
+            self.look();
+            if let Some(overview) = self.board().overview() {
+                let tick = view::Tick::new(&overview, changes.newest());
+                self.feed.tell_lasting("tick", &tick);
+            }
+            match within(DEADLINE, changes.look(&self.client)).await {
+                Ok(found) if found.jobs.is_empty() && found.dropped == 0 => {}
+                Ok(found) => {
+                    let jobs = found.jobs.iter().map(Into::into).collect();
+                    let dropped = found.dropped;
+                    self.feed.tell("jobs", &view::ChangedJobs { jobs, dropped });
+                }
+                Err(error) => tracing::debug!(%error, "the newest jobs could not be read"),
+            }
+            tokio::time::sleep_until(began + TICK).await;
+        }
+    }
+
+    /// Waits until the next reading of this pace is due; longer after failures. Somebody who looks
+    /// again after a while ends a wait that was longer because nobody did.
+    async fn pause(&self, pace: Pace, failures: u32) {
+        let began = time::monotonic();
+        let backoff = match failures {
+            0 => Duration::ZERO,
+            _ => LONGEST_BACKOFF.min(Duration::from_secs(1 << failures.min(5)) / 2),
+        };
+        loop {
+            let looks = self.looks.notified();
+            tokio::pin!(looks);
+            looks.as_mut().enable();
+            let wait = match (self.is_watched(), pace.quiet) {
+                _ if failures > 0 => backoff,
+                (true, _) => pace.watched,
+                (false, Some(quiet)) => quiet,
+                (false, None) => {
+                    looks.await;
+                    continue;
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(began + wait) => {
+                    if self.is_watched() || pace.quiet.is_some() {
+                        return;
+                    }
+                }
+                () = looks => {}
+            }
+        }
+    }
+
+    /// Somebody looks.
+    fn look(&self) {
+        let watched = self.is_watched();
+        *self.looked_at() = Some(time::monotonic());
+        if !watched {
+            self.looks.notify_waiters();
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        let looked_at = *self.looked_at();
+        looked_at.is_some_and(|at| time::monotonic() < at + LOOKING)
+    }
+
+    /// Waits until the board shows something, for so long at most.
+    async fn wait<T>(&self, patience: Duration, shows: impl Fn(&Board) -> Option<T>) -> Option<T> {
+        let mut read = self.read.subscribe();
+        let shown = async {
+            loop {
+                read.borrow_and_update();
+                if let Some(shown) = shows(&self.board()) {
+                    return Some(shown);
+                }
+                read.changed().await.ok()?;
+            }
+        };
+        match patience {
+            Duration::MAX => shown.await,
+            patience => tokio::time::timeout(patience, shown).await.ok().flatten(),
+        }
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looked_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.looked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn within<T>(deadline: Duration, read: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(deadline, read).await {
+        Ok(read) => read,
+        Err(_) => Err(StoreError::new(StoreErrorKind::Timeout, "sample")),
+    }
+}
+
+fn away() -> Problem {
+    Problem::new(Code::Unavailable, "the database does not answer at present")
+        .retry_after(Duration::from_secs(2))
+}

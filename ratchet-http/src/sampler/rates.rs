@@ -1,0 +1,150 @@
+//! Rates of the cluster, from what its nodes say they have done.
+
+use std::collections::BTreeMap;
+
+use ratchet_core::NodeId;
+use ratchet_core::model::{NodeRecord, NodeTotals};
+use ratchet_core::time::{Timestamp, millis_between, to_millis};
+
+use crate::view::Rates;
+
+/// The rates of each node between its last two heartbeats, which may be seconds apart and come at
+/// other times for each node.
+#[derive(Debug, Default)]
+pub(super) struct Meter(BTreeMap<NodeId, Reading>);
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    totals: NodeTotals,
+    said_at: Timestamp,
+    /// What was done from one heartbeat to the next; none: there was only one so far.
+    window: Option<Window>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    seconds: f64,
+    done: NodeTotals,
+}
+
+impl Meter {
+    /// Takes in what the nodes say; those that do not live any more count no longer.
+    pub(super) fn read(&mut self, nodes: &[NodeRecord]) {
+        let live = nodes.iter().filter(|node| node.status.is_live());
+        let read = live.filter_map(|node| {
+            let totals = node.load.totals?;
+            let before = self.0.get(&node.node);
+            let reading = match before {
+                Some(before) if before.said_at == node.last_seen => *before,
+                _ => Reading {
+                    totals,
+                    said_at: node.last_seen,
+                    window: before.and_then(|before| before.until(totals, node.last_seen)),
+                },
+            };
+            Some((node.node, reading))
+        });
+        self.0 = read.collect();
+    }
+
+    /// The rates of all nodes together.
+    pub(super) fn rates(&self) -> Rates {
+        let mut rates = Rates::default();
+        let (mut begun, mut waited_ms) = (0, 0);
+        for window in self.0.values().filter_map(|reading| reading.window) {
+            let per_second = |count: u64| ratio(count, window.seconds);
+            rates.finished_per_s += per_second(window.done.succeeded + window.done.failed);
+            rates.failed_per_s += per_second(window.done.failed);
+            rates.retried_per_s += per_second(window.done.retried);
+            begun += window.done.begun;
+            waited_ms += window.done.waited_ms;
+        }
+        rates.wait_ms = waited_ms.checked_div(begun);
+        rates.rounded()
+    }
+}
+
+impl Reading {
+    /// What was done since, if any time has passed.
+    fn until(&self, totals: NodeTotals, at: Timestamp) -> Option<Window> {
+        let time = millis_between(to_millis(self.said_at), to_millis(at));
+        let since = |after: u64, before: u64| after.saturating_sub(before);
+        let before = &self.totals;
+        (!time.is_zero()).then(|| Window {
+            seconds: time.as_secs_f64(),
+            done: NodeTotals::new(
+                since(totals.begun, before.begun),
+                since(totals.waited_ms, before.waited_ms),
+                since(totals.succeeded, before.succeeded),
+                since(totals.failed, before.failed),
+                since(totals.retried, before.retried),
+            ),
+        })
+    }
+}
+
+fn ratio(count: u64, seconds: f64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ratchet_core::Name;
+    use ratchet_core::model::{Heartbeat, NodeLoad, NodeStatus};
+    use ratchet_core::time::from_millis;
+
+    use super::*;
+
+    fn node(id: NodeId, at: i64, totals: Option<NodeTotals>) -> NodeRecord {
+        let label = Name::new("label", "n").unwrap();
+        let mut load = NodeLoad::new(0, 1);
+        load.totals = totals;
+        let beat = Heartbeat::new(id, label, NodeStatus::Active, Duration::from_secs(5));
+        NodeRecord::joined(&beat.load(load), from_millis(at))
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_time_between_heartbeats() {
+        let (one, other) = (NodeId::new(), NodeId::new());
+        let mut meter = Meter::default();
+        let first = |id, at| node(id, at, Some(NodeTotals::new(100, 0, 90, 5, 5)));
+        meter.read(&[first(one, 0), first(other, 1_000)]);
+        assert_eq!(meter.rates(), Rates::default());
+        meter.read(&[
+            node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
+            first(other, 1_000),
+        ]);
+        let rates = meter.rates();
+        assert!((rates.finished_per_s - 4.5).abs() < 0.001, "{rates:?}");
+        assert!((rates.failed_per_s - 0.5).abs() < 0.001, "{rates:?}");
+        assert!((rates.retried_per_s - 1.0).abs() < 0.001, "{rates:?}");
+        assert_eq!(rates.wait_ms, Some(10));
+        // The other has beaten at another time, and the first has not beaten since: both count.
+        meter.read(&[
+            node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
+            node(other, 6_000, Some(NodeTotals::new(150, 1_500, 145, 5, 5))),
+        ]);
+        let rates = meter.rates();
+        assert!((rates.finished_per_s - 15.5).abs() < 0.001, "{rates:?}");
+        assert_eq!(rates.wait_ms, Some(20));
+    }
+
+    #[test]
+    fn nodes_that_do_not_say_or_are_gone_do_not_count() {
+        let (one, other) = (NodeId::new(), NodeId::new());
+        let mut meter = Meter::default();
+        meter.read(&[
+            node(one, 0, Some(NodeTotals::default())),
+            node(other, 0, None),
+        ]);
+        let busy = Some(NodeTotals::new(10, 0, 10, 0, 0));
+        meter.read(&[node(one, 1_000, busy), node(other, 1_000, None)]);
+        assert!(meter.rates().finished_per_s > 9.0);
+        let mut dead = node(one, 1_000, busy);
+        dead.status = NodeStatus::Dead;
+        meter.read(&[dead]);
+        assert_eq!(meter.rates(), Rates::default());
+    }
+}

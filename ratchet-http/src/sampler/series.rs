@@ -1,0 +1,54 @@
+//! What the overview plots: the last hours, in steps.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::view::{Point, Series};
+
+/// The time from one point to the next.
+pub(super) const STEP: Duration = Duration::from_secs(10);
+
+/// How many points are kept: two hours of them.
+const KEPT: usize = 2 * 60 * 60 / 10;
+
+/// The points, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Ring(VecDeque<Point>);
+
+impl Ring {
+    /// Adds a point and forgets the oldest one if there are too many.
+    pub(super) fn push(&mut self, point: Point) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(point);
+    }
+
+    /// All of them.
+    pub(super) fn series(&self) -> Series {
+        Series {
+            step_ms: crate::view::millis(STEP),
+            points: self.0.iter().cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::time::from_millis;
+
+    use super::*;
+    use crate::view::At;
+
+    #[test]
+    fn two_hours_are_kept() {
+        let mut ring = Ring::default();
+        for step in 0..1_000 {
+            ring.push(Point::new(At(from_millis(step * 10_000))));
+        }
+        let points = ring.series().points;
+        assert_eq!(points.len(), 720);
+        assert_eq!(points[0].at, At(from_millis(280 * 10_000)));
+        assert_eq!(points[719].at, At(from_millis(999 * 10_000)));
+    }
+}

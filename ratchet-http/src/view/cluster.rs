@@ -1,0 +1,253 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ratchet_core::model::{self, NodeRecord, NodeTotals};
+use ratchet_core::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{At, Leading, millis};
+
+/// How long a node must be silent to count as dead, at least.
+const DEAD_AFTER: Duration = Duration::from_secs(15);
+
+/// The nodes and who leads.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Cluster {
+    /// All nodes that are known, also those that have ended.
+    pub nodes: Vec<Node>,
+    /// One for each role.
+    pub leaders: Vec<Leader>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Node {
+    /// Which run of a process.
+    pub id: String,
+    /// What people call it.
+    pub label: String,
+    /// What it, or who swept it, says.
+    pub status: NodeStatus,
+    /// Whether it has not ended and is not silent for too long.
+    pub live: bool,
+    /// When its first heartbeat came.
+    pub started_at: At,
+    /// When its last heartbeat came.
+    pub last_seen_at: At,
+    /// How often its heartbeat comes at present.
+    pub heartbeat_ms: u64,
+    /// Bodies running.
+    pub running: u32,
+    /// Bodies that may run at once.
+    pub capacity: u32,
+    /// Processor time of its process, in percent of one processor.
+    pub cpu_percent: Option<u32>,
+    /// Memory of its process, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Its open connections to the database.
+    pub connections: Option<u32>,
+    /// What it takes part in.
+    pub roles: Vec<String>,
+    /// What its jobs may require.
+    pub capabilities: Vec<String>,
+    /// The kinds it has handlers for; null: an older node, which does not say.
+    pub kinds: Option<Vec<String>>,
+    /// The roles it leads in.
+    pub leads: Vec<String>,
+    /// How far its clock is ahead of the database's; known of the node that answers only.
+    pub clock_skew_ms: Option<i64>,
+    /// What it has done since it was built; null: an older node, which does not say.
+    pub totals: Option<Totals>,
+}
+
+/// Whether a node has not ended and was not silent for too long, at this time of the database.
+#[must_use]
+pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
+    node.status.is_live() && !node.is_silent(DEAD_AFTER, now)
+}
+
+impl Node {
+    /// A node, at this time of the database. It leads in nothing.
+    #[must_use]
+    pub fn new(node: &NodeRecord, now: Timestamp) -> Self {
+        let names = |names: &[ratchet_core::Name]| names.iter().map(ToString::to_string).collect();
+        Self {
+            id: node.node.to_string(),
+            label: node.label.to_string(),
+            status: node.status.into(),
+            live: is_live(node, now),
+            started_at: At(node.started_at),
+            last_seen_at: At(node.last_seen),
+            heartbeat_ms: millis(node.interval),
+            running: node.load.running,
+            capacity: node.load.capacity,
+            cpu_percent: node.load.cpu_percent,
+            memory_bytes: node.load.memory_bytes,
+            connections: node.load.connections,
+            roles: names(&node.profile.roles),
+            capabilities: names(&node.profile.capabilities),
+            kinds: node.profile.kinds.as_deref().map(names),
+            leads: Vec::new(),
+            clock_skew_ms: None,
+            totals: node.load.totals.map(Totals::from),
+        }
+    }
+}
+
+/// The life of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeStatus {
+    /// Starting; does not claim yet.
+    Joining,
+    /// Claiming.
+    Active,
+    /// Finishing what it has; claims no more.
+    Draining,
+    /// Ended in order.
+    Left,
+    /// Silent for too long, or displaced by a newer node with its label.
+    Dead,
+}
+
+impl From<model::NodeStatus> for NodeStatus {
+    fn from(status: model::NodeStatus) -> Self {
+        match status {
+            model::NodeStatus::Joining => Self::Joining,
+            model::NodeStatus::Active => Self::Active,
+            model::NodeStatus::Draining => Self::Draining,
+            model::NodeStatus::Left => Self::Left,
+            model::NodeStatus::Dead => Self::Dead,
+        }
+    }
+}
+
+/// What a node has done since it was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Bodies that began.
+    pub begun: u64,
+    /// How long those had waited since they were due, added up.
+    pub waited_ms: u64,
+    /// Bodies that succeeded.
+    pub succeeded: u64,
+    /// Dead letters.
+    pub failed: u64,
+    /// Failed attempts that are to be followed by another.
+    pub retried: u64,
+}
+
+impl From<NodeTotals> for Totals {
+    fn from(totals: NodeTotals) -> Self {
+        Self {
+            begun: totals.begun,
+            waited_ms: totals.waited_ms,
+            succeeded: totals.succeeded,
+            failed: totals.failed,
+            retried: totals.retried,
+        }
+    }
+}
+
+/// Who leads in a role.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The role.
+    pub role: String,
+    /// The node; null: nobody leads.
+    pub node: Option<String>,
+    /// What people call the node; null: nobody leads, or it is not known.
+    pub label: Option<String>,
+    /// The present or last term.
+    pub term: u64,
+    /// How long its lease lasts unless it is renewed.
+    pub expires_in_ms: Option<u64>,
+}
+
+impl Leader {
+    /// Who leads in a role.
+    #[must_use]
+    pub const fn new(
+        role: String,
+        node: Option<String>,
+        label: Option<String>,
+        term: u64,
+        expires_in_ms: Option<u64>,
+    ) -> Self {
+        Self {
+            role,
+            node,
+            label,
+            term,
+            expires_in_ms,
+        }
+    }
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Status {
+    /// The node of the process that answers; null: it has none.
+    pub node: Option<OwnNode>,
+    /// What it is to those who use the cluster.
+    pub role: Role,
+    /// Whether other nodes live, as far as was last read.
+    pub clustered: bool,
+    /// Whether it leads, for each role in which it may.
+    pub leadership: Vec<Leading>,
+    /// The versions that the API was told to show, as last read, by namespace.
+    pub versions: BTreeMap<String, u64>,
+    /// What kind of store there is.
+    pub backend: &'static str,
+    /// The version of the database.
+    pub backend_version: String,
+    /// The version of Ratchet.
+    pub version: &'static str,
+    /// Whether anybody may change anything through this API.
+    pub writes: bool,
+}
+
+/// The node of the process that answers, as it knows itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct OwnNode {
+    /// Which run of a process.
+    pub id: String,
+    /// What people call it.
+    pub label: String,
+    /// What it does.
+    pub status: NodeStatus,
+    /// Bodies running.
+    pub running: usize,
+    /// Bodies that may run at once.
+    pub capacity: usize,
+}
+
+impl From<&ratchet_core::Node> for OwnNode {
+    fn from(node: &ratchet_core::Node) -> Self {
+        Self {
+            id: node.id().to_string(),
+            label: node.label().to_string(),
+            status: node.status().into(),
+            running: node.running(),
+            capacity: node.capacity(),
+        }
+    }
+}
+
+/// What a node is to those who use the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It leads: in the role that it waits for to run jobs, or in maintenance if it waits for none.
+    Primary,
+    /// It does not.
+    Standby,
+    /// It waits for no role, and there is no other node.
+    SingleNode,
+}

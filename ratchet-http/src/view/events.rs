@@ -1,0 +1,76 @@
+use ratchet_core::JobId;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{At, Counts, Job, Overview, Rates};
+
+/// The event `tick`: the sign of life of `/api/events`, once a second.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Tick {
+    /// When it was so, by the database's clock.
+    pub at: At,
+    /// See [`Overview`].
+    pub live_nodes: usize,
+    /// See [`Overview`].
+    pub running: u64,
+    /// See [`Overview`].
+    pub capacity: u64,
+    /// See [`Overview`].
+    pub counts: Counts,
+    /// See [`Overview`].
+    pub counts_at: Option<At>,
+    /// See [`Overview`].
+    pub counts_exact: bool,
+    /// See [`Overview`].
+    pub oldest_due_ms: Option<u64>,
+    /// How much is done.
+    pub rates: Rates,
+    /// The newest job; null: there is none, or it was not seen yet.
+    pub newest: Option<String>,
+}
+
+impl Tick {
+    pub(crate) fn new(overview: &Overview, newest: Option<JobId>) -> Self {
+        Self {
+            at: overview.at,
+            live_nodes: overview.live_nodes,
+            running: overview.running,
+            capacity: overview.capacity,
+            counts: overview.counts.clone(),
+            counts_at: overview.counts_at,
+            counts_exact: overview.counts_exact,
+            oldest_due_ms: overview.oldest_due_ms,
+            rates: overview.rates,
+            newest: newest.map(|job| job.to_string()),
+        }
+    }
+}
+
+/// The event `jobs`: jobs that are new, or have changed since they were told of.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ChangedJobs {
+    /// Each as it is now; at most 1,000.
+    pub jobs: Vec<Job>,
+    /// How many more there were, at least.
+    pub dropped: usize,
+}
+
+/// The event `nodes`: nodes came or went, changed their status, or another leads.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ChangedNodes {
+    /// When it was so, by the database's clock.
+    pub at: At,
+    /// Nodes that live now.
+    pub live_nodes: usize,
+}
+
+/// The event `lagged`: the client was too slow to hear everything.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Lagged {
+    /// How many events it missed.
+    pub missed: u64,
+}

@@ -1,0 +1,156 @@
+use ratchet_core::JobState;
+use ratchet_core::model::{self, After, BatchCondition, Condition, Link, Parent};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::State;
+
+/// What a job waits for and who waits for it, in both directions.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Graph {
+    /// The jobs and batches, the one that was asked for first.
+    pub nodes: Vec<GraphNode>,
+    /// Who waits for whom.
+    pub edges: Vec<Edge>,
+    /// Whether there may be more than is shown.
+    pub truncated: bool,
+}
+
+/// A job or a batch of a [`Graph`].
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GraphNode {
+    /// Its id.
+    pub id: String,
+    /// Which of the two it is.
+    #[serde(rename = "type")]
+    pub vertex: Vertex,
+    /// The kind of the job; null for a batch, or a job that does not exist any more.
+    pub kind: Option<String>,
+    /// Where the job stands; null for a batch, or a job that does not exist any more.
+    pub state: Option<State>,
+}
+
+impl GraphNode {
+    /// A job, perhaps one that does not exist any more.
+    #[must_use]
+    pub fn job(id: ratchet_core::JobId, known: Option<(&ratchet_core::Name, JobState)>) -> Self {
+        Self {
+            id: id.to_string(),
+            vertex: Vertex::Job,
+            kind: known.map(|(kind, _)| kind.to_string()),
+            state: known.map(|(_, state)| state.into()),
+        }
+    }
+
+    /// A batch.
+    #[must_use]
+    pub fn batch(id: ratchet_core::BatchId) -> Self {
+        Self {
+            id: id.to_string(),
+            vertex: Vertex::Batch,
+            kind: None,
+            state: None,
+        }
+    }
+}
+
+/// What a node of a [`Graph`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Vertex {
+    /// A job.
+    Job,
+    /// A batch.
+    Batch,
+}
+
+/// One thing that a job waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Edge {
+    /// The job or batch that is waited for.
+    pub from: String,
+    /// The job that waits.
+    pub to: String,
+    /// How it must end: `succeeded`, `failed`, `ended`, `result_is <place>`, `failures_reach <n>`,
+    /// `succeeded_at_least <percent>`.
+    pub condition: String,
+    /// What became of it.
+    pub state: LinkState,
+}
+
+impl From<&Link> for Edge {
+    fn from(link: &Link) -> Self {
+        Self {
+            from: match link.after.parent() {
+                Parent::Job(job) => job.to_string(),
+                Parent::Batch(batch) => batch.to_string(),
+            },
+            to: link.child.to_string(),
+            condition: condition(&link.after),
+            state: link.state.into(),
+        }
+    }
+}
+
+/// The condition in words, without the value it compares a result with: that is hidden as results
+/// are.
+fn condition(after: &After) -> String {
+    let other = || "other".to_owned();
+    match after {
+        After::Job { condition, .. } => match condition {
+            Condition::Succeeded => "succeeded".to_owned(),
+            Condition::Failed => "failed".to_owned(),
+            Condition::Ended => "ended".to_owned(),
+            Condition::ResultIs { pointer, .. } => format!("result_is {pointer}"),
+            _ => other(),
+        },
+        After::Batch { condition, .. } => match condition {
+            BatchCondition::Succeeded => "succeeded".to_owned(),
+            BatchCondition::Failed => "failed".to_owned(),
+            BatchCondition::Ended => "ended".to_owned(),
+            BatchCondition::FailuresReach(count) => format!("failures_reach {count}"),
+            BatchCondition::SucceededAtLeast { percent } => {
+                format!("succeeded_at_least {percent}")
+            }
+            _ => other(),
+        },
+    }
+}
+
+/// What became of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    /// It is not decided yet.
+    Open,
+    /// What was waited for has come.
+    Met,
+    /// It can no longer come.
+    Unmet,
+}
+
+impl From<model::LinkState> for LinkState {
+    fn from(state: model::LinkState) -> Self {
+        match state {
+            model::LinkState::Open => Self::Open,
+            model::LinkState::Met => Self::Met,
+            model::LinkState::Unmet => Self::Unmet,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::JobId;
+
+    use super::*;
+
+    #[test]
+    fn a_condition_on_a_result_does_not_tell_its_value() {
+        let after = After::Job {
+            parent: JobId::new(),
+            condition: Condition::result_is("/size", &"secret"),
+        };
+        assert_eq!(condition(&after), "result_is /size");
+    }
+}

@@ -1,0 +1,428 @@
+use ratchet_core::model::{self, AttemptOutcome, JobRecord, JobSpec};
+use ratchet_core::{Backoff, RetryPolicy, TraceContext};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{At, JobAction, Level, State, millis};
+
+/// A job, without what only its handler needs to know.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Job {
+    /// The job.
+    pub id: String,
+    /// The registered name of its type.
+    pub kind: String,
+    /// The queue it is in.
+    pub queue: String,
+    /// The lane of its queue that it goes through.
+    pub lane: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// The stored priority.
+    pub priority: Level,
+    /// When it is, or was, due.
+    pub run_at: At,
+    /// When it was enqueued.
+    pub created_at: At,
+    /// When it ended.
+    pub finished_at: Option<At>,
+    /// Bodies that ended.
+    pub attempts: u32,
+    /// How many bodies may end in failure before it is a dead letter.
+    pub max_attempts: u32,
+    /// Claims lost with their node.
+    pub crash_count: u32,
+    /// Claims.
+    pub claim_seq: u64,
+    /// The node that runs it.
+    pub node: Option<String>,
+    /// When it was claimed, while it runs.
+    pub claimed_at: Option<At>,
+    /// Whether it runs and somebody wants it cancelled.
+    pub cancel_requested: bool,
+    /// How far it said it is.
+    pub progress: Option<Progress>,
+    /// What it is found by.
+    pub tags: Vec<String>,
+    /// The batch it is in.
+    pub batch: Option<String>,
+    /// At most one unfinished job has this key.
+    pub unique_key: Option<String>,
+    /// At most one job ever has this key.
+    pub idempotency_key: Option<String>,
+    /// What a node must advertise to run it.
+    pub capability: Option<String>,
+    /// The resource of which it needs a permit to run.
+    pub permit: Option<String>,
+    /// The recurring definition that made it.
+    pub recurring: Option<Origin>,
+    /// The signal it waits, or waited, for.
+    pub signal: Option<Signal>,
+    /// Why the last failed attempt failed: any text.
+    pub last_error: Option<String>,
+}
+
+/// How far a body said it is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: u8,
+    /// For people: any text.
+    pub message: String,
+}
+
+/// The recurring definition that made a job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Origin {
+    /// The definition.
+    pub name: String,
+    /// The slot; null: it was triggered out of turn.
+    pub slot_at: Option<At>,
+}
+
+/// A job's waiting for a signal.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Signal {
+    /// What the signal is called.
+    pub key: String,
+    /// Until when it may come.
+    pub deadline_at: Option<At>,
+    /// When it came.
+    pub delivered_at: Option<At>,
+}
+
+impl From<&JobRecord> for Job {
+    fn from(job: &JobRecord) -> Self {
+        let spec = &job.spec;
+        let text = ToString::to_string;
+        let name = |name: &Option<ratchet_core::Name>| name.as_ref().map(text);
+        Self {
+            id: job.id.to_string(),
+            kind: spec.route.kind.to_string(),
+            queue: spec.route.queue.to_string(),
+            lane: name(&spec.lane),
+            state: job.state.into(),
+            priority: spec.priority.into(),
+            run_at: At(job.run_at),
+            created_at: At(job.created_at),
+            finished_at: job.finished_at.map(At),
+            attempts: job.attempts,
+            max_attempts: spec.retry.max_attempts(),
+            crash_count: job.crash_count,
+            claim_seq: job.claim_seq,
+            node: job.node.map(|node| node.to_string()),
+            claimed_at: job.claimed_at.map(At),
+            cancel_requested: job.cancel_requested,
+            progress: job.progress.as_ref().map(|progress| Progress {
+                percent: progress.percent,
+                message: progress.message.clone(),
+            }),
+            tags: spec.tags.iter().map(text).collect(),
+            batch: spec.batch.map(|batch| batch.to_string()),
+            unique_key: name(&spec.unique_key),
+            idempotency_key: name(&spec.idempotency_key),
+            capability: name(&spec.route.capability),
+            permit: name(&spec.route.permit),
+            recurring: spec.recurring.as_ref().map(|origin| Origin {
+                name: origin.name.to_string(),
+                slot_at: origin.slot.map(At),
+            }),
+            signal: spec.signal.as_ref().map(|wait| Signal {
+                key: wait.key.to_string(),
+                deadline_at: job.signal.as_ref().map(|signal| At(signal.deadline)),
+                delivered_at: (job.signal.as_ref())
+                    .and_then(|signal| Some(At(signal.delivered.as_ref()?.at))),
+            }),
+            last_error: job.last_error.clone(),
+        }
+    }
+}
+
+/// One page of jobs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Jobs {
+    /// The jobs, in order.
+    pub jobs: Vec<Job>,
+    /// What to give as `after` to get the next page; null: this is the last.
+    pub next: Option<String>,
+}
+
+impl From<&model::JobPage> for Jobs {
+    fn from(page: &model::JobPage) -> Self {
+        Self {
+            jobs: page.jobs.iter().map(Job::from).collect(),
+            next: page.next.map(|next| next.to_string()),
+        }
+    }
+}
+
+/// Whether what only the handler needs to know is shown: payload, result, checkpoint and the payload
+/// of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// It is shown.
+    No,
+    /// It is not.
+    Yes,
+}
+
+/// A job with everything known about it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct JobDetail {
+    /// The job.
+    #[serde(flatten)]
+    pub job: Job,
+    /// The arguments of its handler; missing if they are hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub payload: Option<Box<RawValue>>,
+    /// Whether payload, result, checkpoint and signal payload are hidden.
+    pub payload_hidden: bool,
+    /// Which form the payload has.
+    pub payload_version: u32,
+    /// The size of the payload in bytes of JSON.
+    pub payload_bytes: usize,
+    /// What its body returned; missing if there is none or it is hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub result: Option<Box<RawValue>>,
+    /// What its next attempt starts from; missing if there is none or it is hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub checkpoint: Option<Box<RawValue>>,
+    /// What its signal said; missing if none came or it is hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub signal_payload: Option<Box<RawValue>>,
+    /// The trace it was enqueued in.
+    pub trace: Option<Trace>,
+    /// How long one body may run.
+    pub timeout_ms: Option<u64>,
+    /// How long a body may run without a sign of life.
+    pub stall_timeout_ms: Option<u64>,
+    /// When a failed attempt is followed by another.
+    pub retry: Retry,
+    /// What can be done to it in its present state.
+    pub actions: Vec<JobAction>,
+}
+
+impl JobDetail {
+    /// A job, with or without what may be hidden.
+    #[must_use]
+    pub fn new(job: &JobRecord, hidden: Hidden) -> Self {
+        let JobSpec { payload, .. } = &job.spec;
+        let shown = |json: Option<&ratchet_core::Json>| {
+            json.filter(|_| hidden == Hidden::No)
+                .map(|json| raw(json.as_str()))
+        };
+        let delivered = job.signal.as_ref().and_then(|it| it.delivered.as_ref());
+        Self {
+            job: job.into(),
+            payload: shown(Some(payload)),
+            payload_hidden: hidden == Hidden::Yes,
+            payload_version: job.spec.payload_version,
+            payload_bytes: payload.as_str().len(),
+            result: shown(job.result.as_ref()),
+            checkpoint: shown(job.checkpoint.as_ref()),
+            signal_payload: shown(delivered.map(|delivery| &delivery.payload)),
+            trace: job.spec.trace.as_ref().map(Trace::from),
+            timeout_ms: job.spec.timeout.map(millis),
+            stall_timeout_ms: job.spec.stall_timeout.map(millis),
+            retry: job.spec.retry.into(),
+            actions: JobAction::legal(job.state),
+        }
+    }
+}
+
+/// What a store kept, as it is. A text that is no JSON, which nothing writes, is shown as a string,
+/// so that the row can still be looked at.
+fn raw(text: &str) -> Box<RawValue> {
+    let whole = RawValue::from_string(text.to_owned());
+    whole
+        .or_else(|_| serde_json::value::to_raw_value(text))
+        .unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// The trace a job was enqueued in, as in the headers of W3C Trace Context.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Trace {
+    /// `00-<trace id>-<span id>-<flags>`
+    pub traceparent: String,
+    /// What tracing systems added.
+    pub tracestate: Option<String>,
+}
+
+impl From<&TraceContext> for Trace {
+    fn from(trace: &TraceContext) -> Self {
+        Self {
+            traceparent: trace.traceparent().to_owned(),
+            tracestate: trace.tracestate().map(ToOwned::to_owned),
+        }
+    }
+}
+
+/// When a failed attempt is followed by another.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Retry {
+    /// How many bodies may end in failure.
+    pub max_attempts: u32,
+    /// `none`, `fixed`, `linear` or `exponential`.
+    pub backoff: String,
+    /// The delay after the first attempt.
+    pub delay_ms: u64,
+    /// The longest delay.
+    pub cap_ms: Option<u64>,
+    /// By how much of a hundred each delay is moved at random.
+    pub jitter_percent: u8,
+}
+
+impl From<RetryPolicy> for Retry {
+    fn from(retry: RetryPolicy) -> Self {
+        let zero = std::time::Duration::ZERO;
+        let (backoff, delay, cap) = match retry.backoff() {
+            Backoff::None => ("none", zero, None),
+            Backoff::Fixed { delay } => ("fixed", delay, None),
+            Backoff::Linear { base, cap } => ("linear", base, Some(cap)),
+            Backoff::Exponential { base, cap } => ("exponential", base, Some(cap)),
+            _ => ("other", zero, None),
+        };
+        Self {
+            max_attempts: retry.max_attempts(),
+            backoff: backoff.to_owned(),
+            delay_ms: millis(delay),
+            cap_ms: cap.map(millis),
+            jitter_percent: retry.jitter_percent(),
+        }
+    }
+}
+
+/// The ended claims of a job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Attempts {
+    /// First to last.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One ended claim of a job.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The claim's number.
+    pub seq: u64,
+    /// Who held it.
+    pub node: Option<String>,
+    /// When it was claimed.
+    pub claimed_at: At,
+    /// When it ended.
+    pub ended_at: At,
+    /// How long its body ran; null: no body ran to an end.
+    pub ran_for_ms: Option<u64>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it failed: any text.
+    pub error: Option<String>,
+}
+
+impl From<&model::Attempt> for Attempt {
+    fn from(attempt: &model::Attempt) -> Self {
+        Self {
+            seq: attempt.seq,
+            node: attempt.node.map(|node| node.to_string()),
+            claimed_at: At(attempt.claimed_at),
+            ended_at: At(attempt.ended_at),
+            ran_for_ms: attempt.ran_for.map(millis),
+            outcome: attempt.outcome.into(),
+            error: attempt.error.clone(),
+        }
+    }
+}
+
+/// How a claim ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The body succeeded.
+    Succeeded,
+    /// It failed and was to be retried.
+    Retried,
+    /// It failed for good.
+    Failed,
+    /// It asked to be run later.
+    Snoozed,
+    /// The claim was handed back.
+    Released,
+    /// The job was cancelled.
+    Cancelled,
+    /// The claim was taken back.
+    Lost,
+    /// One that this version does not know.
+    Other,
+}
+
+impl From<AttemptOutcome> for Outcome {
+    fn from(outcome: AttemptOutcome) -> Self {
+        match outcome {
+            AttemptOutcome::Succeeded => Self::Succeeded,
+            AttemptOutcome::Retried => Self::Retried,
+            AttemptOutcome::Failed => Self::Failed,
+            AttemptOutcome::Snoozed => Self::Snoozed,
+            AttemptOutcome::Released => Self::Released,
+            AttemptOutcome::Cancelled => Self::Cancelled,
+            AttemptOutcome::Lost => Self::Lost,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::model::{JobRecord, JobSpec};
+    use ratchet_core::time::from_millis;
+    use ratchet_core::{JobId, Json, Route};
+
+    use super::*;
+
+    fn record(payload: &str) -> JobRecord {
+        let route = Route::from_texts("q", "k", "", "").unwrap();
+        let spec = JobSpec::new(route, Json::from_stored(payload));
+        JobRecord::new(JobId::new(), spec, from_millis(0), from_millis(0))
+    }
+
+    fn text(payload: &str, hidden: Hidden) -> String {
+        serde_json::to_string(&JobDetail::new(&record(payload), hidden)).unwrap()
+    }
+
+    #[test]
+    fn payloads_are_shown_as_they_are_stored_or_not_at_all() {
+        let long = "[1.0,123456789012345678901234567890]";
+        assert!(text(long, Hidden::No).contains(&format!("\"payload\":{long}")));
+        let mut job = record("\"secret\"");
+        job.result = Some(Json::from_stored("\"secret\""));
+        job.checkpoint = Some(Json::from_stored("\"secret\""));
+        job.signal = Some(
+            model::SignalRecord::new(from_millis(0))
+                .delivered(from_millis(0), Json::from_stored("\"secret\"")),
+        );
+        let hidden = serde_json::to_string(&JobDetail::new(&job, Hidden::Yes)).unwrap();
+        assert!(!hidden.contains("secret") && hidden.contains("\"payload_hidden\":true"));
+        let shown = serde_json::to_string(&JobDetail::new(&job, Hidden::No)).unwrap();
+        assert_eq!(shown.matches("secret").count(), 4, "{shown}");
+        assert!(
+            !serde_json::to_string(&Job::from(&job))
+                .unwrap()
+                .contains("secret")
+        );
+    }
+
+    #[test]
+    fn a_broken_or_deep_payload_does_not_break_the_answer() {
+        assert!(text("{", Hidden::No).contains(r#""payload":"{""#));
+        let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
+        assert!(text(&deep, Hidden::No).contains(&deep));
+    }
+}

@@ -1,0 +1,37 @@
+//! What the API answers, as JSON: one type a thing, made from the records of the core.
+//!
+//! The command line prints the same ones. Times are RFC 3339 in UTC with milliseconds, in fields
+//! that end in `_at`; durations are whole milliseconds, in fields that end in `_ms`; ids are text. A
+//! field that has no value is `null`, so that every answer of a kind has the same fields; what may be
+//! missing says so.
+
+mod batch;
+mod cluster;
+mod events;
+mod graph;
+mod job;
+mod lock;
+mod overview;
+mod probes;
+mod queue;
+mod recurring;
+mod state;
+mod time;
+mod work;
+
+pub use batch::{Batch, Batches};
+pub use cluster::{Cluster, Leader, Node, NodeStatus, OwnNode, Role, Status, Totals, is_live};
+pub use events::{ChangedJobs, ChangedNodes, Lagged, Tick};
+pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
+pub use job::{
+    Attempt, Attempts, Hidden, Job, JobDetail, Jobs, Origin, Outcome, Progress, Retry, Signal,
+    Trace,
+};
+pub use lock::{Lock, Locks, Permit, Permits};
+pub use overview::{Overview, Point, Rates, Series, StrandedRoute};
+pub use probes::{Health, Leading, NotReady, Readiness, Ready};
+pub use queue::{Queue, Queues};
+pub use recurring::{RecurringJob, Recurrings};
+pub use state::{Counts, JobAction, Level, State};
+pub use time::{At, millis};
+pub use work::{Acted, ActedOutcome, BulkDone, Changed, Triggered};

@@ -1,0 +1,127 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{At, Counts, Leader};
+
+/// The cluster at a glance.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Overview {
+    /// When it was so, by the database's clock.
+    pub at: At,
+    /// Nodes that have not ended and are not silent for too long.
+    pub live_nodes: usize,
+    /// Bodies that they run.
+    pub running: u64,
+    /// Bodies that they may run at once.
+    pub capacity: u64,
+    /// Jobs by state, when they were last counted.
+    pub counts: Counts,
+    /// When that was; null: they were not counted yet.
+    pub counts_at: Option<At>,
+    /// Whether every job was counted; false: the store has estimated.
+    pub counts_exact: bool,
+    /// For how long the longest-overdue job that may be claimed has been due; null: none is due.
+    pub oldest_due_ms: Option<u64>,
+    /// How much is done.
+    pub rates: Rates,
+    /// The same over the last two hours.
+    pub series: Series,
+    /// Due jobs that no node in the cluster can run.
+    pub stranded: Vec<StrandedRoute>,
+    /// One for each role.
+    pub leaders: Vec<Leader>,
+}
+
+/// How much is done, over all nodes, between the last two heartbeats of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Rates {
+    /// Jobs that succeeded or became dead letters, per second.
+    pub finished_per_s: f64,
+    /// Jobs that became dead letters, per second.
+    pub failed_per_s: f64,
+    /// Failed attempts that another is to follow, per second.
+    pub retried_per_s: f64,
+    /// How long jobs that began had been due, on average; null: none began.
+    pub wait_ms: Option<u64>,
+}
+
+impl Rates {
+    /// The same to three places.
+    pub(crate) fn rounded(self) -> Self {
+        let round = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
+        Self {
+            finished_per_s: round(self.finished_per_s),
+            failed_per_s: round(self.failed_per_s),
+            retried_per_s: round(self.retried_per_s),
+            wait_ms: self.wait_ms,
+        }
+    }
+}
+
+/// A history, oldest first. Steps are missing while the database was away.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Series {
+    /// The time from one point to the next.
+    pub step_ms: u64,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// One point of a history.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Point {
+    /// When, by the database's clock.
+    pub at: At,
+    /// How much was done.
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// Pending jobs, when they were last counted; null: nobody looked.
+    pub pending: Option<u64>,
+    /// Bodies running.
+    pub running: u64,
+    /// For how long the longest-overdue job had been due; 0: none was due; null: not known.
+    pub overdue_ms: Option<u64>,
+}
+
+impl Point {
+    /// A point at which nothing happens.
+    #[must_use]
+    pub fn new(at: At) -> Self {
+        Self {
+            at,
+            rates: Rates::default(),
+            pending: None,
+            running: 0,
+            overdue_ms: None,
+        }
+    }
+}
+
+/// Due jobs that no node in the cluster can run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct StrandedRoute {
+    /// Their queue.
+    pub queue: String,
+    /// Their kind.
+    pub kind: String,
+    /// What they require.
+    pub capability: Option<String>,
+    /// For how long the first of them has been due.
+    pub overdue_ms: u64,
+}
+
+impl From<&ratchet_core::DueRoute> for StrandedRoute {
+    fn from(due: &ratchet_core::DueRoute) -> Self {
+        Self {
+            queue: due.route.queue.to_string(),
+            kind: due.route.kind.to_string(),
+            capability: due.route.capability.as_ref().map(ToString::to_string),
+            overdue_ms: super::millis(due.overdue),
+        }
+    }
+}

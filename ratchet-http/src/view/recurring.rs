@@ -1,0 +1,92 @@
+use ratchet_core::RecurringRecord;
+use ratchet_core::schedule::{Misfire, Overlap};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{At, Level, millis};
+
+/// One page of recurring definitions.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Recurrings {
+    /// By name.
+    pub recurring: Vec<RecurringJob>,
+    /// What to give as `after` to get the next page; null: this is the last.
+    pub next: Option<String>,
+}
+
+/// A recurring definition.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Recurring")]
+#[non_exhaustive]
+pub struct RecurringJob {
+    /// Its name.
+    pub name: String,
+    /// The kind of its jobs.
+    pub kind: String,
+    /// The queue of its jobs.
+    pub queue: String,
+    /// The priority of its jobs.
+    pub priority: Level,
+    /// When it runs, in words: the cron expression, or `every 90s`.
+    pub schedule: String,
+    /// The zone of the cron expression.
+    pub zone: Option<String>,
+    /// The interval, if it has no cron expression.
+    pub interval_ms: Option<u64>,
+    /// Whether it is not fired at present.
+    pub paused: bool,
+    /// Whether a program declared it, rather than somebody at run time.
+    pub declared: bool,
+    /// The next slot; null: there is no more. While it is paused nothing happens at that time.
+    pub next_at: Option<At>,
+    /// The last slot that was fired.
+    pub last_at: Option<At>,
+    /// What becomes of missed slots: `skip`, `fire_once` or `catch_up`.
+    pub misfire: String,
+    /// How many missed slots are made up for, if it catches up.
+    pub catch_up: Option<u32>,
+    /// Whether jobs of two slots may run beside each other: `allow` or `skip`.
+    pub overlap: String,
+    /// It has no slots before this time.
+    pub starts_at: Option<At>,
+    /// It has no slots after this time.
+    pub ends_at: Option<At>,
+    /// When it was created.
+    pub created_at: At,
+}
+
+impl From<&RecurringRecord> for RecurringJob {
+    fn from(record: &RecurringRecord) -> Self {
+        let definition = &record.definition;
+        let (schedule, route) = (definition.schedule(), &definition.job().route);
+        let (misfire, catch_up) = match definition.misfire() {
+            Misfire::Skip => ("skip", None),
+            Misfire::FireOnce => ("fire_once", None),
+            Misfire::CatchUp(slots) => ("catch_up", Some(slots)),
+        };
+        let overlap = match definition.overlap() {
+            Overlap::Allow => "allow",
+            Overlap::Skip => "skip",
+        };
+        let in_words = || schedule.to_string();
+        Self {
+            name: definition.name().to_string(),
+            kind: route.kind.to_string(),
+            queue: route.queue.to_string(),
+            priority: definition.job().priority.into(),
+            schedule: (schedule.expression()).map_or_else(in_words, ToOwned::to_owned),
+            zone: schedule.zone().map(ToOwned::to_owned),
+            interval_ms: schedule.interval().map(millis),
+            paused: record.paused,
+            declared: record.declared,
+            next_at: record.next_fire.map(At),
+            last_at: record.last_slot.map(At),
+            misfire: misfire.to_owned(),
+            catch_up,
+            overlap: overlap.to_owned(),
+            starts_at: definition.starts_at().map(At),
+            ends_at: definition.ends_at().map(At),
+            created_at: At(record.created_at),
+        }
+    }
+}

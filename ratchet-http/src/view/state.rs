@@ -1,0 +1,219 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ratchet_core::model::StateCounts;
+use ratchet_core::state::{self, Response};
+use ratchet_core::{JobState, Priority};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where a job stands.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Waiting to be claimed: due, or due later.
+    Pending,
+    /// Waiting for its lane, for other jobs, or for a signal.
+    Blocked,
+    /// Set aside by an operator.
+    Paused,
+    /// Claimed by a node.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// A dead letter.
+    Failed,
+    /// Ended by request.
+    Cancelled,
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Blocked,
+        Self::Paused,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+}
+
+impl From<JobState> for State {
+    fn from(state: JobState) -> Self {
+        match state {
+            JobState::Pending => Self::Pending,
+            JobState::Blocked => Self::Blocked,
+            JobState::Paused => Self::Paused,
+            JobState::Running => Self::Running,
+            JobState::Succeeded => Self::Succeeded,
+            JobState::Failed => Self::Failed,
+            JobState::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl From<State> for JobState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Pending => Self::Pending,
+            State::Blocked => Self::Blocked,
+            State::Paused => Self::Paused,
+            State::Running => Self::Running,
+            State::Succeeded => Self::Succeeded,
+            State::Failed => Self::Failed,
+            State::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        JobState::from(*self).fmt(f)
+    }
+}
+
+/// How many jobs are in each state: all seven, also those without jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Counts(pub BTreeMap<State, u64>);
+
+impl From<&StateCounts> for Counts {
+    fn from(counts: &StateCounts) -> Self {
+        let of = |state: State| counts.get(&state.into()).copied().unwrap_or(0);
+        Self(State::ALL.map(|state| (state, of(state))).into())
+    }
+}
+
+/// The stored priority of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// 0
+    Lowest,
+    /// 1
+    Low,
+    /// 2
+    Normal,
+    /// 3
+    High,
+    /// 4
+    Critical,
+}
+
+impl From<Priority> for Level {
+    fn from(priority: Priority) -> Self {
+        match priority {
+            Priority::Lowest => Self::Lowest,
+            Priority::Low => Self::Low,
+            Priority::Normal => Self::Normal,
+            Priority::High => Self::High,
+            Priority::Critical => Self::Critical,
+        }
+    }
+}
+
+/// What an operator may do to a job.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum JobAction {
+    /// Make a dead letter pending again, with fresh attempts.
+    Retry,
+    /// End it: at once if it waits, by request to its handler if it runs.
+    Cancel,
+    /// Set a pending job aside.
+    Pause,
+    /// Make a paused job pending again.
+    Resume,
+    /// Forget an ended job, with its history.
+    Delete,
+}
+
+impl JobAction {
+    /// Every action.
+    pub const ALL: [Self; 5] = [
+        Self::Retry,
+        Self::Cancel,
+        Self::Pause,
+        Self::Resume,
+        Self::Delete,
+    ];
+
+    /// Its word in addresses and bodies.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// The actions that mean something to a job in this state.
+    #[must_use]
+    pub fn legal(state: JobState) -> Vec<Self> {
+        let means = |action: &Self| state.respond((*action).into()) != Response::Refuse;
+        Self::ALL.into_iter().filter(means).collect()
+    }
+}
+
+impl From<JobAction> for state::JobAction {
+    fn from(action: JobAction) -> Self {
+        match action {
+            JobAction::Retry => Self::Requeue,
+            JobAction::Cancel => Self::Cancel,
+            JobAction::Pause => Self::Pause,
+            JobAction::Resume => Self::Resume,
+            JobAction::Delete => Self::Delete,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_the_words_of_the_core() {
+        for state in JobState::ALL {
+            let view = State::from(state);
+            assert_eq!(JobState::from(view), state);
+            let word = serde_json::to_string(&view).unwrap();
+            assert_eq!(word, format!("\"{state}\""));
+        }
+        for priority in Priority::ALL {
+            let word = serde_json::to_string(&Level::from(priority)).unwrap();
+            assert_eq!(word, format!("\"{priority}\""));
+        }
+        for action in JobAction::ALL {
+            let word = serde_json::to_string(&action).unwrap();
+            assert_eq!(word, format!("\"{}\"", action.as_str()));
+        }
+    }
+
+    #[test]
+    fn counts_show_every_state() {
+        let counts = Counts::from(&StateCounts::from([(JobState::Failed, 3)]));
+        let json = serde_json::to_value(counts).unwrap();
+        assert_eq!(json["failed"], 3);
+        assert_eq!(json["pending"], 0);
+        assert_eq!(json.as_object().unwrap().len(), 7);
+    }
+
+    #[test]
+    fn only_actions_that_mean_something_are_offered() {
+        let legal = JobAction::legal;
+        assert_eq!(legal(JobState::Running), [JobAction::Cancel]);
+        let dead = [JobAction::Retry, JobAction::Delete];
+        assert_eq!(legal(JobState::Failed), dead);
+        let waiting = [JobAction::Cancel, JobAction::Pause];
+        assert_eq!(legal(JobState::Pending), waiting);
+    }
+}

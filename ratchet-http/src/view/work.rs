@@ -1,0 +1,71 @@
+use ratchet_core::store;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::State;
+
+/// What an action did to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Acted {
+    /// What became of it.
+    pub outcome: ActedOutcome,
+    /// The state the job has now, if it became another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+}
+
+/// See [`Acted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActedOutcome {
+    /// It has another state.
+    Became,
+    /// It runs; its node will be told to cancel it.
+    CancelRequested,
+    /// It has what the action gives it, and its state as before.
+    Changed,
+    /// It is gone.
+    Deleted,
+}
+
+/// What an action on many jobs has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BulkDone {
+    /// Jobs that have another state now, or are deleted.
+    pub changed: u64,
+    /// Running jobs whose nodes will be told to cancel them.
+    pub cancel_requested: u64,
+    /// Dead letters that could not be retried, since another job has their unique key.
+    pub key_taken: u64,
+    /// Jobs that were named and could not take the action, or do not exist; those that a filter
+    /// matches are passed over and not counted.
+    pub refused: u64,
+    /// Whether nothing that matches was left: if not, the limit or the time was reached first.
+    pub complete: bool,
+    /// What to give as `after` to go on; null if it is complete.
+    pub next: Option<String>,
+}
+
+/// Whether a request changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Changed {
+    /// False: everything was already as asked for.
+    pub changed: bool,
+}
+
+impl From<store::Changed> for Changed {
+    fn from(changed: store::Changed) -> Self {
+        Self {
+            changed: changed == store::Changed::Changed,
+        }
+    }
+}
+
+/// The job that a recurring definition was told to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Triggered {
+    /// The job.
+    pub job: String,
+    /// False: an earlier job of the definition has not ended, and is the one named.
+    pub created: bool,
+}

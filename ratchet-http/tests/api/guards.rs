@@ -1,0 +1,134 @@
+//! What stands before every route: leave to use it, and the rate of writes.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Method;
+use ratchet_core::{JobState, MemoryStore};
+use ratchet_http::{Access, Limits};
+use serde_json::json;
+
+use crate::kit::{Allow, World, allow_all, described, job_in, request};
+
+/// Every operation that is not open, with parts of its path that are right.
+fn closed() -> Vec<(Method, String, bool)> {
+    let operations = described().operations().into_iter();
+    let closed = operations.filter(|(_, _, operation)| operation["x-access"] != "open");
+    closed
+        .map(|(method, template, operation)| {
+            let id = "01890000-0000-7000-8000-000000000000";
+            let path = template.replace("{id}", id).replace("{name}", "x");
+            (method, path, operation["x-access"] == "write")
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn without_an_authorizer_nothing_is_written() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::built(store, |builder| builder);
+    let id = job_in(&world, JobState::Pending).await;
+    for (method, path, writes) in closed() {
+        let answer = world
+            .send(request(method.clone(), &path, Body::empty()))
+            .await;
+        if writes {
+            answer.refused(403, "read_only");
+        } else {
+            assert_ne!(answer.status.as_u16(), 403, "{method} {path}");
+        }
+    }
+    let uri = format!("/api/jobs/{id}/cancel");
+    world.post(&uri).await.refused(403, "read_only");
+    let body = json!({"action": "cancel", "all": true});
+    world
+        .post_json("/api/jobs/bulk", &body)
+        .await
+        .refused(403, "read_only");
+    assert_eq!(world.state(id).await, JobState::Pending);
+}
+
+#[tokio::test]
+async fn the_authorizer_is_asked_before_anything_is_looked_at() {
+    let nothing = |_| false;
+    let denied = World::built(Arc::new(MemoryStore::new()), |builder| {
+        builder.authorize(Allow(nothing))
+    });
+    let reads = |access| access == Access::Read;
+    let reader = World::built(Arc::new(MemoryStore::new()), |builder| {
+        builder.authorize(Allow(reads))
+    });
+    for (method, path, writes) in closed() {
+        let ask = || {
+            request(
+                method.clone(),
+                &format!("{path}?nonsense=1"),
+                Body::from("{"),
+            )
+        };
+        denied.send(ask()).await.refused(403, "denied");
+        let answer = reader.send(ask()).await;
+        assert_eq!(answer.status.as_u16() == 403, writes, "{method} {path}");
+    }
+    for probe in ["/health", "/ready", "/leader"] {
+        let answer = denied.get(probe).await;
+        assert!(matches!(answer.status.as_u16(), 200 | 503), "{probe}");
+    }
+}
+
+#[tokio::test]
+async fn too_many_writes_are_told_when_to_come_again() {
+    let world = World::built(Arc::new(MemoryStore::new()), |builder| {
+        builder
+            .authorize(Allow(allow_all))
+            .limits(Limits::default().writes_per_second(3))
+    });
+    let mut refused = 0;
+    for _ in 0..5 {
+        let answer = world.post("/api/queues/q/pause").await;
+        if answer.status.as_u16() == 429 {
+            let after = answer.headers["retry-after"].to_str().unwrap().to_owned();
+            answer.refused(429, "too_many_requests");
+            assert!(after.parse::<u64>().unwrap() >= 1);
+            refused += 1;
+        }
+    }
+    assert!((1..=2).contains(&refused), "{refused}");
+    // Reading is not bounded by that.
+    for _ in 0..50 {
+        world.get("/api/jobs").await.ok();
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_json_or_too_long_are_refused() {
+    let world = World::new();
+    let send = async |media: Option<&str>, body: Vec<u8>| {
+        let mut ask = request(Method::POST, "/api/jobs/bulk", Body::from(body));
+        if let Some(media) = media {
+            let value = media.parse().unwrap();
+            ask.headers_mut().insert("content-type", value);
+        }
+        world.send(ask).await
+    };
+    let json = Some("application/json; charset=utf-8");
+    send(None, b"{}".to_vec())
+        .await
+        .refused(415, "unsupported_media_type");
+    let text = send(Some("text/plain"), b"{}".to_vec()).await;
+    text.refused(415, "unsupported_media_type");
+    for broken in [
+        &b""[..],
+        b"{",
+        b"nul",
+        b"\xff\xfe",
+        b"{\"action\":\"cancel\",}",
+    ] {
+        send(json, broken.to_vec()).await.refused(400, "malformed");
+    }
+    let deep = "[".repeat(60_000).into_bytes();
+    let answer = send(json, deep).await;
+    assert!(matches!(answer.status.as_u16(), 400 | 422), "{answer:?}");
+    let long = vec![b' '; 64 * 1_024 + 1];
+    send(json, long).await.refused(413, "too_large");
+}

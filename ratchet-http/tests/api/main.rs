@@ -1,0 +1,10 @@
+//! The API as a program on the other side of the connection sees it.
+
+mod actions;
+mod bulk;
+mod description;
+mod fuzz;
+mod guards;
+mod kit;
+mod reads;
+mod topics;

@@ -1,0 +1,56 @@
+//! The jobs of the cases.
+
+use ratchet_core::{Job, JobContext, JobError, JobResult};
+use serde::{Deserialize, Serialize};
+
+/// Markup that would run if it were taken for markup, and show that it did.
+pub(crate) const HOSTILE: &str =
+    "\"'><img src=x onerror=\"document.documentElement.dataset.hacked=1\"><script>document.documentElement.dataset.hacked=1</script>";
+
+/// Gives back what it was given.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Echo {
+    pub(crate) text: String,
+}
+
+impl Job for Echo {
+    const KIND: &'static str = "echo";
+    type Output = String;
+
+    async fn run(self, _: JobContext) -> JobResult<String> {
+        Ok(self.text)
+    }
+}
+
+/// Fails for good.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Broken {
+    pub(crate) error: String,
+}
+
+impl Job for Broken {
+    const KIND: &'static str = "broken";
+    type Output = ();
+
+    async fn run(self, _: JobContext) -> JobResult<()> {
+        Err(JobError::discard(self.error))
+    }
+}
+
+/// Says how far it is and runs until it is asked to stop.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Slow {
+    pub(crate) message: String,
+}
+
+impl Job for Slow {
+    const KIND: &'static str = "slow";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        ctx.save_checkpoint(&self.message).await?;
+        ctx.progress(40, self.message.clone());
+        ctx.cancelled().await;
+        Err(JobError::cancel())
+    }
+}

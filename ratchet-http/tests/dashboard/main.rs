@@ -1,0 +1,114 @@
+//! The dashboard in a browser: headless Chromium on a node that works, on every store that is there.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `RATCHET_TEST_CHROMIUM` | the browser; without it the usual names are looked for on the `PATH` |
+//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it the cases on PostgreSQL are ignored |
+//! | `RATCHET_REQUIRE` | `chromium`, `postgres`, or `1`: being absent is a failure, not a reason to ignore |
+//! | `RATCHET_DASHBOARD_PICTURES` | a directory for the pictures of the documentation; without it none are made |
+//!
+//! The browser is spoken to in the DevTools protocol over a WebSocket. The crates that wrap it compile all
+//! of the protocol, which is a hundred thousand lines; a dozen of its methods are used here.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod actions;
+mod browser;
+mod hostile;
+mod jobs;
+mod live;
+mod page;
+mod pages;
+mod pictures;
+mod reach;
+mod sources;
+mod stage;
+mod stores;
+
+use std::env;
+use std::process::ExitCode;
+
+use futures_util::future::BoxFuture;
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::stage::Stage;
+use crate::stores::Store;
+
+type Body = for<'a> fn(&'a mut Stage) -> BoxFuture<'a, anyhow::Result<()>>;
+
+/// A case, and whether it says something new on another store.
+struct Case {
+    name: &'static str,
+    body: Body,
+    everywhere: bool,
+}
+
+macro_rules! case {
+    ($name:literal, $body:path, $everywhere:literal) => {
+        Case {
+            name: $name,
+            body: |stage| Box::pin($body(stage)),
+            everywhere: $everywhere,
+        }
+    };
+}
+
+const CASES: [Case; 15] = [
+    case!("every page shows what is stored", pages::every_page, true),
+    case!("jobs are filtered and paged by the address", pages::filters, true),
+    case!("every action on a job is seen in the store", actions::on_jobs, true),
+    case!("chosen jobs and all that match are acted on", actions::in_bulk, true),
+    case!("queues, recurring jobs, batches and nodes are acted on", actions::on_others, true),
+    case!("text from jobs is text", hostile::text_is_text, true),
+    case!("rows change while one looks", live::rows_change, true),
+    case!("a thousand updates a second freeze nothing", live::flood, true),
+    case!("a server that went away and came back is found again", live::reconnects, false),
+    case!("without an authorizer nothing can be pressed", reach::read_only, false),
+    case!("problems of the API are shown", reach::problems, false),
+    case!("everything is reached by keys", reach::keys, false),
+    case!("a phone shows every page without scrolling sideways", reach::phone, false),
+    case!("light and dark are readable and remembered", reach::colours, false),
+    case!("the pictures of the documentation", pictures::take, false),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let browser = browser::find();
+    let mut trials = sources::trials();
+    for case in &CASES {
+        trials.push(trial(case, Store::sqlite(), browser.as_ref().err()));
+        if case.everywhere {
+            trials.push(trial(case, Store::postgres(), browser.as_ref().err()));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(case: &'static Case, store: Store, no_browser: Option<&String>) -> Trial {
+    let name = format!("{}::{}", store.name(), case.name);
+    let pictures = case.name.contains("pictures") && env::var_os(pictures::DIRECTORY).is_none();
+    let missing = match (no_browser, store.missing()) {
+        _ if pictures => Some((format!("{} is not set", pictures::DIRECTORY), false)),
+        (Some(reason), _) => Some((reason.clone(), required("chromium"))),
+        (None, Some(reason)) => Some((reason, required(store.name()))),
+        (None, None) => None,
+    };
+    match missing {
+        Some((reason, false)) => {
+            let why = reason.clone();
+            Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
+                .with_kind(reason)
+                .with_ignored_flag(true)
+        }
+        Some((reason, true)) => {
+            Trial::test(name, move || Err(format!("required, but {reason}").into()))
+        }
+        None => Trial::test(name, move || stage::run(&store, case.body).map_err(Into::into)),
+    }
+}
+
+/// Whether `RATCHET_REQUIRE` says that this must be there, as for the conformance suite.
+fn required(what: &str) -> bool {
+    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
+    let mut words = required.split(',').map(str::trim);
+    words.any(|word| ["1", "true", what].contains(&word))
+}

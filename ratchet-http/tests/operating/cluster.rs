@@ -1,0 +1,137 @@
+//! `/cluster/status` and `/cluster/nodes`.
+
+use std::sync::Arc;
+
+use ratchet_core::{MemoryStore, Ratchet};
+use ratchet_http::Api;
+use serde_json::{Value, json};
+
+use crate::kit::{Flaky, Running, SECOND, get, node, until, until_status};
+
+#[tokio::test(start_paused = true)]
+async fn a_node_says_what_it_is_to_the_cluster() {
+    let store = MemoryStore::new();
+    let (one, other) = (node(store.clone(), "one"), node(store.clone(), "other"));
+    let api = Api::builder(one.client().clone())
+        .node(&one)
+        .versions(["settings"])
+        .build()
+        .unwrap();
+    let router = api.router();
+    let first = Running::start(&one);
+    until_status(&router, "/leader", 200).await;
+    let status = get(&router, "/cluster/status").await.json();
+    assert_eq!(status["role"], "single-node");
+    assert_eq!(status["clustered"], false);
+    assert_eq!(status["writes"], false);
+    assert_eq!(status["backend"], "memory");
+    let own = &status["node"];
+    assert_eq!(
+        (&own["label"], &own["status"]),
+        (&json!("one"), &json!("active"))
+    );
+    assert_eq!(own["id"], one.id().to_string());
+    assert_eq!(own["capacity"], one.capacity());
+    let term = one.leadership("maintenance").unwrap().term().unwrap().0;
+    let expected = json!([{"role": "maintenance", "is_leader": true, "term": term}]);
+    assert_eq!(status["leadership"], expected);
+
+    let second = Running::start(&other);
+
+    let version = one.client().bump("settings").await.unwrap();
+    let clustered = |status: &Value| {
+        status["clustered"] == true && status["versions"] != json!({"settings": 0})
+    };
+    let status = until(&router, "/cluster/status", clustered).await;
+    assert_eq!(status["role"], "primary");
+    assert_eq!(status["versions"], json!({"settings": version}));
+    let others = Api::builder(other.client().clone())
+        .node(&other)
+        .build()
+        .unwrap();
+    let role = |status: &Value| status["role"] == "standby" && status["clustered"] == true;
+    until(&others.router(), "/cluster/status", role).await;
+    first.left().await;
+    second.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_nodes_are_shown_and_each_role_has_one_leader_at_most() {
+    let store = MemoryStore::new();
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let api = Api::builder(client).build().unwrap();
+    let router = api.router();
+    let (one, other) = (node(store.clone(), "one"), node(store.clone(), "other"));
+    let first = Running::start(&one);
+    let led = |cluster: &Value| !cluster["leaders"].as_array().unwrap().is_empty();
+    let cluster = until(&router, "/cluster/nodes", led).await;
+    assert_eq!(cluster["leaders"][0]["label"], "one");
+    assert_eq!(cluster["leaders"][0]["node"], one.id().to_string());
+    assert!(cluster["leaders"][0]["expires_in_ms"].as_u64().unwrap() > 0);
+    assert_eq!(cluster["nodes"][0]["kinds"], json!(["nap"]));
+    assert_eq!(cluster["nodes"][0]["leads"], json!(["maintenance"]));
+    assert_eq!(cluster["nodes"][0]["clock_skew_ms"], Value::Null);
+
+    let second = Running::start(&other);
+    let two = |cluster: &Value| cluster["nodes"].as_array().unwrap().len() == 2;
+    until(&router, "/cluster/nodes", two).await;
+    first.left().await;
+    let of = |cluster: &Value, label: &str| {
+        let nodes = cluster["nodes"].as_array().unwrap();
+        nodes
+            .iter()
+            .find(|node| node["label"] == label)
+            .unwrap()
+            .clone()
+    };
+    let handed = |cluster: &Value| {
+        of(cluster, "one")["status"] == "left" && cluster["leaders"][0]["label"] == "other"
+    };
+    let cluster = until(&router, "/cluster/nodes", handed).await;
+    assert_eq!(of(&cluster, "one")["live"], false);
+    assert_eq!(cluster["leaders"].as_array().unwrap().len(), 1);
+    second.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_crashed_is_not_shown_when_its_lease_is_over() {
+    let store = MemoryStore::new();
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let api = Api::builder(client).build().unwrap();
+    let router = api.router();
+    let crashing = node(store, "crashing");
+    let run = tokio::spawn({
+        let node = crashing.clone();
+        async move { node.run().await }
+    });
+    let led = |cluster: &Value| cluster["leaders"][0]["label"] == "crashing";
+    until(&router, "/cluster/nodes", led).await;
+    run.abort();
+    let nobody = |cluster: &Value| cluster["leaders"][0]["node"] == Value::Null;
+    let cluster = until(&router, "/cluster/nodes", nobody).await;
+    assert_eq!(cluster["leaders"][0]["expires_in_ms"], Value::Null);
+    assert!(cluster["leaders"][0]["term"].as_u64().unwrap() > 0);
+    let silent = |cluster: &Value| cluster["nodes"][0]["live"] == false;
+    until(&router, "/cluster/nodes", silent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_database_status_answers_and_nodes_do_not() {
+    let store = Flaky::new();
+    let node = node(store.store.clone(), "a");
+    let api = Api::builder(node.client().clone())
+        .node(&node)
+        .build()
+        .unwrap();
+    let router = api.router();
+    let _running = Running::start(&node);
+    until_status(&router, "/cluster/nodes", 200).await;
+    store.take_away(true);
+    tokio::time::sleep(20 * SECOND).await;
+    let answer = get(&router, "/cluster/nodes").await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["code"]),
+        (503, &json!("unavailable"))
+    );
+    assert_eq!(get(&router, "/cluster/status").await.status, 200);
+}

@@ -1,0 +1,193 @@
+//! What the tests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use ratchet_core::memory::Fault;
+use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Node, NodeBuilder, Ratchet};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower::ServiceExt;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A job that takes so many milliseconds, and then fails if it is to.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Nap {
+    pub(crate) ms: u64,
+    pub(crate) fails: bool,
+}
+
+impl Job for Nap {
+    const KIND: &'static str = "nap";
+    type Output = ();
+
+    async fn run(self, _ctx: JobContext) -> JobResult<()> {
+        tokio::time::sleep(Duration::from_millis(self.ms)).await;
+        if self.fails {
+            return Err("bad dream".into());
+        }
+        Ok(())
+    }
+}
+
+/// A store that can be taken away, and that counts its calls.
+#[derive(Clone)]
+pub(crate) struct Flaky {
+    pub(crate) store: MemoryStore,
+    away: Arc<AtomicBool>,
+    counts: Arc<AtomicU64>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Flaky {
+    pub(crate) fn new() -> Self {
+        let (away, counts, calls) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+        let (is_away, counted, called) = (away.clone(), counts.clone(), calls.clone());
+        let store = MemoryStore::new().with_faults(move |operation| {
+            called.fetch_add(1, Ordering::SeqCst);
+            if operation == "queues" {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+            if is_away.load(Ordering::SeqCst) {
+                Fault::ErrorBeforeCommit
+            } else {
+                Fault::None
+            }
+        });
+        Self {
+            store,
+            away,
+            counts,
+            calls,
+        }
+    }
+
+    pub(crate) fn take_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// How often jobs were counted.
+    pub(crate) fn counts(&self) -> u64 {
+        self.counts.load(Ordering::SeqCst)
+    }
+
+    /// How many calls there were.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
+    }
+}
+
+/// Asks a router.
+pub(crate) async fn get(router: &Router, uri: &str) -> Answer {
+    send(router, Request::get(uri).body(Body::empty()).unwrap()).await
+}
+
+/// Asks a router.
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Answer {
+        status: parts.status,
+        headers: parts.headers,
+        text: String::from_utf8(bytes.to_vec()).unwrap(),
+    }
+}
+
+/// A node of `Nap`s that runs until it is told to stop.
+pub(crate) struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) fn start(node: &Node) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = node.clone();
+        let task = tokio::spawn(async move {
+            let shutdown = async { drop(stopped.await) };
+            running.run_until(shutdown).await.unwrap();
+        });
+        Self {
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    /// Tells the node to drain.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take();
+    }
+
+    /// Waits until it has left.
+    pub(crate) async fn left(mut self) {
+        self.stop();
+        self.task.await.unwrap();
+    }
+}
+
+pub(crate) fn node(store: MemoryStore, label: &str) -> Node {
+    build(builder(store).label(label))
+}
+
+pub(crate) fn builder(store: MemoryStore) -> NodeBuilder {
+    Ratchet::builder(Arc::new(store)).register::<Nap>()
+}
+
+pub(crate) fn build(builder: NodeBuilder) -> Node {
+    builder.build().unwrap()
+}
+
+/// Waits until a GET answers with this status.
+pub(crate) async fn until_status(router: &Router, uri: &str, status: u16) -> Answer {
+    let answered = async {
+        loop {
+            let answer = get(router, uri).await;
+            if answer.status == status {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(120 * SECOND, answered)
+        .await
+        .unwrap_or_else(|_| panic!("{uri} never answered {status}"))
+}
+
+/// Waits until a GET answers with JSON that is as wanted.
+pub(crate) async fn until(router: &Router, uri: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let answered = async {
+        loop {
+            let answer = get(router, uri).await;
+            if answer.status == 200 && wanted(&answer.json()) {
+                return answer.json();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(120 * SECOND, answered)
+        .await
+        .unwrap_or_else(|_| panic!("{uri} never answered as wanted"))
+}

@@ -1,0 +1,165 @@
+//! `/api/overview` and what is read for it in the background.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::{MemoryStore, NewJob, Ratchet};
+use ratchet_http::Api;
+use serde_json::{Value, json};
+
+use crate::kit::{Flaky, Nap, Running, SECOND, get, node, until};
+
+fn nap(ms: u64, fails: bool) -> NewJob {
+    NewJob::new("nap", &Nap { ms, fails })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_and_how_much_is_shown() {
+    let store = MemoryStore::new();
+    let node = node(store.clone(), "a");
+    let api = Api::builder(node.client().clone())
+        .node(&node)
+        .build()
+        .unwrap();
+    let router = api.router();
+    let running = Running::start(&node);
+    until(&router, "/api/overview", |overview| {
+        overview["live_nodes"] == 1
+    })
+    .await;
+    let later = nap(1, false).delay(Duration::from_secs(3_600));
+    node.enqueue(later).await.unwrap();
+    for _ in 0..60 {
+        node.enqueue(nap(10, false)).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+    }
+    let overview = until(&router, "/api/overview", |overview| {
+        overview["counts"]["succeeded"].as_u64().unwrap() >= 55
+    })
+    .await;
+    let rate = overview["rates"]["finished_per_s"].as_f64().unwrap();
+    assert!((rate - 1.0).abs() < 0.5, "{rate} of about one a second");
+    assert!(overview["rates"]["wait_ms"].as_u64().unwrap() < 2_000);
+    assert_eq!(overview["counts"]["pending"], 1);
+    assert_eq!(overview["oldest_due_ms"], Value::Null);
+    assert_eq!(overview["leaders"][0]["label"], "a");
+    assert_eq!(overview["capacity"], node.capacity());
+    let series = &overview["series"];
+    assert_eq!(series["step_ms"], 10_000);
+    let points = series["points"].as_array().unwrap();
+    assert!(
+        (5..=9).contains(&points.len()),
+        "{} points in a minute",
+        points.len()
+    );
+    assert!(
+        points
+            .iter()
+            .any(|point| point["finished_per_s"].as_f64().unwrap() > 0.5)
+    );
+    running.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_late_or_stranded_is_shown() {
+    let store = MemoryStore::new();
+    let node = node(store.clone(), "a");
+    let api = Api::builder(node.client().clone()).build().unwrap();
+    let router = api.router();
+    let running = Running::start(&node);
+    let client = node.client();
+    client
+        .enqueue(NewJob::new("unknown", &1).queue("odd"))
+        .await
+        .unwrap();
+    client
+        .enqueue(NewJob::new("unknown", &1).queue("paused"))
+        .await
+        .unwrap();
+    client.pause_queue("paused").await.unwrap();
+    let found = |overview: &Value| !overview["stranded"].as_array().unwrap().is_empty();
+    let overview = until(&router, "/api/overview", found).await;
+    let stranded = overview["stranded"].as_array().unwrap();
+    assert_eq!(stranded.len(), 1, "{stranded:?}");
+    assert_eq!(stranded[0]["queue"], "odd");
+    assert_eq!(stranded[0]["kind"], "unknown");
+    let late = |overview: &Value| overview["oldest_due_ms"].as_u64() > Some(60_000);
+    until(&router, "/api/overview", late).await;
+    running.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_loads_do_not_count_jobs_and_nobody_looking_counts_none() {
+    let store = Flaky::new();
+    let api = Api::builder(Ratchet::client(Arc::new(store.store.clone())))
+        .build()
+        .unwrap();
+    let router = api.router();
+    tokio::time::sleep(300 * SECOND).await;
+    assert_eq!(store.counts(), 0, "nobody looked");
+    let quiet = store.calls();
+    tokio::time::sleep(60 * SECOND).await;
+    // Every 5 s the nodes, the leaders and the clock, every 10 s what is due.
+    let per_minute = store.calls() - quiet;
+    assert!(per_minute <= 12 * 3 + 6 + 4, "{per_minute} calls a minute");
+
+    for _ in 0..600 {
+        assert_eq!(get(&router, "/api/overview").await.status, 200);
+        assert_eq!(get(&router, "/api/queues").await.status, 200);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let counts = store.counts();
+    assert!((5..=8).contains(&counts), "{counts} counts in a minute");
+    tokio::time::sleep(120 * SECOND).await;
+    let after = store.counts();
+    assert!(after <= counts + 7, "counted for a minute more");
+    tokio::time::sleep(600 * SECOND).await;
+    assert_eq!(store.counts(), after);
+    // The first who looks again sees what is, not what was.
+    let client = Ratchet::client(Arc::new(store.store.clone()));
+    client.enqueue(nap(1, false)).await.unwrap();
+    let overview = get(&router, "/api/overview").await.json();
+    assert_eq!(overview["counts"]["pending"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_is_asked_less_and_less() {
+    let store = Flaky::new();
+    let api = Api::builder(Ratchet::client(Arc::new(store.store.clone())))
+        .build()
+        .unwrap();
+    let router = api.router();
+    assert_eq!(get(&router, "/api/overview").await.status, 200);
+    store.take_away(true);
+    tokio::time::sleep(60 * SECOND).await;
+    let before = store.calls();
+    tokio::time::sleep(60 * SECOND).await;
+    let calls = store.calls() - before;
+    assert!(calls <= 12, "{calls} calls in a minute");
+    let answer = get(&router, "/api/overview").await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["code"]),
+        (503, &json!("unavailable"))
+    );
+    store.take_away(false);
+    until(&router, "/api/overview", |_| true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_ends_with_the_last_handle() {
+    let store = Flaky::new();
+    let api = Api::builder(Ratchet::client(Arc::new(store.store.clone())))
+        .build()
+        .unwrap();
+    let router = api.router();
+    drop(api);
+    tokio::time::sleep(20 * SECOND).await;
+    let before = store.calls();
+    tokio::time::sleep(20 * SECOND).await;
+    assert!(store.calls() > before, "the router is a handle");
+    drop(router);
+    tokio::time::sleep(SECOND).await;
+    let before = store.calls();
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(store.calls(), before);
+}

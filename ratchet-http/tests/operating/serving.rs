@@ -1,0 +1,290 @@
+//! `serve`, and what stands around every request: over real connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use http::request::Parts;
+use ratchet_core::{MemoryStore, NewJob, Ratchet};
+use ratchet_http::{Access, Api, ApiBuilder, Authorizer, Denied, Limits, ServeError, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::kit::{SECOND, get, send};
+
+/// Lets everybody do everything.
+struct Anybody;
+
+#[async_trait::async_trait]
+impl Authorizer for Anybody {
+    async fn authorize(&self, _: &Parts, _: Access) -> Result<(), Denied> {
+        Ok(())
+    }
+}
+
+/// A router whose every request hangs until it is refused.
+struct Hangs;
+
+#[async_trait::async_trait]
+impl Authorizer for Hangs {
+    async fn authorize(&self, parts: &Parts, _: Access) -> Result<(), Denied> {
+        assert!(!parts.uri.path().ends_with("locks"), "it panics");
+        std::future::pending().await
+    }
+}
+
+struct Served {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), ServeError>>,
+}
+
+fn builder() -> ApiBuilder {
+    Api::builder(Ratchet::client(Arc::new(MemoryStore::new())))
+}
+
+async fn served(api: Api) -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(serve(listener, api, async { drop(stopped.await) }));
+    Served {
+        address,
+        stop,
+        task,
+    }
+}
+
+/// Sends bytes as they are, and reads until the server closes the connection.
+async fn raw(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    rest(&mut stream).await
+}
+
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    // A connection that is closed with bytes unread may be reset.
+    let _ = tokio::time::timeout(30 * SECOND, stream.read_to_end(&mut text))
+        .await
+        .expect("the server closes the connection");
+    String::from_utf8(text).unwrap()
+}
+
+fn get_of(host: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+}
+
+#[tokio::test]
+async fn it_serves_until_it_is_told_to_stop_also_those_who_listen() {
+    let served = served(builder().build().unwrap()).await;
+    let answer = raw(served.address, &get_of("localhost", "/health")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut listener = TcpStream::connect(served.address).await.unwrap();
+    let request = get_of("localhost", "/api/events");
+    listener.write_all(request.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    listener.read_exact(&mut begin).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    served.stop.send(()).unwrap();
+    tokio::time::timeout(30 * SECOND, served.task)
+        .await
+        .expect("it does not wait for those who listen")
+        .unwrap()
+        .unwrap();
+    rest(&mut listener).await;
+}
+
+#[tokio::test]
+async fn it_is_not_exposed_unless_somebody_says_so() {
+    let bind = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
+    let refused = serve(bind().await, builder().build().unwrap(), async {}).await;
+    assert!(
+        matches!(refused, Err(ServeError::Exposed { .. })),
+        "{refused:?}"
+    );
+    let allowed = builder().allow_remote().build().unwrap();
+    serve(bind().await, allowed, async {}).await.unwrap();
+    let protected = builder().authorize(Anybody).build().unwrap();
+    serve(bind().await, protected, async {}).await.unwrap();
+}
+
+#[tokio::test]
+async fn on_loopback_other_hosts_are_refused() {
+    let served_alone = served(builder().build().unwrap()).await;
+    for (host, status) in [
+        ("localhost:80", "200"),
+        ("127.0.0.1", "200"),
+        ("[::1]:7000", "200"),
+        ("evil.example", "421"),
+        ("127.0.0.1.evil.example", "421"),
+    ] {
+        let answer = raw(served_alone.address, &get_of(host, "/api/jobs")).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{host}: {answer}"
+        );
+    }
+    let named = builder().hosts(["ops.example.com"]).build().unwrap();
+    let served_named = served(named).await;
+    for (host, status) in [("ops.example.com", "200"), ("evil.example", "421")] {
+        let answer = raw(served_named.address, &get_of(host, "/api/jobs")).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{host}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn slow_and_idle_clients_are_dropped() {
+    let limits = Limits::default().header_timeout(Duration::from_millis(300));
+    let served = served(builder().limits(limits).build().unwrap()).await;
+    // A head that never ends.
+    let answer = raw(served.address, "GET /health HTTP/1.1\r\nHost: loc").await;
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // No head at all, and none after the first request.
+    assert_eq!(raw(served.address, "").await, "");
+    let answer = raw(
+        served.address,
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let limits = Limits::default().body_timeout(Duration::from_millis(300));
+    let api = builder().authorize(Anybody).limits(limits).build().unwrap();
+    let served = served(api).await;
+    let request = "POST /api/jobs/bulk HTTP/1.1\r\nHost: localhost\r\n\
+                   Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"action\":";
+    let answer = raw(served.address, request).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("\"too_slow\""), "{answer}");
+}
+
+#[tokio::test]
+async fn huge_bodies_are_refused_before_and_while_they_come() {
+    let served = served(builder().authorize(Anybody).build().unwrap()).await;
+    let head =
+        "POST /api/jobs/bulk HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let announced = format!("{head}Content-Length: 1000000000\r\n\r\n");
+    let answer = raw(served.address, &announced).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}{chunk}");
+    let answer = raw(served.address, &chunked).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    // A head without end.
+    let header = format!(
+        "GET /health HTTP/1.1\r\nX: {}\r\n\r\n",
+        "x".repeat(1_000_000)
+    );
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let _ = stream.write_all(header.as_bytes()).await;
+    let answer = rest(&mut stream).await;
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_dropped() {
+    let store = MemoryStore::new();
+    let client = Ratchet::client(Arc::new(store));
+    let tags = |number: usize| format!("{number}{}", "x".repeat(100));
+    for _ in 0..20 {
+        let jobs: Vec<NewJob> = (0..10)
+            .map(|number| NewJob::new("a", &1).tag(&tags(number)))
+            .collect();
+        client.enqueue_all(&jobs).await.unwrap();
+    }
+    let limits = Limits::default().write_timeout(Duration::from_millis(300));
+    let api = Api::builder(client).limits(limits).build().unwrap();
+    let served = served(api).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let request = "GET /api/jobs?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400);
+    let sends = async {
+        // The server stops to read once it cannot write, and then closes the connection.
+        loop {
+            stream.write_all(request.as_bytes()).await?;
+        }
+    };
+    let sent: Result<std::io::Result<()>, _> = tokio::time::timeout(60 * SECOND, sends).await;
+    assert!(sent.expect("the server closes the connection").is_err());
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait() {
+    let limits = Limits::default().connections(1);
+    let served = served(builder().limits(limits).build().unwrap()).await;
+    let first = TcpStream::connect(served.address).await.unwrap();
+    let mut second = TcpStream::connect(served.address).await.unwrap();
+    let request = get_of("localhost", "/health");
+    second.write_all(request.as_bytes()).await.unwrap();
+    let mut byte = [0];
+    let early = tokio::time::timeout(Duration::from_millis(200), second.read(&mut byte)).await;
+    assert!(early.is_err(), "answered beside the first");
+    drop(first);
+    assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_hangs_or_panics_is_an_error_and_no_more() {
+    let router = builder().authorize(Hangs).build().unwrap().router();
+    let answer = get(&router, "/api/queues").await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["code"]),
+        (503, &"timeout".into())
+    );
+    let answer = get(&router, "/api/locks").await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["code"]),
+        (500, &"internal".into())
+    );
+    assert!(!answer.text.contains("it panics"));
+}
+
+#[tokio::test]
+async fn every_answer_has_the_headers_that_keep_browsers_in_bounds() {
+    let router = builder().build().unwrap().router();
+    for uri in ["/health", "/api/jobs", "/api/jobs?x=1", "/nothing", "/"] {
+        let headers = get(&router, uri).await.headers;
+        assert_eq!(headers["x-content-type-options"], "nosniff", "{uri}");
+        assert_eq!(headers["x-frame-options"], "DENY", "{uri}");
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'self';"), "{uri}: {policy}");
+        assert!(!policy.contains("unsafe"), "{uri}: {policy}");
+        assert_eq!(headers["cache-control"], "no-store", "{uri}");
+        assert!(
+            !headers.contains_key("access-control-allow-origin"),
+            "{uri}"
+        );
+    }
+    let asked = Request::options("/api/jobs")
+        .header("origin", "http://other.example")
+        .header("access-control-request-method", "POST")
+        .body(Body::empty())
+        .unwrap();
+    let answer = send(&router, asked).await;
+    assert_eq!(answer.status, 405);
+    assert!(!answer.headers.contains_key("access-control-allow-origin"));
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_all_named() {
+    let refused = builder()
+        .limits(Limits::default().page(0))
+        .hosts(["http://x"])
+        .versions([""])
+        .build();
+    let problems = refused.unwrap_err().problems().to_vec();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems[0].contains("limits.page"), "{problems:?}");
+    assert!(problems[1].contains("http://x"), "{problems:?}");
+    assert!(problems[2].contains("namespace"), "{problems:?}");
+}
