@@ -1,7 +1,7 @@
 //! What every command has: its output, the configuration, the database.
 
 use ratchet::{Client, Ratchet};
-use ratchet_config::{Config, ConfigError, StoreConfig};
+use ratchet_config::{Config, ConfigError, Loader, StoreConfig};
 
 use crate::args::Global;
 use crate::exit::Failure;
@@ -19,8 +19,8 @@ impl App {
         Self { out, global }
     }
 
-    /// The configuration: the file, the environment, and `--url` over both.
-    pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+    /// The configuration: the file, the environment, and the command line over both.
+    fn loader(&self) -> Loader {
         let mut loader = Config::loader();
         if let Some(file) = &self.global.config {
             loader = loader.file(file);
@@ -28,12 +28,28 @@ impl App {
         if let Some(url) = &self.global.url {
             loader = loader.set("store.url", url.as_str(), "--url");
         }
-        loader.load()
+        loader
+    }
+
+    /// The configuration, checked as far as that can be done without the database.
+    pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+        let config = self.loader().load()?;
+        ratchet::configured::check(&config)?;
+        Ok(config)
     }
 
     /// The configuration, which must be sound.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
-        self.load().map_err(|error| {
+        self.config_with(&[])
+    }
+
+    /// The configuration with more of the command line: keys, values, and the options they are of.
+    pub(crate) fn config_with(&self, more: &[(&str, String, &str)]) -> Result<Config, Failure> {
+        let set = |loader: Loader, (key, value, option): &(&str, String, &str)| {
+            loader.set(key, value.as_str(), *option)
+        };
+        let loaded = more.iter().fold(self.loader(), set).load();
+        loaded.map_err(|error| {
             Failure::configuration(error.to_string())
                 .remedy("`ratchet config sample` shows what can be set.")
         })
@@ -42,17 +58,26 @@ impl App {
     /// Where the database is.
     pub(crate) fn database(&self) -> Result<StoreConfig, Failure> {
         let store = self.config()?.store;
-        if store.url.is_none() {
-            return Err(Failure::configuration("no database is named")
-                .remedy("Give --url, set RATCHET_STORE__URL, or set store.url in ratchet.toml."));
-        }
-        Ok(store)
+        named(store)
     }
 
     /// The jobs of the database, whose schema must be up to date: only `migrate` changes it.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
-        let mut store = self.database()?;
-        store.migrate = false;
-        Ok(Ratchet::client(ratchet::connect_configured(&store).await?))
+        connect(self.database()?).await
     }
+}
+
+/// The jobs of this database, as it is.
+pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
+    let mut store = named(store)?;
+    store.migrate = false;
+    Ok(Ratchet::client(ratchet::connect_configured(&store).await?))
+}
+
+fn named(store: StoreConfig) -> Result<StoreConfig, Failure> {
+    if store.url.is_some() {
+        return Ok(store);
+    }
+    Err(Failure::configuration("no database is named")
+        .remedy("Give --url, set RATCHET_STORE__URL, or set store.url in ratchet.toml."))
 }

@@ -47,6 +47,15 @@ pub async fn pending_migrations(config: &StoreConfig) -> Result<Vec<Migration>, 
     list(config, Which::Pending).await
 }
 
+#[cfg_attr(
+    not(any(
+        feature = "sqlite",
+        feature = "postgres",
+        feature = "sqlserver",
+        feature = "mongo"
+    )),
+    expect(unused_variables, clippy::unused_async, reason = "as with a backend")
+)]
 async fn list(config: &StoreConfig, which: Which) -> Result<Vec<Migration>, ConnectError> {
     let url = config.url.as_ref().ok_or(ConnectError::NoUrl)?.expose();
     let listed = match scheme(url) {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use jobs::{Bulk, Enqueue, Jobs, JobsCommand, Order, Purge};
-pub(crate) use tools::{Bench, Completions, ConfigCommand, Doctor, Man, Top};
+pub(crate) use tools::{Bench, Completions, ConfigCommand, Doctor, Man, Serve, Top};
 
 use crate::exit::CODES;
 
@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Measure enqueue, drain and start latency against this database
     Bench(Bench),
+    /// Serve the HTTP interface and the dashboard, without running jobs
+    Serve(Serve),
     /// A live view of the cluster
     Top(Top),
     /// The configuration: check, show, or print a sample

@@ -1,5 +1,6 @@
 //! Arguments of the commands that are not about stored things.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,6 +41,20 @@ pub(crate) struct Bench {
     /// Do not ask
     #[arg(long, short)]
     pub(crate) yes: bool,
+}
+
+/// How to serve.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Serve {
+    /// The address to listen on; that of the configuration unless given, 127.0.0.1:8080 by default
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Allow writes to those who send the bearer token of the configuration
+    #[arg(long)]
+    pub(crate) allow_writes: bool,
+    /// The file that holds the token, in place of the configured one
+    #[arg(long, value_name = "FILE", requires = "allow_writes")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// What to show.

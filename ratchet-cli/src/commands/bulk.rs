@@ -170,6 +170,7 @@ fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure
             cancel_requested: counts.cancel_requested,
             key_taken: counts.key_taken,
             complete,
+            ..view::BulkDone::default()
         });
     }
     app.out

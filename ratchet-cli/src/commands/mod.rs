@@ -12,6 +12,7 @@ mod nodes;
 mod print;
 mod queues;
 mod recurring;
+mod serve;
 mod status;
 mod top;
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(app: &mut App, command: Command) -> Result<(), Failure> 
         Command::Locks => interruptible(locks::run(app)).await,
         Command::Doctor(what) => interruptible(doctor::run(app, what)).await,
         Command::Bench(what) => bench::run(app, what).await,
+        Command::Serve(how) => serve::run(app, how).await,
         Command::Top(what) => top::run(app, what).await,
         Command::Config(what) => config::run(app, what),
         Command::Completions(what) => print::completions(app, what),

@@ -1,4 +1,5 @@
 //! The built command against real databases.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod asking;
 mod codes;
@@ -7,4 +8,5 @@ mod operating;
 mod output;
 mod postgres;
 mod schema;
+mod serve;
 mod tools;

@@ -1,0 +1,151 @@
+//! `ratchet serve`: the HTTP interface alone, without a node.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use ratchet_config::{HttpConfig, Secret};
+use ratchet_http::{Access, Api, Authorizer, Denied, Limits, Payloads, ServeError};
+use serde::Serialize;
+use tokio::net::TcpListener;
+
+use crate::app::{App, connect};
+use crate::args::Serve;
+use crate::exit::Failure;
+
+/// Where it listens: the one thing that programs are told.
+#[derive(Serialize)]
+struct Listening {
+    address: SocketAddr,
+    writes: bool,
+}
+
+pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
+    let listen = how.listen.map(|at| ("http.listen", at.to_string(), "--listen"));
+    let file = (how.token_file.as_ref())
+        .map(|file| ("http.token_file", file.display().to_string(), "--token-file"));
+    let more: Vec<_> = listen.into_iter().chain(file).collect();
+    let config = app.config_with(&more)?;
+    let token = token(&config.http, how.allow_writes)?;
+    let writes = token.is_some();
+    let client = connect(config.store).await?;
+    let address = config.http.listen;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))?;
+    let address = listener.local_addr()?;
+    let mut api = Api::builder(client).limits(limits(&config.http)).payloads(payloads(&config.http));
+    if address.ip().is_loopback() {
+        // A page of another site that has its name point here must not read the jobs.
+        api = api.hosts(["localhost"]);
+    } else {
+        // Whoever names such an address means it.
+        api = api.allow_remote();
+    }
+    if let Some(token) = token {
+        api = api.authorize(Bearer(token));
+    }
+    let api = api.build().map_err(|error| Failure::configuration(error.to_string()))?;
+    if app.out.is_json() {
+        app.out.record(&Listening { address, writes })?;
+    } else {
+        let what = if writes { "reads, and writes with the token" } else { "reads only" };
+        app.out.line(format_args!("http://{address}/ ({what})"))?;
+    }
+    app.out.flush()?;
+    let served = ratchet_http::serve(listener, api, stopped()).await;
+    served.map_err(|error: ServeError| Failure::failed(error.to_string()))
+}
+
+/// The token of those who may write; none: nobody may.
+fn token(http: &HttpConfig, allow_writes: bool) -> Result<Option<Secret<String>>, Failure> {
+    if !allow_writes {
+        return Ok(None);
+    }
+    let token = http.token.clone().filter(|token| !token.expose().is_empty());
+    token.map(Some).ok_or_else(|| {
+        Failure::configuration("--allow-writes needs a token, and none is configured").remedy(
+            "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give --token-file.",
+        )
+    })
+}
+
+fn payloads(http: &HttpConfig) -> Payloads {
+    match http.payloads {
+        ratchet_config::Payloads::Shown => Payloads::Shown,
+        _ => Payloads::Hidden,
+    }
+}
+
+fn limits(http: &HttpConfig) -> Limits {
+    let mut limits = Limits::default();
+    if let Some(bytes) = http.max_body {
+        limits = limits.body_bytes(bytes);
+    }
+    if let Some(entries) = http.max_page {
+        limits = limits.page(usize::try_from(entries).unwrap_or(usize::MAX));
+    }
+    if let Some(clients) = http.max_clients {
+        limits = limits.event_clients(clients);
+    }
+    if let Some(writes) = http.writes_per_second {
+        limits = limits.writes_per_second(writes);
+    }
+    if let Some(timeout) = http.request_timeout {
+        limits = limits.request_timeout(timeout);
+    }
+    limits
+}
+
+/// Ready at Ctrl-C, and when the system asks the process to end.
+async fn stopped() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut asked) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = asked.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    drop(tokio::signal::ctrl_c().await);
+}
+
+/// Everybody who reaches it may read; who sends the token may write.
+struct Bearer(Secret<String>);
+
+#[async_trait]
+impl Authorizer for Bearer {
+    async fn authorize(&self, request: &http::request::Parts, access: Access) -> Result<(), Denied> {
+        if !matches!(access, Access::Write(_)) {
+            return Ok(());
+        }
+        let sent = request.headers.get(http::header::AUTHORIZATION);
+        let sent = sent.and_then(|value| value.to_str().ok());
+        match sent.and_then(|value| value.strip_prefix("Bearer ")) {
+            None => Err(Denied::unauthorized("Bearer")),
+            Some(sent) if is_same(sent.trim().as_bytes(), self.0.expose().as_bytes()) => Ok(()),
+            Some(_) => Err(Denied::forbidden()),
+        }
+    }
+}
+
+/// Compares in a time that does not tell where the two differ.
+fn is_same(sent: &[u8], token: &[u8]) -> bool {
+    let differences = sent.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
+    sent.len() == token.len() && std::hint::black_box(differences) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_is_the_token() {
+        assert!(is_same(b"secret", b"secret"));
+        for other in ["", "secre", "secrets", "Secret"] {
+            assert!(!is_same(other.as_bytes(), b"secret"), "{other}");
+        }
+    }
+}
