@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     let node = node.map_err(|error| config.explain(&error))?;
 
     let name = "world".to_owned();
-    node.enqueue(Greet { name }).await?;
+    node.enqueue(Greet { name }.into_job()).await?;
     node.run_until(greeted.notified()).await?;
     Ok(())
 }

@@ -32,8 +32,20 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
         "postgres" | "postgresql" => postgres(url).await,
         "sqlserver" | "mssql" => sqlserver(url).await,
         "mongodb" | "mongodb+srv" => mongo(url).await,
-        other => Err(ConnectError::UnknownScheme(other.to_owned())),
+        _ => Err(missing(url)),
     }
+}
+
+/// Why nothing serves the scheme of a URL.
+pub(crate) fn missing(url: &str) -> ConnectError {
+    let (scheme, feature) = match scheme(url) {
+        "sqlite" => ("sqlite", "sqlite"),
+        "postgres" | "postgresql" => ("postgres", "postgres"),
+        "sqlserver" | "mssql" => ("sqlserver", "sqlserver"),
+        "mongodb" | "mongodb+srv" => ("mongodb", "mongo"),
+        other => return ConnectError::UnknownScheme(other.to_owned()),
+    };
+    ConnectError::MissingFeature { scheme, feature }
 }
 
 /// What stands before the first colon, if that can be a scheme; a connection string of another form
@@ -54,11 +66,8 @@ async fn sqlite(url: &str) -> Result<SharedStore, ConnectError> {
 
 #[cfg(not(feature = "sqlite"))]
 #[expect(clippy::unused_async, reason = "as with the feature")]
-async fn sqlite(_url: &str) -> Result<SharedStore, ConnectError> {
-    Err(ConnectError::MissingFeature {
-        scheme: "sqlite",
-        feature: "sqlite",
-    })
+async fn sqlite(url: &str) -> Result<SharedStore, ConnectError> {
+    Err(missing(url))
 }
 
 #[cfg(feature = "postgres")]
@@ -69,11 +78,8 @@ async fn postgres(url: &str) -> Result<SharedStore, ConnectError> {
 
 #[cfg(not(feature = "postgres"))]
 #[expect(clippy::unused_async, reason = "as with the feature")]
-async fn postgres(_url: &str) -> Result<SharedStore, ConnectError> {
-    Err(ConnectError::MissingFeature {
-        scheme: "postgres",
-        feature: "postgres",
-    })
+async fn postgres(url: &str) -> Result<SharedStore, ConnectError> {
+    Err(missing(url))
 }
 
 #[cfg(feature = "sqlserver")]
@@ -84,11 +90,8 @@ async fn sqlserver(url: &str) -> Result<SharedStore, ConnectError> {
 
 #[cfg(not(feature = "sqlserver"))]
 #[expect(clippy::unused_async, reason = "as with the feature")]
-async fn sqlserver(_url: &str) -> Result<SharedStore, ConnectError> {
-    Err(ConnectError::MissingFeature {
-        scheme: "sqlserver",
-        feature: "sqlserver",
-    })
+async fn sqlserver(url: &str) -> Result<SharedStore, ConnectError> {
+    Err(missing(url))
 }
 
 #[cfg(feature = "mongo")]
@@ -99,11 +102,8 @@ async fn mongo(url: &str) -> Result<SharedStore, ConnectError> {
 
 #[cfg(not(feature = "mongo"))]
 #[expect(clippy::unused_async, reason = "as with the feature")]
-async fn mongo(_url: &str) -> Result<SharedStore, ConnectError> {
-    Err(ConnectError::MissingFeature {
-        scheme: "mongodb",
-        feature: "mongo",
-    })
+async fn mongo(url: &str) -> Result<SharedStore, ConnectError> {
+    Err(missing(url))
 }
 
 /// Why [`connect`] gave no store.

@@ -5,7 +5,7 @@ pub mod configured;
 mod connect;
 
 #[cfg(feature = "config")]
-pub use configured::connect_configured;
+pub use configured::{Migration, connect_configured, migrations, pending_migrations};
 pub use connect::{ConnectError, connect};
 pub use ratchet_core::*;
 

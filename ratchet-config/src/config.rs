@@ -3,11 +3,14 @@ use std::path::{Path, PathBuf};
 
 use crate::load::Loader;
 use crate::origin::Origin;
-use crate::problem::ConfigError;
+use crate::problem::{ConfigError, Problem};
 use crate::section::Section;
 use crate::sections::{
     ClusterConfig, HttpConfig, NodeConfig, PollConfig, StoreConfig, WorkerConfig,
 };
+
+/// The key of the database.
+const URL: &str = "store.url";
 
 /// A checked configuration.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +88,46 @@ impl Config {
             ["http"] => &mut self.http,
             _ => return None,
         })
+    }
+
+    /// Makes a setting as if it had never been set.
+    pub(crate) fn unset(&mut self, key: &str) {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        if let Some((name, above)) = path.split_last()
+            && let Some(section) = self.section_mut(above)
+        {
+            section.unset(name);
+        }
+        self.origins.remove(key);
+    }
+
+    /// What somebody else refuses of this configuration, such as a backend its settings: keys with
+    /// what is wrong.
+    pub fn refused(&self, refused: impl IntoIterator<Item = (String, String)>) -> ConfigError {
+        let problems = refused.into_iter().map(|(key, rule)| Problem {
+            places: vec![self.place(&key)],
+            rule,
+        });
+        ConfigError::new(self.file.clone(), problems.collect())
+    }
+
+    /// The URL alone, and with each one of the settings of the store that somebody has set: so that
+    /// a backend, which tells the first problem, tells them all. By the keys of the settings, the URL
+    /// first.
+    #[must_use]
+    pub fn store_alone(&self) -> Vec<(String, StoreConfig)> {
+        let of_store = |key: &&String| key.starts_with("store.");
+        let set: Vec<&String> = self.origins.keys().filter(of_store).collect();
+        let alone = set.iter().map(|key| {
+            let mut config = self.clone();
+            for other in set.iter().filter(|other| other != &key && **other != URL) {
+                config.unset(other);
+            }
+            ((*key).clone(), config.store)
+        });
+        let mut alone: Vec<_> = alone.collect();
+        alone.sort_by_key(|(key, _)| key != URL);
+        alone
     }
 
     /// The sections with their paths, in the order of the file.

@@ -21,6 +21,16 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// What wins is greater: arguments over variables over the file over defaults.
+    pub(crate) const fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File { .. } => 1,
+            Self::Variable(_) => 2,
+            Self::Argument(_) => 3,
+        }
+    }
+
     pub(crate) fn file(path: &Path, line: usize) -> Self {
         Self::File {
             path: path.to_owned(),

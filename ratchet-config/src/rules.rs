@@ -18,62 +18,68 @@ pub(crate) fn check(reading: &mut Reading) {
     engine(reading);
 }
 
-/// Settings that may stand in a file of their own: read, and refused if they are there twice.
+/// Settings that may be said in either of two ways.
+const EITHER: [[&str; 2]; 4] = [
+    ["store.url", "store.url_file"],
+    [
+        "store.postgres.direct_url",
+        "store.postgres.direct_url_file",
+    ],
+    ["http.token", "http.token_file"],
+    ["node.capabilities", "node.capabilities_file"],
+];
+
+/// Of two ways to say the same the one that wins by where it stands is left; two in one place are
+/// refused. What stands in a file of its own is read.
 fn files(reading: &mut Reading) {
-    let config = &reading.config;
-    let pairs = [
-        (
-            "store.url",
-            "store.url_file",
-            config.store.url.is_some(),
-            config.store.url_file.clone(),
-        ),
-        (
-            "store.postgres.direct_url",
-            "store.postgres.direct_url_file",
-            config.store.postgres.direct_url.is_some(),
-            config.store.postgres.direct_url_file.clone(),
-        ),
-        (
-            "http.token",
-            "http.token_file",
-            config.http.token.is_some(),
-            config.http.token_file.clone(),
-        ),
-    ];
-    for (key, file_key, set, path) in pairs {
-        let Some(path) = path else { continue };
-        if set {
-            twice(reading, [key, file_key]);
+    for keys in EITHER {
+        let [value, file] = keys.map(|key| reading.config.origin(key).rank());
+        if file == 0 {
             continue;
         }
-        match first_line(&path) {
-            Ok(text) => {
-                let (store, http) = (&mut reading.config.store, &mut reading.config.http);
-                match key {
-                    "store.url" => store.url = Some(DatabaseUrl::new(text)),
-                    "http.token" => http.token = Some(Secret::new(text)),
-                    _ => store.postgres.direct_url = Some(DatabaseUrl::new(text)),
-                }
-                let origin = reading.config.origin(file_key);
-                reading.config.origins.insert(key.to_owned(), origin);
-            }
-            Err(rule) => {
-                let places = vec![reading.place(file_key)];
-                reading.problems.push(Problem { places, rule });
-            }
+        if value == file {
+            let places = keys.iter().map(|key| reading.place(key)).collect();
+            let rule = "are both set; one of them is meant".to_owned();
+            reading.problems.push(Problem { places, rule });
+        } else if value > file {
+            reading.config.unset(keys[1]);
+        } else {
+            reading.config.unset(keys[0]);
+            read(reading, keys[1]);
         }
-    }
-    let node = &reading.config.node;
-    if node.capabilities.is_some() && node.capabilities_file.is_some() {
-        twice(reading, ["node.capabilities", "node.capabilities_file"]);
     }
 }
 
-fn twice(reading: &mut Reading, keys: [&str; 2]) {
-    let places = keys.iter().map(|key| reading.place(key)).collect();
-    let rule = "are both set; one of them is meant".to_owned();
-    reading.problems.push(Problem { places, rule });
+/// Reads the file that a key names, if its content belongs into another one.
+fn read(reading: &mut Reading, file_key: &str) {
+    let (store, http) = (&reading.config.store, &reading.config.http);
+    let path = match file_key {
+        "store.url_file" => &store.url_file,
+        "store.postgres.direct_url_file" => &store.postgres.direct_url_file,
+        "http.token_file" => &http.token_file,
+        // The engine reads it itself.
+        _ => return,
+    };
+    let Some(line) = path.as_deref().map(first_line) else {
+        return;
+    };
+    let (store, http) = (&mut reading.config.store, &mut reading.config.http);
+    match line {
+        Ok(line) => match file_key {
+            "store.url_file" => store.url = Some(DatabaseUrl::new(line)),
+            "http.token_file" => http.token = Some(Secret::new(line)),
+            _ => store.postgres.direct_url = Some(DatabaseUrl::new(line)),
+        },
+        Err(rule) => {
+            let places = vec![reading.place(file_key)];
+            return reading.problems.push(Problem { places, rule });
+        }
+    }
+    let (key, origin) = (
+        file_key.trim_end_matches("_file"),
+        reading.config.origin(file_key),
+    );
+    reading.config.origins.insert(key.to_owned(), origin);
 }
 
 /// The first line of a file, without what is not visible at its ends.
@@ -104,30 +110,22 @@ pub(crate) fn section_of(scheme: &str) -> Option<&'static str> {
 /// What backends without a server do not have.
 const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"];
 
-/// Settings of another backend than the URL's are refused.
+/// Settings of another backend than the URL's are refused, unless the URL wins over them: then they
+/// are left aside.
 fn backends(reading: &mut Reading) {
-    let scheme = reading.config.store.url.as_ref().map(DatabaseUrl::scheme);
-    let Some(scheme) = scheme else { return };
-    let scheme = scheme.unwrap_or_default();
-    let Some(local) = (match scheme.as_str() {
-        "memory" | "sqlite" => Some(true),
-        other => BACKENDS
-            .iter()
-            .any(|(_, schemes)| schemes.contains(&other))
-            .then_some(false),
-    }) else {
-        let places = vec![reading.place("store.url")];
-        let known: Vec<&str> = BACKENDS
-            .iter()
-            .flat_map(|(_, schemes)| *schemes)
-            .copied()
-            .collect();
-        let rule = format!(
-            "no backend is known for it; the schemes are {}, memory",
-            known.join(", ")
-        );
-        return reading.problems.push(Problem { places, rule });
+    let Some(url) = &reading.config.store.url else {
+        return;
     };
+    let scheme = url.scheme().unwrap_or_default().to_owned();
+    let local = matches!(scheme.as_str(), "memory" | "sqlite");
+    if !local && section_of(&scheme).is_none() {
+        let schemes = BACKENDS.iter().flat_map(|(_, schemes)| *schemes);
+        let known: Vec<&str> = schemes.copied().collect();
+        let known = known.join(", ");
+        let rule = format!("no backend is known for it; the schemes are {known}, memory");
+        let places = vec![reading.place("store.url")];
+        return reading.problems.push(Problem { places, rule });
+    }
     let set: Vec<String> = reading.config.origins.keys().cloned().collect();
     for key in set {
         let section = key.rsplit_once('.').map_or("", |(section, _)| section);
@@ -141,6 +139,11 @@ fn backends(reading: &mut Reading) {
             }
             None => continue,
         };
+        // Somebody goes to another database for once: what belongs to the other one has no meaning.
+        if reading.config.origin(&key).rank() < reading.config.origin("store.url").rank() {
+            reading.config.unset(&key);
+            continue;
+        }
         let places = vec![reading.place(&key), reading.place("store.url")];
         reading.problems.push(Problem { places, rule });
     }

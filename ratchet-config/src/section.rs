@@ -51,6 +51,9 @@ pub(crate) trait Section {
     /// What is wrong with the value. `None` if there is no such setting.
     fn set(&mut self, name: &str, raw: &Raw) -> Option<Result<(), String>>;
 
+    /// Makes one as if it had never been set.
+    fn unset(&mut self, name: &str);
+
     /// The value of one as it would stand in a file, with secrets hidden; none if it is not set.
     fn show(&self, name: &str) -> Option<String>;
 
@@ -120,6 +123,14 @@ macro_rules! section {
                         <$type as $crate::value::Value>::read(raw).map(|value| self.$field = value),
                     ),)*
                     _ => None,
+                }
+            }
+
+            fn unset(&mut self, name: &str) {
+                let untouched = Self::default();
+                match name {
+                    $(stringify!($field) => self.$field = untouched.$field,)*
+                    _ => {}
                 }
             }
 

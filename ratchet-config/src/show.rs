@@ -68,7 +68,7 @@ impl Config {
     /// All sections but those of backends that are not used.
     fn sections_of_interest(&self) -> Vec<(String, &dyn Section)> {
         let scheme = self.store.url.as_ref().and_then(DatabaseUrl::scheme);
-        let used = section_of(&scheme.unwrap_or_default());
+        let used = section_of(scheme.unwrap_or_default());
         let mut sections = self.sections();
         sections.retain(|(path, _)| {
             let of = |key: &String| key.rsplit_once('.').is_some_and(|(of, _)| of == path);

@@ -161,10 +161,10 @@ impl DatabaseUrl {
         self.0.expose()
     }
 
-    /// What stands before the first colon, in lower case, if that can be a scheme.
+    /// What stands before the first colon, if that can be a scheme.
     #[must_use]
-    pub fn scheme(&self) -> Option<String> {
-        crate::redact::scheme(self.expose()).map(str::to_ascii_lowercase)
+    pub fn scheme(&self) -> Option<&str> {
+        crate::redact::scheme(self.expose())
     }
 }
 

@@ -16,9 +16,9 @@ fn root(path: &str) -> PathBuf {
 fn is_checked_in(path: &str, content: &str) {
     let path = root(path);
     if std::env::var_os("RATCHET_UPDATE").is_some() {
-        fs::write(&path, content).unwrap();
+        fs::write(&path, content).expect("it can be written");
     }
-    let found = fs::read_to_string(&path).unwrap();
+    let found = fs::read_to_string(&path).expect("it is there");
     assert!(
         found == content,
         "{} is not up to date; RATCHET_UPDATE=1 cargo test -p ratchet-config writes it",

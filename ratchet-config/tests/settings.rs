@@ -27,7 +27,7 @@ fn path(key: &Key) -> String {
 
 /// A value that the key takes, and what else must be set then.
 fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
-    let value = key.default.or(key.example).unwrap();
+    let value = key.default.or(key.example).expect("it has one");
     match (key.section, key.name) {
         ("worker.pools.NAME", "concurrency") => (value.into(), &[("kinds", "['a']")]),
         ("worker.pools.NAME", "queues" | "kinds") => (value.into(), &[("concurrency", "1")]),
@@ -42,7 +42,7 @@ fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
 /// A file with a line for each key, made by the test.
 fn secret_file(dir: &tempfile::TempDir) -> String {
     let file = dir.path().join("secret");
-    fs::write(&file, "memory:\n").unwrap();
+    fs::write(&file, "memory:\n").expect("it can be written");
     file.display().to_string()
 }
 
@@ -474,6 +474,41 @@ fn secrets_may_stand_in_files_of_their_own_but_not_twice() {
             .to_string()
             .contains("http.token_file = \"/no such file\" (ratchet.toml:2): cannot be read"),
         "{problem}"
+    );
+}
+
+#[test]
+fn a_url_that_wins_leaves_what_is_of_another_database_aside() {
+    let file = || {
+        text("[store]\nurl_file = '/no such file'\nmax_connections = 3\npostgres.schema = 'a'\n")
+    };
+    let config = file()
+        .set("store.url", "sqlite://x", "--url")
+        .load()
+        .unwrap();
+    assert_eq!(config.store.max_connections, None);
+    assert_eq!(
+        (&config.store.url_file, &config.store.postgres.schema),
+        (&None, &None)
+    );
+    assert!(
+        !config.redacted().contains("schema"),
+        "{}",
+        config.redacted()
+    );
+    let config = file()
+        .set("store.url", "postgres://h/d", "--url")
+        .load()
+        .unwrap();
+    assert_eq!(config.store.postgres.schema.as_deref(), Some("a"));
+    // What is said at the same place is meant.
+    let error = refused(file().variables([
+        ("RATCHET_STORE__URL", "memory:"),
+        ("RATCHET_STORE__SQLITE__MAX_PAGES", "1"),
+    ]));
+    assert!(
+        error.to_string().contains("is for sqlite URLs only"),
+        "{error}"
     );
 }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use ratchet_config::StoreConfig;
 use ratchet_core::{MemoryStore, SharedStore, StoreError};
 
-use crate::connect::{ConnectError, scheme};
+use crate::connect::{ConnectError, missing, scheme};
 
 mod builders;
+mod check;
+mod migrations;
 
 #[cfg(feature = "mongo")]
 pub use builders::mongo;
@@ -18,6 +20,8 @@ pub use builders::postgres;
 pub use builders::sqlite;
 #[cfg(feature = "sqlserver")]
 pub use builders::sqlserver;
+pub use check::check;
+pub use migrations::{Migration, migrations, pending_migrations};
 
 /// Connects to the database of a configuration, with its settings.
 ///
@@ -41,7 +45,7 @@ pub use builders::sqlserver;
 /// As for [`connect`](crate::connect).
 pub async fn connect_configured(config: &StoreConfig) -> Result<SharedStore, ConnectError> {
     let url = config.url.as_ref().ok_or(ConnectError::NoUrl)?.expose();
-    let store: Result<SharedStore, StoreError> = match scheme(url).to_ascii_lowercase().as_str() {
+    let store: Result<SharedStore, StoreError> = match scheme(url) {
         "memory" => Ok(Arc::new(MemoryStore::new())),
         #[cfg(feature = "sqlite")]
         "sqlite" => match sqlite(config)?.connect().await {
@@ -63,8 +67,7 @@ pub async fn connect_configured(config: &StoreConfig) -> Result<SharedStore, Con
             Ok(store) => Ok(Arc::new(store)),
             Err(error) => Err(error),
         },
-        // It says what is wrong: the scheme, or a backend that is not compiled in.
-        _ => return crate::connect(url).await,
+        _ => return Err(missing(url)),
     };
     store.map_err(|error| explained(config, error))
 }

@@ -45,7 +45,7 @@ impl StoreConfig {
     #[must_use]
     pub fn key_of(&self, setting: &str) -> Option<String> {
         let scheme = self.url.as_ref().and_then(DatabaseUrl::scheme);
-        let own = crate::rules::section_of(&scheme.unwrap_or_default());
+        let own = crate::rules::section_of(scheme.unwrap_or_default());
         let own = crate::keys().filter(|key| Some(key.section) == own);
         let mut keys = own.chain(Self::KEYS);
         let setting = if setting == "the path" {
