@@ -181,6 +181,7 @@ async fn receive_all(side: Side, mut outages: Outages, incoming: broadcast::Send
                     error = follow(&mut stream, &incoming, &mut place) => error,
                     () = outages.next() => unavailable("the client lost its connections"),
                 };
+                ratchet_core::metrics::coordinator_outage();
                 tracing::debug!(%error, "the change stream for wakeups ended");
             }
             Err(error) => tracing::debug!(%error, "no change stream for wakeups"),

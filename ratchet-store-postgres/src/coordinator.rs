@@ -183,6 +183,7 @@ impl Transport {
                     if self.carry(&mut listener).await.is_ok() {
                         return;
                     }
+                    ratchet_core::metrics::coordinator_outage();
                     tracing::warn!("the connection for wakeups was lost");
                 }
                 Err(error) => tracing::warn!(%error, "no connection for wakeups"),

@@ -163,6 +163,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             example("reload_configuration", &[], &servers)
         })?,
         step("example recurring", || example("recurring", &[], &servers))?,
+        step("example telemetry", || example("telemetry", &[], &servers))?,
     ];
     let input = index_files_input(&target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));

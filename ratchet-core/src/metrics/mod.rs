@@ -1,4 +1,4 @@
-//! Metrics: what a node and its clients count and measure, through the [`metrics`](::metrics) facade.
+//! Metrics: what a node and its clients count and measure, through the [`metrics` facade](https://docs.rs/metrics).
 //!
 //! Without a recorder nothing is kept, at next to no cost. With one (an exporter for Prometheus, say)
 //! every metric of the [`CATALOG`] is there as soon as what it counts happens for the first time.

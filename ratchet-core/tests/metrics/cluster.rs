@@ -107,7 +107,12 @@ pub(crate) async fn who_leads_and_who_stops_to(metrics: &Metrics) {
     let away = Arc::new(AtomicBool::new(false));
     let store = cut_off(&world.store, &away, &["renew", "acquire"]);
     let builder = world.builder_on(store).role("pricing");
+    away.store(true, Ordering::SeqCst);
     let leader = Started::new(builder.build().unwrap());
+    sleep(SECOND).await;
+    // Who stands for a role and does not lead says so.
+    assert_eq!(metrics.values(LEADER, &[("role", "pricing")]), [0.0]);
+    away.store(false, Ordering::SeqCst);
     sleep(5 * SECOND).await;
     let standby = Started::new(world.builder().role("pricing").build().unwrap());
     sleep(10 * SECOND).await;
