@@ -10,7 +10,6 @@ type Tables = BTreeMap<String, BTreeSet<String>>;
 
 /// The tables and columns that a script makes, columns that were added later among them.
 fn tables(script: &str, prefix: &str) -> Tables {
-    const ADDED: &str = "ADD COLUMN ";
     let mut tables = Tables::new();
     let (mut made, mut altered): (Option<String>, Option<String>) = (None, None);
     for line in script.lines() {
@@ -37,8 +36,9 @@ fn tables(script: &str, prefix: &str) -> Tables {
         } else if line.starts_with(')') {
             made = None;
         }
-        let (table, column) = match line.split_once(ADDED) {
-            Some((_, column)) => (&altered, column),
+        let (table, column) = match line.split_once(" ADD ") {
+            // Not all of them call a column by that word.
+            Some((_, column)) => (&altered, column.trim_start_matches("COLUMN ")),
             None => (&made, line),
         };
         let column = column.split_whitespace().next().unwrap_or_default();

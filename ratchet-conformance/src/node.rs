@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, BatchClosed, BatchRecord, Claim, ClaimRequest, ClaimedJob,
-    Delivered, DueRecurring, Fenced, Fired, Guarded, Heartbeat, HeartbeatReply, JobFilter,
-    JobInput, JobOrder, JobPage, JobSelector, Link, LinkState, NodeRecord, NodeStatus, NodeSweep,
-    Outcome, PageRequest, PurgeRequest, PutOutcome, QueueInfo, ReclaimRequest, Reclaimed,
-    RecurringClaimRequest, RecurringFiring, RecurringRecord, Report, ReportKind, Reported,
-    Settlement, Signal, SignalTarget, SweptNodes,
+    Delivered, DueRecurring, DueRoute, Fenced, Fired, Guarded, Heartbeat, HeartbeatReply,
+    JobFilter, JobInput, JobOrder, JobPage, JobSelector, Link, LinkState, NodeRecord, NodeStatus,
+    NodeSweep, Outcome, PageRequest, PurgeRequest, PutOutcome, QueueInfo, ReclaimRequest,
+    Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringRecord, Report, ReportKind,
+    Reported, Settlement, Signal, SignalTarget, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, JobStore, LockInfo, RecurringStore, SignalStore, WorkflowStore,
@@ -329,6 +329,20 @@ impl TestNode {
 
     pub(crate) async fn queues(&self) -> Vec<QueueInfo> {
         ok(self.store.queues().queues().await)
+    }
+
+    pub(crate) async fn due_routes(&self) -> Vec<DueRoute> {
+        ok(self.store.queues().due_routes().await)
+    }
+
+    pub(crate) async fn list_locks(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<(Name, LockInfo)> {
+        let after = after.map(name);
+        let locks = self.store.locks();
+        ok(locks.list_locks(after.as_ref(), limit).await)
     }
 
     pub(crate) fn workflows(&self) -> &dyn WorkflowStore {

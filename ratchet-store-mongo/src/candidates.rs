@@ -124,6 +124,32 @@ impl MongoStore {
     }
 }
 
+impl MongoStore {
+    /// When the first due job of each of these routes became due, if it has one. [queue.due]
+    pub(crate) async fn first_due(&self, routes: &[i32], now: i64) -> Result<BTreeMap<i32, i64>> {
+        let side = self.main();
+        let mut first = BTreeMap::new();
+        for some in routes.chunks(RANGES) {
+            let one = |route: &i32| pipelines::Range {
+                routes: vec![*route],
+                limit: 1,
+            };
+            let ranges: Vec<pipelines::Range> = some.iter().map(one).collect();
+            let stages = pipelines::candidates(side.jobs.name(), &ranges, now);
+            let found = side
+                .plain()
+                .aggregate(&side.jobs, stages, ReadConcern::local())
+                .await?;
+            for row in &found {
+                let run_at = row::int(row, "run_at")?;
+                let first = first.entry(row::count(row, "route")?).or_insert(run_at);
+                *first = run_at.min(*first);
+            }
+        }
+        Ok(first)
+    }
+}
+
 /// Where a candidate stands in claim order, its own priority, and its route.
 fn ranked(
     row: &RawDocument,

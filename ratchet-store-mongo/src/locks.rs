@@ -8,10 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
+use ratchet_core::limits::check_limit;
 use ratchet_core::model::Fenced;
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
-use ratchet_core::{Fence, InvalidInput, Name, Result};
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
 
 use crate::error::{Failure, Result as Inner};
 use crate::pipelines::{self, LONGEST};
@@ -63,6 +64,17 @@ impl LockStore for MongoStore {
         })
         .await
     }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        check_limit("limit", limit)
+            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
+        self.call("list_locks", || self.page_of_locks(after, limit))
+            .await
+    }
 }
 
 impl MongoStore {
@@ -102,6 +114,39 @@ impl MongoStore {
         }
         // It is there now, or came free between the two looks.
         Err(Failure::contention("a lock changed hands meanwhile"))
+    }
+
+    /// [lock.list]
+    async fn page_of_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Inner<Vec<(Name, LockInfo)>> {
+        let side = self.live();
+        let now = self.now(side).await?;
+        let stages = vec![
+            // Those without a fence somebody is about to acquire for the first time.
+            doc! { "$match": {
+                "_id": { "$gt": after.map_or("", Name::as_str) },
+                "fence": { "$gt": 0 },
+            } },
+            doc! { "$sort": { "_id": 1 } },
+            doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
+            doc! { "$set": { "now": now.expression() } },
+        ];
+        let rows = side
+            .plain()
+            .aggregate(&side.locks, stages, ReadConcern::majority())
+            .await?;
+        let mut locks = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let readable = || Ok::<_, Failure>((row::name(row, "_id")?, lock_info(row)?));
+            match readable() {
+                Ok((name, lock)) => locks.extend(name.map(|name| (name, lock))),
+                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
+            }
+        }
+        Ok(locks)
     }
 
     /// A lock, with the time in `now`.

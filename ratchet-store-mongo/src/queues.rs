@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use mongodb::bson::doc;
 use mongodb::options::FindOptions;
-use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
 
 use crate::error::Result as Inner;
@@ -57,19 +58,47 @@ impl QueueStore for MongoStore {
         self.call("count_jobs", || self.count_matching(filter))
             .await
     }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.list_due()).await
+    }
 }
 
 impl MongoStore {
+    /// The paused queues, by name.
+    async fn paused_queues(&self) -> Inner<BTreeSet<Name>> {
+        let side = self.main();
+        let rows = side
+            .plain()
+            .find(&side.queues, doc! {}, FindOptions::default())
+            .await?;
+        let names = rows.iter().map(|row| row::name(row, "_id").ok().flatten());
+        Ok(names.flatten().collect())
+    }
+
+    /// [queue.due]
+    async fn list_due(&self) -> Inner<Vec<DueRoute>> {
+        let side = self.main();
+        let now = self.millis(side).await?;
+        self.routes().refresh(side).await?;
+        let routes = self.routes().chosen(|_| true);
+        let numbers: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
+        let first = self.first_due(&numbers, now).await?;
+        let paused = self.paused_queues().await?;
+        let mut due = Vec::with_capacity(first.len());
+        for (number, route) in routes {
+            if let Some(run_at) = first.get(&number) {
+                let paused = paused.contains(&route.queue);
+                due.push(DueRoute::new(route, paused, millis_between(*run_at, now)));
+            }
+        }
+        DueRoute::sort(&mut due);
+        Ok(due)
+    }
+
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
         let side = self.main();
-        let mut on = side.plain();
-        let mut paused = BTreeSet::new();
-        for row in on
-            .find(&side.queues, doc! {}, FindOptions::default())
-            .await?
-        {
-            paused.extend(row::name(&row, "_id").ok().flatten());
-        }
+        let paused = self.paused_queues().await?;
         let mut queues: BTreeMap<Name, StateCounts> = paused
             .iter()
             .map(|queue: &Name| (queue.clone(), StateCounts::new()))

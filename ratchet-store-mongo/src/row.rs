@@ -7,7 +7,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, doc};
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, Parent, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeStatus, NodeTotals, Parent, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -334,6 +334,8 @@ pub(crate) fn node_words(heartbeat: &Heartbeat) -> Document {
         "memory_bytes": bytes,
         "roles": Name::join(&heartbeat.profile.roles),
         "capabilities": Name::join(&heartbeat.profile.capabilities),
+        "kinds": heartbeat.profile.kinds.as_deref().map(Name::join),
+        "totals": load.totals.map(|totals| totals.encode()),
     }
 }
 
@@ -347,12 +349,15 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     load.connections = optional_count(row, "connections")?;
     load.cpu_percent = optional_count(row, "cpu_percent")?;
     load.memory_bytes = optional_count(row, "memory_bytes")?;
+    // What cannot be read of the totals is not worth the node.
+    let totals = text(row, "totals").ok().flatten();
+    load.totals = totals.and_then(|text| NodeTotals::decode(text).ok());
+    let mut profile = NodeProfile::new(names(row, "roles")?, names(row, "capabilities")?);
+    let kinds = text(row, "kinds")?;
+    profile.kinds = kinds.map(|text| Name::split("kinds", text)).transpose()?;
     let heartbeat = Heartbeat::new(node, label, status, interval)
         .load(load)
-        .profile(NodeProfile::new(
-            names(row, "roles")?,
-            names(row, "capabilities")?,
-        ));
+        .profile(profile);
     let mut record = NodeRecord::joined(&heartbeat, from_millis(int(row, "started_at")?));
     record.last_seen = from_millis(int(row, "last_seen")?);
     Ok(record)

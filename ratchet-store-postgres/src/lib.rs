@@ -36,6 +36,7 @@ mod config;
 mod connect;
 mod connection;
 mod coordinator;
+mod diagnostics;
 mod enqueue;
 mod era;
 mod error;

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
-use ratchet_core::{Fence, InvalidInput, Name, Result, StoreErrorKind};
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -64,6 +65,17 @@ impl LockStore for PostgresStore {
         })
         .await
     }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        check_limit("limit", limit)
+            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
+        self.call("list_locks", || self.page_of_locks(after, limit))
+            .await
+    }
 }
 
 impl PostgresStore {
@@ -119,6 +131,28 @@ impl PostgresStore {
             .bind(guard.owner.as_str().to_owned())
             .bind(fence);
         Ok(!lease.rows(look).await?.is_empty())
+    }
+
+    async fn page_of_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Inner<Vec<(Name, LockInfo)>> {
+        let list = self
+            .sql()
+            .list_locks
+            .query()
+            .bind(after.map_or("", Name::as_str))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut locks = Vec::new();
+        for row in self.live().await?.rows(list).await? {
+            let readable = || Ok::<_, Failure>((row::name(&row, 4, "name")?, lock_info(&row)?));
+            match readable() {
+                Ok((name, lock)) => locks.extend(name.map(|name| (name, lock))),
+                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
+            }
+        }
+        Ok(locks)
     }
 
     /// Whether the last tenure of a lock was this one, and ended by its release and not by time.

@@ -107,7 +107,7 @@ impl PostgresStore {
         let mut now = 0;
         for row in &rows {
             now = row.try_get(13)?;
-            match row::node_record(row) {
+            match node_of(row) {
                 Ok(node) => nodes.extend(node),
                 Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
             }
@@ -180,6 +180,17 @@ fn bind_words<'q>(
         .bind(bytes)
         .bind(Name::join(&heartbeat.profile.roles))
         .bind(Name::join(&heartbeat.profile.capabilities))
+        .bind(heartbeat.profile.kinds.as_deref().map(Name::join))
+        .bind(load.totals.map(|totals| totals.encode()))
+}
+
+/// The node of a row of `nodes.sql`, with all that it said.
+fn node_of(row: &PgRow) -> Inner<Option<NodeRecord>> {
+    let mut node = row::node_record(row)?;
+    if let Some(node) = &mut node {
+        row::add_words(row, node)?;
+    }
+    Ok(node)
 }
 
 /// The answer of the rows of `beat_node.sql`; none if the node is unknown.

@@ -5,10 +5,10 @@ use std::sync::{PoisonError, RwLock};
 
 use ratchet_core::{InvalidInput, Route};
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 
 use crate::connection::Liveness;
 use crate::error::{Failure, Result};
+use crate::row;
 use crate::statements::Statements;
 
 /// What a store knows of the routes. Stored routes are never changed or deleted, and become visible
@@ -93,7 +93,7 @@ impl Routes {
         }
         for row in rows {
             let id: i32 = row.try_get(0)?;
-            match route(&row) {
+            match row::route(&row, 1) {
                 Ok(route) => {
                     known.ids.insert(route.clone(), id);
                     known.routes.insert(id, route);
@@ -170,10 +170,4 @@ impl Routes {
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// The route of a row of `load_routes.sql`.
-fn route(row: &PgRow) -> Result<Route> {
-    let text = |column: usize| row.try_get::<&str, _>(column);
-    Ok(Route::from_texts(text(1)?, text(2)?, text(3)?, text(4)?)?)
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
@@ -238,6 +238,11 @@ impl PostgresStore {
         &self.0.reach
     }
 
+    /// The schema of the tables.
+    pub(crate) fn schema(&self) -> &str {
+        &self.0.schema
+    }
+
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.0.liveness
     }
@@ -405,6 +410,10 @@ impl Store for PostgresStore {
     }
 
     fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
     }
 

@@ -12,6 +12,7 @@ mod archive;
 mod claim;
 mod config;
 mod connection;
+mod diagnostics;
 mod enqueue;
 mod error;
 mod jobs;

@@ -158,15 +158,31 @@ fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
     Ok(stored.len())
 }
 
-/// Refuses a schema that lacks tables or indexes its migrations made.
-fn check_objects(conn: &Connection, migrations: &[Migration]) -> Result<()> {
+/// How many migrations the database says it has, and how many this program knows.
+pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
+    let mut statement = conn.prepare(statements::APPLIED_MIGRATIONS)?;
+    let applied = statement.query_map([], |_| Ok(()))?.count();
+    Ok((applied as u64, MIGRATIONS.len() as u64))
+}
+
+/// The tables and indexes that the database should have and has not.
+pub(crate) fn missing_objects(conn: &Connection) -> Result<Vec<String>> {
+    missing(conn, MIGRATIONS)
+}
+
+fn missing(conn: &Connection, migrations: &[Migration]) -> Result<Vec<String>> {
     let model = Connection::open_in_memory()?;
     model.execute_batch(statements::CREATE_MIGRATIONS)?;
     for migration in migrations {
         model.execute_batch(migration.sql)?;
     }
     let own = own_objects(conn)?;
-    let missing: Vec<String> = own_objects(&model)?.difference(&own).cloned().collect();
+    Ok(own_objects(&model)?.difference(&own).cloned().collect())
+}
+
+/// Refuses a schema that lacks tables or indexes its migrations made.
+fn check_objects(conn: &Connection, migrations: &[Migration]) -> Result<()> {
+    let missing = missing(conn, migrations)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -217,6 +233,7 @@ mod tests {
         "52545daffbe8c5d206b754a8d637d95524110ba8fd61b21a986cea818fd99266",
         "710e12522d5614b132889b4ac58f013162b923e6cb8c9d70f17a5944c4265073",
         "a9112f4262622c542b7d48316cf74f202e738123cd095c00a0edb95a14bce31f",
+        "1fa8c275b3c5b0bf8e2160da889d1dc4c71e317da52ceeda400542a961b045e3",
     ];
 
     #[test]

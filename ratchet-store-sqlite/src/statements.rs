@@ -67,6 +67,7 @@ pub(crate) const GROW_BATCH: &str = include_str!("sql/grow_batch.sql");
 pub(crate) const HAS_OPEN_LINKS: &str = include_str!("sql/has_open_links.sql");
 pub(crate) const HISTORY: &str = include_str!("sql/history.sql");
 pub(crate) const JOB_EXISTS: &str = include_str!("sql/job_exists.sql");
+pub(crate) const JOURNAL_MODE: &str = include_str!("sql/journal_mode.sql");
 pub(crate) const JOIN_BATCH: &str = include_str!("sql/join_batch.sql");
 pub(crate) const KEEP_CHECKPOINT: &str = include_str!("sql/keep_checkpoint.sql");
 pub(crate) const KEEP_ERROR: &str = include_str!("sql/keep_error.sql");

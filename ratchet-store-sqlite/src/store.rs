@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -300,6 +300,10 @@ impl Store for SqliteStore {
     }
 
     fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
     }
 }

@@ -90,6 +90,11 @@ const STEPS: &[Step] = &[
         name: "workflows",
         sql: include_str!("../migrations/0004_workflows.sql"),
     },
+    Step {
+        version: 5,
+        name: "operators",
+        sql: include_str!("../migrations/0005_operators.sql"),
+    },
 ];
 
 /// The steps as they are printed.

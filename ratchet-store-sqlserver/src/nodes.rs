@@ -98,7 +98,7 @@ impl SqlServerStore {
         let mut now = 0;
         for row in &rows {
             now = row.try_get(13)?;
-            match row::node_record(row) {
+            match node_of(row) {
                 Ok(node) => nodes.extend(node),
                 Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
             }
@@ -154,7 +154,7 @@ impl SqlServerStore {
     }
 }
 
-/// What a node says of itself, `@P1` to `@P10`.
+/// What a node says of itself, `@P1` to `@P12`.
 fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
     let load = &heartbeat.load;
     let bytes = load
@@ -171,6 +171,17 @@ fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
         .bind(bytes)
         .bind(Name::join(&heartbeat.profile.roles))
         .bind(Name::join(&heartbeat.profile.capabilities))
+        .bind(heartbeat.profile.kinds.as_deref().map(Name::join))
+        .bind(load.totals.map(|totals| totals.encode()))
+}
+
+/// The node of a row of `nodes.sql`, with all that it said.
+fn node_of(row: &Row) -> Inner<Option<NodeRecord>> {
+    let mut node = row::node_record(row)?;
+    if let Some(node) = &mut node {
+        row::add_words(row, node)?;
+    }
+    Ok(node)
 }
 
 /// The answer of the rows of `beat_node.sql`; none if the node is unknown.

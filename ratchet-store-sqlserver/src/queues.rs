@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ratchet_core::model::{JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
 
 use crate::error::Result as Inner;
@@ -44,9 +45,34 @@ impl QueueStore for SqlServerStore {
         self.call("count_jobs", || self.count_matching(filter))
             .await
     }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.list_due()).await
+    }
 }
 
 impl SqlServerStore {
+    async fn list_due(&self) -> Inner<Vec<DueRoute>> {
+        let rows = self
+            .lease()
+            .await?
+            .rows(self.sql().due_routes.query())
+            .await?;
+        let mut due = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::route(row, 0) {
+                Ok(route) => {
+                    let paused = row.try_get::<i32>(4)? != 0;
+                    let overdue = millis_between(0, row.try_get(5)?);
+                    due.push(DueRoute::new(route, paused, overdue));
+                }
+                Err(error) => tracing::warn!(%error, "a stored route cannot be read"),
+            }
+        }
+        DueRoute::sort(&mut due);
+        Ok(due)
+    }
+
     async fn pause(&self, queue: &Name) -> Inner<Changed> {
         let pause = self.sql().pause_queue.query().bind(queue.as_str());
         let rows = self.lease().await?.rows(pause).await?;

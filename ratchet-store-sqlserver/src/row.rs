@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::result::Row;
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
+    NodeRecord, NodeStatus, NodeTotals, Progress, RecurringOrigin, RunAt,
+    payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -242,8 +243,14 @@ pub(crate) fn attempt(row: &Row) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// The node of the first eight columns of a row, which are those of `nodes.sql`; none if there is
-/// no node in it.
+/// The route whose four texts begin at this column.
+pub(crate) fn route(row: &Row, first: usize) -> Result<Route> {
+    let text = |column: usize| row.try_get::<&str>(first + column);
+    Ok(Route::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?)
+}
+
+/// The node of the first thirteen columns of a row, which are those of `nodes.sql`, without what only
+/// operators look at; none if there is no node in it.
 pub(crate) fn node_record(row: &Row) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
         return Ok(None);
@@ -257,13 +264,20 @@ pub(crate) fn node_record(row: &Row) -> Result<Option<NodeRecord>> {
     load.connections = optional_count(row, 8, "connections")?;
     load.cpu_percent = optional_count(row, 9, "cpu_percent")?;
     load.memory_bytes = optional_count(row, 10, "memory_bytes")?;
+    let profile = NodeProfile::new(names(row, 11, "roles")?, names(row, 12, "capabilities")?);
     let heartbeat = Heartbeat::new(node, label, status, interval)
         .load(load)
-        .profile(NodeProfile::new(
-            names(row, 11, "roles")?,
-            names(row, 12, "capabilities")?,
-        ));
+        .profile(profile);
     let mut record = NodeRecord::joined(&heartbeat, from_millis(row.try_get(6)?));
     record.last_seen = from_millis(row.try_get(7)?);
     Ok(Some(record))
+}
+
+/// What only operators look at, of a row of `nodes.sql`.
+pub(crate) fn add_words(row: &Row, node: &mut NodeRecord) -> Result<()> {
+    let kinds = text(row, 14, "kinds")?;
+    node.profile.kinds = kinds.map(|text| Name::split("kinds", text)).transpose()?;
+    // What cannot be read of the totals is not worth the node.
+    node.load.totals = message(row, 15).and_then(|text| NodeTotals::decode(&text).ok());
+    Ok(())
 }

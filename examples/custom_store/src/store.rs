@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, BatchClosed, BatchPurge,
-    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced, Fired,
+    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced, Finding, Fired,
     Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, Link,
     NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo, PurgeRequest, PutOutcome,
     PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest, Reclaimed,
@@ -13,7 +13,7 @@ use ratchet_core::model::{
     RetireRecurring, Settlement, Signal, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, JobStore, LockInfo, LockStore, NodeStore, PermitStore,
+    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, PermitStore,
     QueueStore, RateStore, RecurringStore, SignalStore, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
@@ -103,6 +103,11 @@ impl Store for MeteredStore {
 
     fn signals(&self) -> Option<&dyn SignalStore> {
         self.inner.signals().map(|_| self as &dyn SignalStore)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
+        let there = self.inner.diagnostics();
+        there.map(|_| self as &dyn DiagnosticStore)
     }
 
     fn connections(&self) -> Option<u32> {
@@ -217,6 +222,10 @@ metered! { WorkflowStore by |inner| inner.workflows().ok_or_else(not_there)?; {
 metered! { SignalStore by |inner| inner.signals().ok_or_else(not_there)?; {
     async fn deliver(&self, signal: &Signal) -> Delivered;
     async fn expire(&self, limit: usize) -> Vec<JobId>;
+} }
+
+metered! { DiagnosticStore by |inner| inner.diagnostics().ok_or_else(not_there)?; {
+    async fn findings(&self) -> Vec<Finding>;
 } }
 
 /// Nobody gets as far as this: the accessors give no role that the inner store has not.

@@ -349,4 +349,35 @@ cases! {
         all.dedup();
         assert_eq!(all.len(), 40, "a fence was given twice");
     }
+    #[proves("lock.list")]
+    #[needs(Clock)]
+    async fn locks_are_listed_by_name_as_each_is(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        assert_eq!(a.list_locks(None, 10).await, []);
+        let mut all = ["lock", "leader/b", "Lock", "a b", "ä", "日", "leader/a"];
+        for (of, lock) in all.into_iter().enumerate() {
+            let ttl = if of % 2 == 0 { HOUR } else { SECOND };
+            fence(&a.acquire(lock, ttl).await);
+        }
+        release(&a, Fence(1)).await;
+        cx.advance(2 * SECOND).await;
+        all.sort_unstable();
+        let mut expected = Vec::new();
+        for lock in all {
+            let found = b.inspect(lock).await.expect("it was taken");
+            expected.push((name(lock), found));
+        }
+        assert_eq!(b.list_locks(None, 10).await, expected);
+        assert_eq!(b.list_locks(None, 3).await, expected[..3]);
+        assert_eq!(b.list_locks(Some("leader/"), 2).await, expected[2..4]);
+        assert_eq!(b.list_locks(Some("leader/a"), 2).await, expected[3..5]);
+        assert_eq!(b.list_locks(Some("日"), 10).await, []);
+    }
+
+    #[proves("lock.list")]
+    async fn a_list_of_no_locks_is_refused(cx: &Cx) {
+        let node = cx.node().await;
+        let refused = node.store.locks().list_locks(None, 0).await;
+        assert_refused(refused, "limit");
+    }
 }

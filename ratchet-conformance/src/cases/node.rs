@@ -43,6 +43,43 @@ cases! {
         assert_eq!(node.nodes().await, [expected]);
     }
 
+    #[proves("node.kinds")]
+    async fn a_node_says_which_kinds_it_runs_or_nothing(cx: &Cx) {
+        let node = cx.node().await;
+        let profile = || NodeProfile::new(names(["worker"]), names(["gpu"]));
+        for profile in [
+            profile(),
+            profile().kinds(Vec::new()),
+            profile().kinds(names(["resize", "größe 🦀", "Resize"])),
+            profile().kinds(Vec::new()),
+            profile(),
+        ] {
+            let beat = node.heartbeat(NodeStatus::Active).profile(profile.clone());
+            node.beat_with(&beat).await;
+            let row = node.node(node.id).await.map(|row| row.profile);
+            assert_eq!(row, Some(profile));
+        }
+    }
+
+    #[proves("node.totals")]
+    async fn a_node_says_what_it_has_done_or_nothing(cx: &Cx) {
+        let node = cx.node().await;
+        for totals in [
+            None,
+            Some(NodeTotals::default()),
+            Some(NodeTotals::new(9, 12_345, 5, 1, 3)),
+            Some(NodeTotals::new(u64::MAX, u64::MAX, 5, 1, 4)),
+            None,
+        ] {
+            let mut load = NodeLoad::new(1, 8);
+            load.totals = totals;
+            let beat = node.heartbeat(NodeStatus::Active).load(load);
+            node.beat_with(&beat).await;
+            let row = node.node(node.id).await.map(|row| row.load);
+            assert_eq!(row, Some(load));
+        }
+    }
+
     #[proves("node.heartbeat")]
     async fn a_status_follows_the_rule(cx: &Cx) {
         for stored in NodeStatus::ALL {

@@ -164,4 +164,87 @@ cases! {
         node.resume_queue("q").await;
         assert_eq!(node.queues().await, []);
     }
+    #[proves("queue.due")]
+    #[needs(Clock)]
+    async fn routes_are_due_from_the_millisecond_their_first_job_is(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(node.due_routes().await, []);
+        let tagged = |delay: Duration| job().queue("q").capability("gpu").delay(delay);
+        let early = tagged(SECOND).priority(Priority::Lowest);
+        let late = tagged(MINUTE).priority(Priority::Critical);
+        let route = early.spec().route.clone();
+        let early = node.add(early).await;
+        let late = node.add(late).await;
+        cx.advance(999 * MILLI).await;
+        assert_eq!(node.due_routes().await, []);
+        cx.advance(MILLI).await;
+        let due = |paused, overdue| [DueRoute::new(route.clone(), paused, overdue)];
+        assert_eq!(node.due_routes().await, due(false, Duration::ZERO));
+        cx.advance(HOUR).await;
+        assert_eq!(node.due_routes().await, due(false, HOUR));
+        node.pause_queue("q").await;
+        assert_eq!(node.due_routes().await, due(true, HOUR));
+        node.act(early, JobAction::Cancel).await;
+        let left = HOUR + SECOND - MINUTE;
+        assert_eq!(node.due_routes().await, due(true, left));
+        node.resume_queue("q").await;
+        assert_eq!(node.due_routes().await, due(false, left));
+        node.act(late, JobAction::Cancel).await;
+        assert_eq!(node.due_routes().await, []);
+    }
+
+    #[proves("queue.due")]
+    #[needs(Clock)]
+    async fn due_routes_come_longest_overdue_first_and_then_by_name(cx: &Cx) {
+        let node = cx.node().await;
+        let routes = [("b", "k"), ("a", "K"), ("a", "k"), ("ä", "k"), ("B", "k")];
+        let of = |(queue, kind): (&str, &str)| NewJob::new(kind, &()).queue(queue);
+        for route in routes {
+            node.add_all(&[of(route), of(route)]).await;
+        }
+        cx.advance(SECOND).await;
+        node.add(of(("a", "younger"))).await;
+        let all = node.due_routes().await;
+        let found: Vec<(&str, &str)> = all
+            .iter()
+            .map(|due| (due.route.queue.as_str(), due.route.kind.as_str()))
+            .collect();
+        let expected = [
+            ("B", "k"),
+            ("a", "K"),
+            ("a", "k"),
+            ("b", "k"),
+            ("ä", "k"),
+            ("a", "younger"),
+        ];
+        assert_eq!(found, expected);
+        let overdue: Vec<Duration> = all.iter().map(|due| due.overdue).collect();
+        assert_eq!(overdue[..5], [SECOND; 5]);
+        assert_eq!(overdue[5], Duration::ZERO);
+    }
+
+    #[proves("queue.due")]
+    async fn only_pending_jobs_make_a_route_due(cx: &Cx) {
+        let node = cx.node().await;
+        let paused = node.add(NewJob::new("paused", &())).await;
+        node.act(paused, JobAction::Pause).await;
+        let ended = node.add(NewJob::new("ended", &())).await;
+        node.act(ended, JobAction::Cancel).await;
+        let head = NewJob::new("head", &()).lane("lane");
+        let blocked = NewJob::new("blocked", &()).lane("lane");
+        node.add_all(&[head, blocked]).await;
+        let kinds = async || -> Vec<String> {
+            let due = node.due_routes().await;
+            due.iter().map(|due| due.route.kind.to_string()).collect()
+        };
+        assert_eq!(kinds().await, ["head"]);
+        let token = node.take().await;
+        assert_eq!(kinds().await, [""; 0], "its head runs");
+        node.succeed(token).await;
+        assert_eq!(kinds().await, ["blocked"]);
+        node.act(paused, JobAction::Resume).await;
+        let mut both = kinds().await;
+        both.sort_unstable();
+        assert_eq!(both, ["blocked", "paused"]);
+    }
 }

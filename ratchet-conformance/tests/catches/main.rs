@@ -468,6 +468,22 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::AnswersRepeatedSignalsAsDelivered,
         "signal::a_job_runs_when_its_signal_has_come_and_can_read_it",
     ),
+    (
+        Sabotage::LeavesPausedRoutesOut,
+        "queue::routes_are_due_from_the_millisecond_their_first_job_is",
+    ),
+    (
+        Sabotage::ListsHeldLocksOnly,
+        "lock::locks_are_listed_by_name_as_each_is",
+    ),
+    (
+        Sabotage::TakesNoKindsForSilence,
+        "node::a_node_says_which_kinds_it_runs_or_nothing",
+    ),
+    (
+        Sabotage::LosesTotals,
+        "node::a_node_says_what_it_has_done_or_nothing",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.
@@ -517,6 +533,10 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::ForgetsDeadlines,
     Sabotage::LosesSignalPayloads,
     Sabotage::AnswersRepeatedSignalsAsDelivered,
+    Sabotage::LeavesPausedRoutesOut,
+    Sabotage::ListsHeldLocksOnly,
+    Sabotage::TakesNoKindsForSilence,
+    Sabotage::LosesTotals,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {

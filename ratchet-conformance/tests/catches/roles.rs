@@ -37,7 +37,9 @@ impl QueueStore for Sabotaged {
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        self.inner.due_routes().await
+        let mut due = self.inner.due_routes().await?;
+        due.retain(|due| !due.paused || !self.is(Sabotage::LeavesPausedRoutesOut));
+        Ok(due)
     }
 }
 
@@ -48,6 +50,13 @@ impl NodeStore for Sabotaged {
         if self.is(Sabotage::LetsLabelsBeShared) {
             heartbeat.label =
                 Name::new("label", heartbeat.node.to_string()).expect("a UUID is a name");
+        }
+        if self.is(Sabotage::TakesNoKindsForSilence) {
+            let kinds = &mut heartbeat.profile.kinds;
+            *kinds = kinds.take().filter(|kinds| !kinds.is_empty());
+        }
+        if self.is(Sabotage::LosesTotals) {
+            heartbeat.load.totals = None;
         }
         let mut reply = self.inner.heartbeat(&heartbeat).await?;
         if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
@@ -178,7 +187,10 @@ impl LockStore for Sabotaged {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        self.inner.list_locks(after, limit).await
+        let mut locks = self.inner.list_locks(after, limit).await?;
+        let held_only = self.is(Sabotage::ListsHeldLocksOnly);
+        locks.retain(|(_, lock)| lock.holder.is_some() || !held_only);
+        Ok(locks)
     }
 }
 

@@ -137,6 +137,10 @@ sabotages! {
     ForgetsDeadlines,
     LosesSignalPayloads,
     AnswersRepeatedSignalsAsDelivered,
+    LeavesPausedRoutesOut,
+    ListsHeldLocksOnly,
+    TakesNoKindsForSilence,
+    LosesTotals,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.

@@ -5,6 +5,7 @@ mod bells;
 mod bulk;
 mod call;
 mod cluster;
+mod diagnostics;
 mod flow;
 mod permits;
 mod recurring;

@@ -5,6 +5,7 @@
 
 mod archive;
 mod clock;
+mod diagnostics;
 mod enqueue;
 mod faults;
 mod jobs;
@@ -29,8 +30,8 @@ pub use faults::Fault;
 
 use crate::error::Result;
 use crate::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use clock::Clock;
 use faults::FaultPlan;
@@ -179,6 +180,10 @@ impl Store for MemoryStore {
     }
 
     fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
     }
 }

@@ -27,6 +27,7 @@
 //! with the same ids and tokens, for which every write is safe.
 
 mod archive;
+mod diagnostics;
 mod jobs;
 mod locks;
 mod nodes;
@@ -42,6 +43,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use archive::ArchiveStore;
+pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
@@ -105,6 +107,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Signals, if the store has them.
     fn signals(&self) -> Option<&dyn SignalStore> {
+        None
+    }
+
+    /// What it can say about the health of its database, if it looks.
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         None
     }
 

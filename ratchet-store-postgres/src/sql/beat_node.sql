@@ -9,7 +9,7 @@ beat AS (
     UPDATE {schema}.nodes AS node
     SET label = $2, status = ($3::smallint[])[node.status + 1], running = $4, capacity = $5,
         interval = $6, last_seen = clock.now, connections = $7, cpu_percent = $8,
-        memory_bytes = $9, roles = $10, capabilities = $11
+        memory_bytes = $9, roles = $10, capabilities = $11, kinds = $12, totals = $13
     FROM clock
     WHERE node.node = $1
     RETURNING node.status, clock.now

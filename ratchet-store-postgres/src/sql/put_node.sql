@@ -7,6 +7,8 @@ displaced AS (
       AND NOT EXISTS (SELECT FROM {schema}.nodes AS known WHERE known.node = $1)
 )
 INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at, last_seen,
-                            connections, cpu_percent, memory_bytes, roles, capabilities)
-SELECT $1, $2, $3, $4, $5, $6, now, now, $7, $8, $9, $10, $11 FROM clock
+                            connections, cpu_percent, memory_bytes, roles, capabilities,
+                            kinds, totals)
+SELECT $1, $2, $3, $4, $5, $6, now, now, $7, $8, $9, $10, $11, $12, $13
+FROM clock
 ON CONFLICT (node) DO NOTHING

@@ -176,24 +176,38 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
             assert_eq!(scanned(&plan), None, "{context}");
             assert!(plan.contains("using jobs_claim"), "{context}");
             // Whatever is read of the jobs is read a batch for each priority at most.
-            for line in plan.lines().filter(|line| line.contains("actual rows")) {
-                let number = |key: &str| -> f64 {
-                    let (_, rest) = line.split_once(key).unwrap();
-                    let end = rest.find([' ', ')']).unwrap();
-                    rest[..end].parse().unwrap()
-                };
-                let (_, actual) = line.split_once("actual").unwrap();
-                let rows: f64 = actual[" rows=".len()..]
-                    .split([' ', ')'])
-                    .next()
-                    .unwrap()
-                    .parse()
-                    .unwrap();
-                let read = rows * number("loops=");
+            for (read, line) in rows_read(&plan) {
                 assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
             }
             let removed = plan.lines().find(|line| line.contains("Rows Removed"));
             assert_eq!(removed, None, "{context}");
+        }
+    }
+}
+
+pub(crate) async fn to_see_what_is_late_takes_a_seek_per_route_and_level(schema: Arc<Schema>) {
+    drop(open(&schema).await);
+    let routes = "INSERT INTO {schema}.routes VALUES (1, 'q', 'k', ''), (2, 'q', 'idle', '')";
+    schema.execute(routes).await.unwrap();
+    let vacuum = "VACUUM ANALYZE {schema}.jobs";
+    schema.execute(vacuum).await.unwrap();
+    let sql = text(include_str!("../../src/sql/due_routes.sql"));
+    let prepare = format!("SET plan_cache_mode = force_generic_plan; PREPARE due AS {sql}");
+    schema.execute(&prepare).await.unwrap();
+    let explain = "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE due";
+    // The plan is made for an empty table, and then used for a full one.
+    plan(&schema, explain).await;
+    fill(&schema, 100_000).await;
+    for analyzed in [false, true] {
+        if analyzed {
+            schema.execute("ANALYZE {schema}.jobs").await.unwrap();
+        }
+        let plan = plan(&schema, explain).await;
+        let context = format!("analyzed: {analyzed}:\n{plan}");
+        assert_eq!(scanned(&plan), None, "{context}");
+        assert!(plan.contains("using jobs_claim"), "{context}");
+        for (read, line) in rows_read(&plan) {
+            assert!(read <= 10.0, "{read} rows: {line}\n{context}");
         }
     }
 }

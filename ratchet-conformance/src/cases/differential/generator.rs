@@ -548,9 +548,20 @@ impl Generator {
                 } else {
                     self.pick(&NodeStatus::ALL)
                 };
-                let load = NodeLoad::new(self.random.u32(0..9), self.random.u32(0..9));
+                let mut load = NodeLoad::new(self.random.u32(0..9), self.random.u32(0..9));
+                let mut profile = NodeProfile::default();
+                if self.chance(50) {
+                    load.totals = Some(NodeTotals::new(self.random.u64(..), 1, 2, 3, 4));
+                    profile.kinds = Some(
+                        KINDS[..self.random.usize(0..3)]
+                            .iter()
+                            .map(|kind| name(kind))
+                            .collect(),
+                    );
+                }
                 let interval = self.millis(1..6_000);
-                Step::Beat(Heartbeat::new(node, label, status, interval).load(load))
+                let beat = Heartbeat::new(node, label, status, interval);
+                Step::Beat(beat.load(load).profile(profile))
             }
         }
     }

@@ -5,12 +5,12 @@ use std::fmt::{Debug, Write as _};
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
-    ArchiveFilter, ArchivedJob, Attempt, BatchRecord, JobFilter, JobOrder, Link, NodeRecord,
-    PageRequest, PermitInfo, QueueInfo, RecurringPage,
+    ArchiveFilter, ArchivedJob, Attempt, BatchRecord, DueRoute, JobFilter, JobOrder, Link,
+    NodeRecord, PageRequest, PermitInfo, QueueInfo, RecurringPage,
 };
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
-use ratchet_core::{JobId, JobRecord, Store};
+use ratchet_core::{JobId, JobRecord, Name, Store};
 
 use super::generator::{Generator, LOCKS};
 use super::step::Step;
@@ -89,6 +89,12 @@ impl Pair {
         same("the queues", &expected.queues, &actual.queues)?;
         same("the nodes", &expected.nodes, &actual.nodes)?;
         same("the locks", &expected.locks, &actual.locks)?;
+        same(
+            "the list of locks",
+            &expected.listed_locks,
+            &actual.listed_locks,
+        )?;
+        same("the due routes", &expected.due, &actual.due)?;
         same("the definitions", &expected.recurring, &actual.recurring)?;
         if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
             same("the permits", &expected, &actual)?;
@@ -122,6 +128,8 @@ struct Observed {
     queues: Vec<QueueInfo>,
     nodes: Vec<NodeRecord>,
     locks: Vec<Option<LockInfo>>,
+    listed_locks: Vec<(Name, LockInfo)>,
+    due: Vec<DueRoute>,
     recurring: Option<RecurringPage>,
     /// None: the store has no such thing.
     permits: Option<Vec<PermitInfo>>,
@@ -168,6 +176,8 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         queues: ok(store.queues().queues().await),
         nodes: ok(store.nodes().nodes().await),
         locks,
+        listed_locks: ok(store.locks().list_locks(None, 100).await),
+        due: ok(store.queues().due_routes().await),
         permits: match store.permits() {
             None => None,
             Some(permits) => Some(ok(permits.permits().await)),

@@ -1,0 +1,17 @@
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::error::Result;
+use crate::model::{Finding, Severity};
+use crate::store::DiagnosticStore;
+
+#[async_trait]
+impl DiagnosticStore for MemoryStore {
+    async fn findings(&self) -> Result<Vec<Finding>> {
+        self.call("findings", |_, _| {
+            let summary = "what is stored is gone when the process ends";
+            Ok(vec![Finding::new("volatile", Severity::Info, summary)])
+        })
+        .await
+    }
+}

@@ -1,0 +1,239 @@
+//! What a store finds when it looks at itself: stores say what they see, and how bad it is, is said
+//! here once for all of them.
+
+use std::time::Duration;
+
+/// How bad a [`Finding`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// It works, and will get slow, or less safe than it could be.
+    Warning,
+    /// Something is missing or wrong that the store relies on.
+    Error,
+}
+
+impl Severity {
+    /// In small letters, for labels and reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Something that a store has found out about its database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What kind of finding it is: small letters and underscores, the same in every version.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found, in one sentence without a full stop.
+    pub summary: String,
+    /// Names and numbers that help to find it.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+/// Somebody who keeps the database from cleaning up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Who, as the database's own tools call it: a session, a prepared transaction, a slot.
+    pub who: String,
+    /// Since how long; none: the database does not say.
+    pub held_for: Option<Duration>,
+    /// How many transactions have begun since; none: the database does not say.
+    pub transactions: Option<u64>,
+    /// How to end it.
+    pub remedy: String,
+}
+
+impl Holder {
+    /// This one, held for a time that is not known.
+    #[must_use]
+    pub fn new(who: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            who: who.into(),
+            held_for: None,
+            transactions: None,
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl Finding {
+    /// From which age on what holds the clean-up back is worth a warning.
+    pub const HELD_LONG: Duration = Duration::from_secs(5 * 60);
+    /// From which age on it is an error: a busy queue gets slow.
+    pub const HELD_TOO_LONG: Duration = Duration::from_secs(60 * 60);
+    /// From how many transactions on it is worth a warning, where no age is known.
+    pub const HELD_FOR_MANY: u64 = 100_000;
+    /// From which size on, in bytes, a write-ahead log that does not shrink is worth a warning:
+    /// 256 MiB.
+    pub const LARGE_LOG: u64 = 256 << 20;
+
+    /// A finding of this kind.
+    #[must_use]
+    pub fn new(code: &'static str, severity: Severity, summary: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity,
+            summary: summary.into(),
+            detail: None,
+            remedy: None,
+        }
+    }
+
+    /// Adds names and numbers.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// The worst first, and then by code, summary and detail: the order in which stores list them.
+    pub fn sort(findings: &mut [Self]) {
+        findings.sort_by(|a, b| {
+            b.severity
+                .cmp(&a.severity)
+                .then_with(|| (a.code, &a.summary, &a.detail).cmp(&(b.code, &b.summary, &b.detail)))
+        });
+    }
+
+    /// `schema_version`: the schema has this many of the migrations that the program knows.
+    #[must_use]
+    pub fn schema(applied: u64, known: u64) -> Self {
+        let of = |severity, summary: String| Self::new("schema_version", severity, summary);
+        if applied < known {
+            let behind = format!("the schema has version {applied}, and {known} is needed");
+            return of(Severity::Error, behind).remedy("run `ratchet migrate`");
+        }
+        if applied > known {
+            let ahead = format!("the schema has version {applied}, newer than {known}");
+            return of(Severity::Warning, ahead).remedy("deploy the program that goes with it");
+        }
+        of(Severity::Info, format!("the schema has version {applied}"))
+    }
+
+    /// `missing_object`: a table or an index that the schema should have is not there.
+    #[must_use]
+    pub fn missing(object: &str) -> Self {
+        let summary = format!("{object} is missing");
+        Self::new("missing_object", Severity::Error, summary)
+            .remedy("make it again as the migrations do; without an index, claims read the backlog")
+    }
+
+    /// `invalid_index`: an index is there and the database does not use it.
+    #[must_use]
+    pub fn invalid_index(index: &str, remedy: impl Into<String>) -> Self {
+        let summary = format!("the index {index} is not valid");
+        Self::new("invalid_index", Severity::Error, summary).remedy(remedy)
+    }
+
+    /// `held_snapshot`: somebody keeps the database from removing what nobody else can see. None while
+    /// that is no problem yet.
+    #[must_use]
+    pub fn held(holder: &Holder) -> Option<Self> {
+        let severity = match (holder.held_for, holder.transactions) {
+            (Some(age), _) if age >= Self::HELD_TOO_LONG => Severity::Error,
+            (Some(age), _) if age >= Self::HELD_LONG => Severity::Warning,
+            (None, Some(many)) if many >= Self::HELD_FOR_MANY => Severity::Warning,
+            _ => return None,
+        };
+        let summary = format!("{} holds an old snapshot", holder.who);
+        let age = holder
+            .held_for
+            .map(|age| format!("for {} s", age.as_secs()));
+        let many = holder
+            .transactions
+            .map(|many| format!("{many} transactions ago"));
+        let parts: Vec<String> = age.into_iter().chain(many).collect();
+        let finding = Self::new("held_snapshot", severity, summary);
+        Some(finding.detail(parts.join(", ")).remedy(&*holder.remedy))
+    }
+
+    /// `large_log`: the write-ahead log has this many bytes. None while that is no problem.
+    #[must_use]
+    pub fn log_size(bytes: u64) -> Option<Self> {
+        (bytes >= Self::LARGE_LOG).then(|| {
+            let summary = "the write-ahead log is large: a reader keeps it from being reused";
+            Self::new("large_log", Severity::Warning, summary)
+                .detail(format!("{bytes} bytes"))
+                .remedy("find the process that holds a read transaction open, and end it")
+        })
+    }
+
+    /// `not_seen`: something could not be looked at, for want of a right as a rule.
+    #[must_use]
+    pub fn not_seen(what: &str, why: impl Into<String>) -> Self {
+        let summary = format!("{what} could not be looked at");
+        Self::new("not_seen", Severity::Info, summary).detail(why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_gets_worse_with_its_age() {
+        let severity = |held_for, transactions| {
+            let mut holder = Holder::new("session 7", "end it");
+            (holder.held_for, holder.transactions) = (held_for, transactions);
+            Finding::held(&holder).map(|finding| finding.severity)
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(severity(seconds(299), Some(u64::MAX)), None);
+        assert_eq!(severity(seconds(300), None), Some(Severity::Warning));
+        assert_eq!(severity(seconds(3_600), None), Some(Severity::Error));
+        assert_eq!(severity(None, Some(99_999)), None);
+        assert_eq!(severity(None, Some(100_000)), Some(Severity::Warning));
+        assert_eq!(severity(None, None), None);
+    }
+
+    #[test]
+    fn a_schema_that_is_behind_is_an_error() {
+        assert_eq!(Finding::schema(3, 3).severity, Severity::Info);
+        assert_eq!(Finding::schema(2, 3).severity, Severity::Error);
+        assert_eq!(Finding::schema(4, 3).severity, Severity::Warning);
+    }
+
+    #[test]
+    fn the_worst_comes_first() {
+        let mut findings = [
+            Finding::not_seen("b", ""),
+            Finding::schema(1, 1),
+            Finding::not_seen("a", ""),
+            Finding::missing("jobs_claim"),
+        ];
+        Finding::sort(&mut findings);
+        let order: Vec<_> = findings
+            .iter()
+            .map(|one| (one.code, one.severity))
+            .collect();
+        let info = Severity::Info;
+        let expected = [
+            ("missing_object", Severity::Error),
+            ("not_seen", info),
+            ("not_seen", info),
+            ("schema_version", info),
+        ];
+        assert_eq!(order, expected);
+        assert!(findings[1].summary.starts_with('a'));
+    }
+}

@@ -1,0 +1,146 @@
+//! [`DiagnosticStore`] on PostgreSQL.
+
+use async_trait::async_trait;
+use ratchet_core::Result;
+use ratchet_core::model::{Finding, Holder, Severity};
+use ratchet_core::store::DiagnosticStore;
+use ratchet_core::time::millis_between;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::error::Result as Inner;
+use crate::migrate;
+use crate::statements::{Statement, quoted};
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl DiagnosticStore for PostgresStore {
+    async fn findings(&self) -> Result<Vec<Finding>> {
+        self.call("findings", || self.look()).await
+    }
+}
+
+impl PostgresStore {
+    async fn look(&self) -> Inner<Vec<Finding>> {
+        let sql = self.sql();
+        let mut findings = Vec::new();
+        let mut add = |what: &str, found: Inner<Vec<Finding>>| -> Inner<()> {
+            match found {
+                Ok(found) => findings.extend(found),
+                Err(failure) if failure.kind.is_transient() => return Err(failure),
+                Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
+            }
+            Ok(())
+        };
+        add("the schema", self.schema_findings().await)?;
+        let invalid = self.found(&sql.invalid_indexes, |row| self.invalid(row));
+        add("the state of the indexes", invalid.await)?;
+        let vacuum = self.found(&sql.vacuum_settings, vacuum);
+        add("the settings of autovacuum", vacuum.await)?;
+        for (what, statement, who) in [
+            ("the sessions", &sql.held_by_sessions, Who::Session),
+            (
+                "the prepared transactions",
+                &sql.held_by_prepared,
+                Who::Prepared,
+            ),
+            ("the replication slots", &sql.held_by_slots, Who::Slot),
+        ] {
+            let held = self.found(statement, |row| {
+                Ok(Finding::held(&who.holder(row)?).into_iter().collect())
+            });
+            add(what, held.await)?;
+        }
+        Finding::sort(&mut findings);
+        Ok(findings)
+    }
+
+    /// What the rows of a statement say, whose one parameter, if it has one, is the schema. On a lease
+    /// of its own, so that one that fails keeps no other from being run.
+    async fn found(
+        &self,
+        statement: &Statement,
+        read: impl Fn(&PgRow) -> Inner<Vec<Finding>>,
+    ) -> Inner<Vec<Finding>> {
+        let query = statement.query().bind(self.schema().to_owned());
+        let mut findings = Vec::new();
+        for row in self.live().await?.rows(query).await? {
+            findings.extend(read(&row)?);
+        }
+        Ok(findings)
+    }
+
+    async fn schema_findings(&self) -> Inner<Vec<Finding>> {
+        let mut lease = self.live().await?;
+        let state = migrate::state(&mut lease, self.sql(), self.schema()).await?;
+        let mut findings = vec![Finding::schema(state.applied, state.known)];
+        let missing = state.missing.iter();
+        findings.extend(missing.map(|object| Finding::missing(object)));
+        Ok(findings)
+    }
+
+    fn invalid(&self, row: &PgRow) -> Inner<Vec<Finding>> {
+        let index: &str = row.try_get(0)?;
+        let remedy = format!("REINDEX INDEX {}.{}", quoted(self.schema()), quoted(index));
+        Ok(vec![Finding::invalid_index(index, remedy)])
+    }
+}
+
+/// A row of `vacuum_settings.sql`.
+fn vacuum(row: &PgRow) -> Inner<Vec<Finding>> {
+    let (table, of_server): (Option<String>, bool) = (row.try_get(0)?, row.try_get(1)?);
+    let why = "every claim leaves a dead version of its row, and claims read what is not removed";
+    let of = |summary: String, remedy: String| {
+        let finding = Finding::new("autovacuum_off", Severity::Warning, summary);
+        vec![finding.detail(why).remedy(remedy)]
+    };
+    Ok(match table {
+        Some(table) => of(
+            format!("autovacuum is off for the table {table}"),
+            format!("ALTER TABLE {table} RESET (autovacuum_enabled)"),
+        ),
+        None if of_server => Vec::new(),
+        None => of(
+            "autovacuum is off on the server".to_owned(),
+            "set autovacuum = on".to_owned(),
+        ),
+    })
+}
+
+/// What can hold a snapshot.
+#[derive(Clone, Copy)]
+enum Who {
+    Session,
+    Prepared,
+    Slot,
+}
+
+impl Who {
+    /// The holder of a row: name, further words, age in milliseconds, and transactions since.
+    fn holder(self, row: &PgRow) -> Inner<Holder> {
+        let (name, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let (who, remedy) = match self {
+            Self::Session => (
+                format!("session {name} ({words})"),
+                format!("SELECT pg_terminate_backend({name})"),
+            ),
+            Self::Prepared => (
+                format!("the prepared transaction {name} of {words}"),
+                format!("ROLLBACK PREPARED '{}'", name.replace('\'', "''")),
+            ),
+            Self::Slot => (
+                format!("the replication slot {name} ({words})"),
+                format!(
+                    "SELECT pg_drop_replication_slot('{}'), if nobody needs it",
+                    name.replace('\'', "''")
+                ),
+            ),
+        };
+        let mut holder = Holder::new(who, remedy);
+        let age: Option<i64> = row.try_get(2)?;
+        holder.held_for = age.map(|age| millis_between(0, age));
+        let transactions: Option<i32> = row.try_get(3)?;
+        holder.transactions = transactions.and_then(|many| u64::try_from(many).ok());
+        Ok(holder)
+    }
+}

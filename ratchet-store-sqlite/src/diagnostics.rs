@@ -1,0 +1,74 @@
+//! [`DiagnosticStore`] on SQLite.
+
+use async_trait::async_trait;
+use ratchet_core::Result;
+use ratchet_core::model::{Finding, Severity};
+use ratchet_core::store::DiagnosticStore;
+
+use crate::error::Result as Inner;
+use crate::migrate;
+use crate::request::Work;
+use crate::statements;
+use crate::store::SqliteStore;
+
+#[async_trait]
+impl DiagnosticStore for SqliteStore {
+    async fn findings(&self) -> Result<Vec<Finding>> {
+        self.read("findings", |work| look(work)).await
+    }
+}
+
+fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let looks: [(&str, fn(&Work<'_>) -> Inner<Vec<Finding>>); 3] = [
+        ("the schema", schema),
+        ("the journal mode", journal),
+        ("the write-ahead log", log),
+    ];
+    for (what, look) in looks {
+        match look(work) {
+            Ok(found) => findings.extend(found),
+            Err(failure) if failure.kind.is_transient() => return Err(failure),
+            Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
+        }
+    }
+    Finding::sort(&mut findings);
+    Ok(findings)
+}
+
+fn schema(work: &Work<'_>) -> Inner<Vec<Finding>> {
+    let (applied, known) = migrate::versions(work.conn)?;
+    let missing = migrate::missing_objects(work.conn)?;
+    let mut findings = vec![Finding::schema(applied, known)];
+    findings.extend(missing.iter().map(|object| Finding::missing(object)));
+    Ok(findings)
+}
+
+/// In any other mode a reader keeps the writer out, and is kept out by it. A database in memory has
+/// one connection.
+fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
+    let mode: String = work
+        .conn
+        .query_row(statements::JOURNAL_MODE, [], |row| row.get(0))?;
+    Ok(match &*mode {
+        "wal" => Vec::new(),
+        "memory" => {
+            let summary = "what is stored is gone when the process ends";
+            vec![Finding::new("volatile", Severity::Info, summary)]
+        }
+        other => {
+            let summary = format!("the journal mode is {other}, and should be wal");
+            let remedy = "run `PRAGMA journal_mode = WAL` while nobody else has the file open";
+            vec![Finding::new("journal_mode", Severity::Warning, summary).remedy(remedy)]
+        }
+    })
+}
+
+fn log(work: &Work<'_>) -> Inner<Vec<Finding>> {
+    let Some(path) = work.conn.path().filter(|path| !path.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    // While nobody writes there need not be one.
+    let size = std::fs::metadata(format!("{path}-wal")).map_or(0, |file| file.len());
+    Ok(Finding::log_size(size).into_iter().collect())
+}
