@@ -305,6 +305,20 @@ impl From<RetryPolicy> for Retry {
 pub struct Attempts {
     /// First to last.
     pub attempts: Vec<Attempt>,
+    /// How many before the first of these are left out.
+    pub omitted: usize,
+}
+
+impl Attempts {
+    /// The last of these, so many at most.
+    #[must_use]
+    pub fn last(attempts: &[model::Attempt], most: usize) -> Self {
+        let omitted = attempts.len().saturating_sub(most);
+        Self {
+            attempts: attempts.iter().skip(omitted).map(Attempt::from).collect(),
+            omitted,
+        }
+    }
 }
 
 /// One ended claim of a job.

@@ -76,6 +76,15 @@ fn text(value: &Value) -> String {
     }
 }
 
+#[test]
+fn every_schema_is_one() {
+    let document = &described().document;
+    assert_eq!(document["openapi"], "3.1.0");
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(jsonschema::draft202012::meta::is_valid(schema), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn every_described_operation_is_routed_and_no_other_method_is() {
     let world = World::new();

@@ -126,7 +126,7 @@ pub(crate) async fn on_others(stage: &mut Stage) -> Result<()> {
     page.until(&format!("document.querySelector('{row}').textContent.includes('open')")).await?;
     ensure!(!paused().await?);
 
-    let again = Recurring::every(DAY).job(waiting().queue("fired")).named("daily / all");
+    let again = Recurring::every(DAY).job(Echo { text: "fired".to_owned() }.into_job()).named("daily / all");
     client.recurring().put(again).await?;
     let row = "tr[data-key=\"daily / all\"]";
     stage.visit("#/recurring").await?;

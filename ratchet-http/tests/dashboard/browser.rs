@@ -42,7 +42,7 @@ const FLAGS: [&str; 12] = [
     "--hide-scrollbars",
     "--remote-debugging-port=0",
     // Names lead nowhere: nothing is asked of the world.
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
 

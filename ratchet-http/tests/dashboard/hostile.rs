@@ -28,6 +28,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
         .unique_key(NAME)
         .idempotency_key(NAME);
     let odd = client.enqueue(odd).await?.id();
+    client.set_permits(NAME, 2).await?;
     let picky = NewJob::new(NAME, HOSTILE).capability(NAME).permit(NAME);
     client.enqueue(picky).await?;
     let child = Echo { text: text() }.into_job().after(odd, Condition::result_is(&format!("/{NAME}"), &1));
@@ -35,7 +36,6 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
     let called = Echo { text: text() }.into_job().wait_for(NAME, hour);
     let called = client.enqueue(called).await?.id();
     client.recurring().put(Recurring::every(hour).job(NewJob::new(NAME, HOSTILE).queue(NAME)).named(NAME)).await?;
-    client.set_permits(NAME, 2).await?;
     stage.until_state(done, JobState::Succeeded).await?;
     stage.until_state(dead, JobState::Failed).await?;
     eventually("the progress is stored", || async {

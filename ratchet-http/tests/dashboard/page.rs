@@ -147,6 +147,13 @@ impl Page {
         Ok(())
     }
 
+    /// Waits for a few live updates.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        let ticks = "document.documentElement.ratchet.frames";
+        let seen = self.eval(ticks).await?.as_u64().unwrap_or_default();
+        self.until(&format!("{ticks} >= {}", seen + 3)).await
+    }
+
     /// Writes a picture of the window.
     pub(crate) async fn picture(&self, file: &Path) -> Result<()> {
         let answer = self.0.call("Page.captureScreenshot", json!({ "format": "png" })).await?;

@@ -75,7 +75,7 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
     stage.visit("#/batches").await?;
     page.until(&format!("document.querySelector('tr[data-key=\"{batch}\"]')?.textContent.includes('100 %')")).await?;
     stage.visit("#/cluster").await?;
-    for text in ["first", "active", "leads maintenance", "1 of 16", "leader/scheduler", "smtp", "0 of 3", "3 kinds"] {
+    for text in ["first", "active", "leads maintenance", "1 of 1", "leader/maintenance", "smtp", "0 of 3", "3 kinds"] {
         page.until_text(text).await?;
     }
     graph(stage).await

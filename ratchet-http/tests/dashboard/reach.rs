@@ -78,8 +78,7 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
 pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     furnish(stage).await?;
     let page = &stage.page;
-    stage.visit("#/overview").await?;
-    page.until("document.querySelector('.plot svg')").await?;
+    stage.visit("#/cluster").await?;
     page.key("Tab").await?;
     page.until("document.activeElement.id === 'skip'").await?;
     page.key("Enter").await?;

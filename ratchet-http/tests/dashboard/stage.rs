@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::Router;
 use http::request::Parts;
 use ratchet_core::model::NodeStatus;
-use ratchet_core::{Client, JobId, JobState, Node, Ratchet};
+use ratchet_core::{Client, JobId, JobState, Node, Ratchet, SharedStore};
 use ratchet_http::{Access, Api, Authorizer, Denied, Payloads};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -46,6 +46,7 @@ pub(crate) enum May {
 /// What a case has.
 pub(crate) struct Stage {
     pub(crate) client: Client,
+    pub(crate) store: SharedStore,
     pub(crate) page: Page,
     node: Node,
     nodes: Vec<(watch::Sender<bool>, JoinHandle<()>)>,
@@ -103,6 +104,7 @@ impl Stage {
         drop(listener);
         let mut stage = Self {
             client: node.client().clone(),
+            store: database.store.clone(),
             page: Page::open().await?,
             node,
             nodes: Vec::new(),
@@ -145,17 +147,20 @@ impl Stage {
 
     /// Lets the node work until the end of the case.
     pub(crate) async fn work(&mut self) -> Result<()> {
+        self.run(self.node.clone()).await
+    }
+
+    /// Lets a node work until the end of the case.
+    pub(crate) async fn run(&mut self, node: Node) -> Result<()> {
         let (stop, mut stopped) = watch::channel(false);
-        let node = self.node.clone();
+        let runs = node.clone();
         let task = tokio::spawn(async move {
             let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-            node.run_until(until).await.ok();
+            runs.run_until(until).await.ok();
         });
         self.nodes.push((stop, task));
-        let node = self.node.clone();
-        eventually("the node is active", || {
-            let node = node.clone();
-            async move { Ok(node.status() == NodeStatus::Active) }
+        eventually("the node is active", || async {
+            Ok(node.status() == NodeStatus::Active)
         })
         .await
     }
