@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 mod contend;
+mod dashboards;
 mod floor;
 mod job;
 mod measure;
@@ -35,6 +36,9 @@ enum Scenario {
     Claim(Options),
     /// Claim 50 and settle them, again and again, by so many claimers (--nodes) at once
     Contend(Options),
+    /// The dashboards of a run, which starts this as a process of its own
+    #[command(hide = true)]
+    Watch(dashboards::Watch),
 }
 
 #[derive(Args, Clone)]
@@ -83,6 +87,9 @@ struct Options {
     /// Count the statements; needs --fresh, and a server with pg_stat_statements loaded
     #[arg(long, requires = "fresh")]
     count: bool,
+    /// Have so many dashboards open on the first node, in a process of their own (drain, latency)
+    #[arg(long, default_value_t = 0)]
+    dashboards: usize,
     /// Keep a REPEATABLE READ transaction open during the run (PostgreSQL)
     #[arg(long)]
     held_snapshot: bool,
@@ -108,6 +115,7 @@ async fn main() -> Result<()> {
         Scenario::Latency(options) => ("latency", options),
         Scenario::Claim(options) => ("claim", options),
         Scenario::Contend(options) => ("contend", options),
+        Scenario::Watch(watch) => return dashboards::watch(&watch).await,
     };
     for (flag, value) in [
         ("--jobs", options.jobs),

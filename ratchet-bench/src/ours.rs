@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::Options;
 use crate::contend;
+use crate::dashboards::Dashboards;
 use crate::job::{Ledger, Nothing};
 use crate::measure::{Clock, Latencies, Meter, progress, rate};
 use crate::result::Outcome;
@@ -100,31 +101,52 @@ async fn stores(first: SharedStore, options: &Options) -> Result<Vec<SharedStore
     Ok(stores)
 }
 
-/// Nodes that share a ledger, running until told to stop.
+/// Nodes that share a ledger, running from their start until told to stop.
 struct Nodes {
     nodes: Vec<Node>,
+    /// Those that watch the first node, if any do.
+    dashboards: Option<Dashboards>,
     tasks: JoinSet<Result<(), ratchet::RunError>>,
     stop: tokio::sync::watch::Sender<bool>,
 }
 
 impl Nodes {
-    fn start(stores: Vec<SharedStore>, options: &Options, ledger: &Arc<Ledger>) -> Result<Self> {
-        let (stop, _) = tokio::sync::watch::channel(false);
-        let (mut nodes, mut tasks) = (Vec::new(), JoinSet::new());
-        for store in stores {
-            let node = Ratchet::builder(store)
+    async fn build(
+        stores: Vec<SharedStore>,
+        options: &Options,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Self> {
+        let build = |store| {
+            Ratchet::builder(store)
                 .register::<Nothing>()
                 .state(Arc::clone(ledger))
                 .concurrency(options.concurrency)
-                .build()?;
-            nodes.push(node.clone());
-            let mut stopped = stop.subscribe();
-            tasks.spawn(async move {
+                .build()
+        };
+        let nodes = stores
+            .into_iter()
+            .map(build)
+            .collect::<Result<Vec<_>, _>>()?;
+        let dashboards = match options.dashboards {
+            0 => None,
+            count => Some(Dashboards::open(&nodes[0], count).await?),
+        };
+        Ok(Self {
+            nodes,
+            dashboards,
+            tasks: JoinSet::new(),
+            stop: tokio::sync::watch::channel(false).0,
+        })
+    }
+
+    fn start(&mut self) {
+        for node in self.nodes.iter().cloned() {
+            let mut stopped = self.stop.subscribe();
+            self.tasks.spawn(async move {
                 node.run_until(async move { drop(stopped.wait_for(|stop| *stop).await) })
                     .await
             });
         }
-        Ok(Self { nodes, tasks, stop })
     }
 
     fn finished(&self) -> usize {
@@ -165,6 +187,9 @@ impl Nodes {
         }
         outcome.claims = self.nodes.iter().map(|node| node.stats().claim_calls).sum();
         outcome.store_calls = self.nodes.iter().map(|node| node.stats().store_calls).sum();
+        if let Some(dashboards) = self.dashboards {
+            outcome.events_per_dashboard = Some(dashboards.close().await?);
+        }
         Ok(())
     }
 }
@@ -173,9 +198,9 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
     load(&client, options.jobs, |n, job| in_lane(n, job, options)).await?;
     let ledger = Ledger::new(options.jobs);
-    let stores = stores(store, options).await?;
+    let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
     let meter = Meter::start(&options.url).await?;
-    let mut nodes = Nodes::start(stores, options, &ledger)?;
+    nodes.start();
     nodes.wait_for(options.jobs).await?;
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, options.jobs).await?;
@@ -188,8 +213,8 @@ async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
     let unheard = Arc::clone(&store);
-    let stores = stores(store, options).await?;
-    let mut nodes = Nodes::start(stores, options, &ledger)?;
+    let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
+    nodes.start();
     let client = match options.unheard {
         true => Ratchet::client(unheard).with_coordinator(NoopCoordinator),
         false => nodes.nodes[0].client().clone(),

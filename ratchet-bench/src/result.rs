@@ -19,6 +19,8 @@ pub(crate) struct Outcome {
     /// Claims that came back empty though jobs were left; of a scenario that counts them.
     pub(crate) empty_claims: Option<u64>,
     pub(crate) store_calls: u64,
+    /// Live updates that each dashboard got at least, where some watched.
+    pub(crate) events_per_dashboard: Option<usize>,
     /// Of a server that counts them.
     pub(crate) wal_bytes_per_job: Option<f64>,
     pub(crate) statements_per_job: Option<f64>,

@@ -243,11 +243,19 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
     // More jobs, so that what each node does once (connections, plans) weighs little.
     let together = |nodes: usize| Scenario {
         engine: true,
-        server: true,
+        server: nodes > 1,
         ..drain(
             4 * jobs,
             &format!(", {nodes} node{}", if nodes == 1 { "" } else { "s" }),
             &format!("--nodes {nodes}"),
+        )
+    };
+    let watched = |dashboards: usize| Scenario {
+        engine: true,
+        ..drain(
+            4 * jobs,
+            &format!(", 1 node, {dashboards} dashboards open on it"),
+            &format!("--dashboards {dashboards}"),
         )
     };
     let latency = |heading: &str, more: &str| {
@@ -297,6 +305,7 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
             ..drain(jobs, ", a snapshot held", "--held-snapshot")
         },
         together(1),
+        watched(100),
         together(2),
         together(4),
         latency("", ""),

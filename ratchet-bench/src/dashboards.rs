@@ -1,0 +1,178 @@
+//! Dashboards that watch a node while it is measured: the API that the node then has, and a process
+//! that does what a hundred browsers would.
+
+use std::env;
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use futures_util::future::try_join_all;
+use ratchet::Node;
+use ratchet::http::{Api, Limits, ServeError, serve};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// What the overview page reads when it is opened, and again after `AGAIN`.
+const READS: [&str; 2] = [
+    "/api/overview",
+    "/api/jobs?state=failed&order=newest&limit=8",
+];
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What the watching process says when every dashboard hears live updates.
+const OPEN: &str = "open";
+
+/// Dashboards on a node. Closed by [`close`](Self::close), killed when dropped.
+pub(crate) struct Dashboards {
+    process: Child,
+    /// The process ends when this is closed.
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    shutdown: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Dashboards {
+    /// Serves the API of the node on loopback and waits until so many dashboards are open on it.
+    pub(crate) async fn open(node: &Node, count: usize) -> Result<Self> {
+        let limits = Limits::default()
+            .event_clients(count)
+            .connections(4 * count);
+        let api = Api::builder(node.client().clone()).node(node);
+        let api = api.limits(limits).build()?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (shutdown, stopped) = oneshot::channel();
+        let served = tokio::spawn(serve(listener, api, async { drop(stopped.await) }));
+        let mut process = Command::new(env::current_exe()?)
+            .args(["watch", "--address", &address.to_string()])
+            .args(["--dashboards", &count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let input = process.stdin.take().context("the process has no input")?;
+        let output = process.stdout.take().context("the process has no output")?;
+        let mut output = BufReader::new(output).lines();
+        let said = output.next_line().await?;
+        ensure!(said.as_deref() == Some(OPEN), "the dashboards did not open");
+        Ok(Self {
+            process,
+            input,
+            output,
+            shutdown,
+            served,
+        })
+    }
+
+    /// Closes them. Returns how many live updates each got at least.
+    pub(crate) async fn close(mut self) -> Result<usize> {
+        drop(self.input);
+        let least = self.output.next_line().await?;
+        let least = least.context("the dashboards did not say what they saw")?;
+        ensure!(self.process.wait().await?.success(), "a dashboard failed");
+        drop(self.shutdown);
+        self.served.await??;
+        Ok(least.parse()?)
+    }
+}
+
+/// Where dashboards are opened, and how many.
+#[derive(Args)]
+pub(crate) struct Watch {
+    #[arg(long)]
+    address: SocketAddr,
+    #[arg(long)]
+    dashboards: usize,
+}
+
+/// Opens dashboards, says so, and watches until the input ends; then says how many live updates the
+/// one that got the fewest got.
+pub(crate) async fn watch(options: &Watch) -> Result<()> {
+    let (close, closed) = watch::channel(false);
+    let open = (0..options.dashboards).map(|_| Dashboard::open(options.address));
+    let dashboards = try_join_all(open).await?;
+    println!("{OPEN}");
+    let watching: Vec<_> = dashboards
+        .into_iter()
+        .map(|dashboard| tokio::spawn(dashboard.watch(closed.clone())))
+        .collect();
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+    close.send_replace(true);
+    let mut least = usize::MAX;
+    for events in try_join_all(watching).await? {
+        least = least.min(events?);
+    }
+    println!("{least}");
+    Ok(())
+}
+
+/// One open page.
+struct Dashboard {
+    address: SocketAddr,
+    updates: TcpStream,
+}
+
+impl Dashboard {
+    /// Reads what the page shows first, and listens.
+    async fn open(address: SocketAddr) -> Result<Self> {
+        read_page(address).await?;
+        let mut updates = TcpStream::connect(address).await?;
+        ask(&mut updates, "/api/events", "keep-alive").await?;
+        ensure!(count_events(&mut updates).await? > 0, "no live updates");
+        Ok(Self { address, updates })
+    }
+
+    /// Returns how many live updates came before it was closed.
+    async fn watch(mut self, mut closed: watch::Receiver<bool>) -> Result<usize> {
+        let mut events = 0;
+        let mut again = tokio::time::interval(AGAIN);
+        again.tick().await;
+        loop {
+            tokio::select! {
+                _ = closed.wait_for(|closed| *closed) => return Ok(events),
+                count = count_events(&mut self.updates) => events += count?,
+                _ = again.tick() => read_page(self.address).await?,
+            }
+        }
+    }
+}
+
+async fn read_page(address: SocketAddr) -> Result<()> {
+    for path in READS {
+        let mut stream = TcpStream::connect(address).await?;
+        ask(&mut stream, path, "close").await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{path} was refused");
+    }
+    Ok(())
+}
+
+async fn ask(stream: &mut TcpStream, path: &str, connection: &str) -> Result<()> {
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}\r\n\r\n");
+    Ok(stream.write_all(request.as_bytes()).await?)
+}
+
+/// Waits for more of the stream. Returns how many live updates begin in it.
+async fn count_events(stream: &mut TcpStream) -> Result<usize> {
+    let mut buffer = [0; 16_384];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        ensure!(read > 0, "the live updates ended");
+        let begin = b"event:";
+        let count = buffer[..read]
+            .windows(begin.len())
+            .filter(|at| at == begin)
+            .count();
+        if count > 0 {
+            return Ok(count);
+        }
+    }
+}
