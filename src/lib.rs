@@ -5,6 +5,12 @@ mod connect;
 pub use connect::{ConnectError, connect};
 pub use ratchet_core::*;
 
+/// Ratchet over HTTP: probes, the cluster, jobs, metrics and a dashboard.
+#[cfg(feature = "http")]
+pub mod http {
+    pub use ratchet_http::*;
+}
+
 /// Ratchet on SQLite.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
