@@ -1,5 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "prometheus")]
+use std::sync::Once;
+#[cfg(feature = "prometheus")]
+use std::time::Duration;
 
 use axum::Router;
 use http::request::Parts;
@@ -9,9 +13,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::auth::{Access, Authorizer};
 use crate::guard::{Hosts, Writes};
 use crate::limits::Limits;
+#[cfg(feature = "prometheus")]
+use crate::prometheus::PrometheusHandle;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::sampler::Sampler;
+
+/// How often the recorder of metrics tidies up.
+#[cfg(feature = "prometheus")]
+const UPKEEP: Duration = Duration::from_secs(5);
 
 /// The API, ready to be nested or served. Clones are the same.
 ///
@@ -33,7 +43,9 @@ struct Inner {
     writes: Writes,
     sampler: Sampler,
     #[cfg(feature = "prometheus")]
-    prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
+    prometheus: Option<PrometheusHandle>,
+    #[cfg(feature = "prometheus")]
+    kept_up: Once,
     /// Ends the event streams, and the reading in the background.
     closing: CancellationToken,
     _close: DropGuard,
@@ -82,6 +94,8 @@ impl Api {
     }
 
     pub(crate) fn sampler(&self) -> &Sampler {
+        #[cfg(feature = "prometheus")]
+        self.0.kept_up.call_once(|| self.keep_up());
         self.0.sampler.started(&self.0.closing)
     }
 
@@ -110,7 +124,29 @@ impl Api {
     #[cfg(feature = "prometheus")]
     pub(crate) fn metrics(&self) -> Option<String> {
         let recorder = self.0.prometheus.as_ref();
-        recorder.map(metrics_exporter_prometheus::PrometheusHandle::render)
+        recorder.map(PrometheusHandle::render)
+    }
+
+    /// Lets the recorder put what was measured into its buckets now and then, also if nobody reads it:
+    /// it would keep every single measurement otherwise.
+    #[cfg(feature = "prometheus")]
+    fn keep_up(&self) {
+        let Some(recorder) = self.0.prometheus.clone() else {
+            return;
+        };
+        let closed = self.0.closing.clone().cancelled_owned();
+        tokio::spawn(async move {
+            let upkeep = async {
+                loop {
+                    tokio::time::sleep(UPKEEP).await;
+                    recorder.run_upkeep();
+                }
+            };
+            tokio::select! {
+                () = closed => {}
+                () = upkeep => {}
+            }
+        });
     }
 
     /// There is none.
@@ -182,7 +218,7 @@ pub struct ApiBuilder {
     namespaces: Vec<String>,
     allow_remote: bool,
     #[cfg(feature = "prometheus")]
-    prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
+    prometheus: Option<PrometheusHandle>,
 }
 
 impl ApiBuilder {
@@ -235,7 +271,7 @@ impl ApiBuilder {
 
     /// Answers `/metrics` with what this recorder holds.
     #[cfg(feature = "prometheus")]
-    pub fn prometheus(mut self, handle: metrics_exporter_prometheus::PrometheusHandle) -> Self {
+    pub fn prometheus(mut self, handle: PrometheusHandle) -> Self {
         self.prometheus = Some(handle);
         self
     }
@@ -271,6 +307,8 @@ impl ApiBuilder {
             namespaces,
             #[cfg(feature = "prometheus")]
             prometheus: self.prometheus,
+            #[cfg(feature = "prometheus")]
+            kept_up: Once::new(),
             _close: closing.clone().drop_guard(),
             closing,
         }));
