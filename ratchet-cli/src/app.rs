@@ -71,7 +71,9 @@ impl App {
 pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
     let mut store = named(store)?;
     store.migrate = false;
-    Ok(Ratchet::client(ratchet::connect_configured(&store).await?))
+    // What the drivers need to connect is large.
+    let store = Box::pin(ratchet::connect_configured(&store)).await?;
+    Ok(Ratchet::client(store))
 }
 
 fn named(store: StoreConfig) -> Result<StoreConfig, Failure> {

@@ -1,26 +1,32 @@
-//! Each feature of the facade must build by itself, and so must the facade without any.
+//! Each feature of the facade, and of the command, must build by itself, and so must both without any.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::process;
 
+/// The packages, and what of them is built.
+const PACKAGES: [(&str, &str); 2] = [("ratchet", "--lib"), ("ratchet-cli", "--bins")];
+
 pub(crate) fn run() -> Result<()> {
-    let features = features_of(&process::metadata()?, "ratchet")?;
-    check(None)?;
-    features
-        .iter()
-        .try_for_each(|feature| check(Some(feature)))?;
-    println!(
-        "\nThe facade builds without features and with each alone: {}.",
-        features.join(", ")
-    );
+    let metadata = process::metadata()?;
+    for (package, target) in PACKAGES {
+        let features = features_of(&metadata, package)?;
+        check(package, target, None)?;
+        features
+            .iter()
+            .try_for_each(|feature| check(package, target, Some(feature)))?;
+        println!(
+            "\n{package} builds without features and with each alone: {}.",
+            features.join(", ")
+        );
+    }
     Ok(())
 }
 
 /// Clippy and not only a build, so that code which is unused without some feature is found.
-fn check(feature: Option<&str>) -> Result<()> {
-    let mut clippy = process::cargo(&["clippy", "--package", "ratchet", "--lib"]);
+fn check(package: &str, target: &str, feature: Option<&str>) -> Result<()> {
+    let mut clippy = process::cargo(&["clippy", "--package", package, target]);
     clippy.arg("--no-default-features");
     if let Some(feature) = feature {
         clippy.args(["--features", feature]);

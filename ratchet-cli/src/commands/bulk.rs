@@ -210,6 +210,9 @@ impl Found {
 
     /// `at least 1,000 jobs (mail 900, report 100)`
     fn words(&self) -> String {
+        if self.count == 0 {
+            return "jobs, none of which is among the oldest,".to_owned();
+        }
         let bound = if self.more { "at least " } else { "" };
         let noun = if self.count == 1 { "job" } else { "jobs" };
         let mut kinds: Vec<(&String, &u64)> = self.kinds.iter().collect();

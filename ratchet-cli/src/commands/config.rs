@@ -44,7 +44,12 @@ pub(super) fn run(app: &mut App, command: ConfigCommand) -> Result<(), Failure> 
 
 fn check(app: &mut App) -> Result<(), Failure> {
     let path = |path: Option<&std::path::Path>| path.map(|path| path.display().to_string());
-    match app.load() {
+    // The settings of the store too, by the rules of its backend.
+    let checked = app.load().and_then(|config| {
+        ratchet::configured::check(&config)?;
+        Ok(config)
+    });
+    match checked {
         Ok(config) => {
             let file = path(config.file());
             if app.out.is_json() {
@@ -78,4 +83,32 @@ fn show(app: &mut App) -> Result<(), Failure> {
         table.row([setting.key.into(), value.into(), setting.origin.into()]);
     }
     app.out.table(&table, "nothing is set")
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_config::HttpConfig;
+
+    /// The table of keys cannot ask for them, since it knows nothing of HTTP.
+    #[test]
+    fn the_limits_of_the_sample_are_those_that_hold_anyway() {
+        let limits = ratchet_http::Limits::default();
+        let table = [
+            ("max_body", limits.body_bytes.to_string()),
+            ("max_page", limits.page.to_string()),
+            ("max_clients", limits.event_clients.to_string()),
+            ("writes_per_second", limits.writes_per_second.to_string()),
+            (
+                "request_timeout",
+                format!("\"{:?}\"", limits.request_timeout),
+            ),
+        ];
+        for (name, default) in table {
+            let mut keys = HttpConfig::KEYS.iter();
+            let told = keys
+                .find(|key| key.name == name)
+                .and_then(|key| key.default);
+            assert_eq!(told, Some(default.as_str()), "{name}");
+        }
+    }
 }

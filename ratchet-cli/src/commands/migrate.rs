@@ -27,10 +27,10 @@ struct Step<'a> {
 pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
     let store = app.database()?;
     if how.print {
-        let all = ratchet::migrations(&store).await?;
+        let all = Box::pin(ratchet::migrations(&store)).await?;
         return print(app, &all, "all", false);
     }
-    let pending = ratchet::pending_migrations(&store).await?;
+    let pending = Box::pin(ratchet::pending_migrations(&store)).await?;
     let up_to_date = pending.is_empty();
     if how.dry_run {
         return print(app, &pending, "pending", up_to_date);
@@ -44,7 +44,7 @@ pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
     }
     let mut store = store;
     store.migrate = true;
-    ratchet::connect_configured(&store).await?;
+    Box::pin(ratchet::connect_configured(&store)).await?;
     tell(app, &pending, "applied", true)
 }
 

@@ -20,9 +20,16 @@ struct Listening {
 }
 
 pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
-    let listen = how.listen.map(|at| ("http.listen", at.to_string(), "--listen"));
-    let file = (how.token_file.as_ref())
-        .map(|file| ("http.token_file", file.display().to_string(), "--token-file"));
+    let listen = how
+        .listen
+        .map(|at| ("http.listen", at.to_string(), "--listen"));
+    let file = (how.token_file.as_ref()).map(|file| {
+        (
+            "http.token_file",
+            file.display().to_string(),
+            "--token-file",
+        )
+    });
     let more: Vec<_> = listen.into_iter().chain(file).collect();
     let config = app.config_with(&more)?;
     let token = token(&config.http, how.allow_writes)?;
@@ -33,7 +40,9 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
         .await
         .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))?;
     let address = listener.local_addr()?;
-    let mut api = Api::builder(client).limits(limits(&config.http)).payloads(payloads(&config.http));
+    let mut api = Api::builder(client)
+        .limits(limits(&config.http))
+        .payloads(payloads(&config.http));
     if address.ip().is_loopback() {
         // A page of another site that has its name point here must not read the jobs.
         api = api.hosts(["localhost"]);
@@ -44,11 +53,17 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     if let Some(token) = token {
         api = api.authorize(Bearer(token));
     }
-    let api = api.build().map_err(|error| Failure::configuration(error.to_string()))?;
+    let api = api
+        .build()
+        .map_err(|error| Failure::configuration(error.to_string()))?;
     if app.out.is_json() {
         app.out.record(&Listening { address, writes })?;
     } else {
-        let what = if writes { "reads, and writes with the token" } else { "reads only" };
+        let what = if writes {
+            "reads, and writes with the token"
+        } else {
+            "reads only"
+        };
         app.out.line(format_args!("http://{address}/ ({what})"))?;
     }
     app.out.flush()?;
@@ -61,7 +76,10 @@ fn token(http: &HttpConfig, allow_writes: bool) -> Result<Option<Secret<String>>
     if !allow_writes {
         return Ok(None);
     }
-    let token = http.token.clone().filter(|token| !token.expose().is_empty());
+    let token = http
+        .token
+        .clone()
+        .filter(|token| !token.expose().is_empty());
     token.map(Some).ok_or_else(|| {
         Failure::configuration("--allow-writes needs a token, and none is configured").remedy(
             "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give --token-file.",
@@ -117,7 +135,11 @@ struct Bearer(Secret<String>);
 
 #[async_trait]
 impl Authorizer for Bearer {
-    async fn authorize(&self, request: &http::request::Parts, access: Access) -> Result<(), Denied> {
+    async fn authorize(
+        &self,
+        request: &http::request::Parts,
+        access: Access,
+    ) -> Result<(), Denied> {
         if !matches!(access, Access::Write(_)) {
             return Ok(());
         }

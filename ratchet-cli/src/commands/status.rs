@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ratchet::model::DueRoute;
 use ratchet_http::view;
 use serde::Serialize;
 
@@ -25,27 +24,7 @@ struct Status {
     queues: view::Queues,
     /// For how long the longest-due job of a queue that is not paused has been due.
     oldest_due_ms: Option<u64>,
-    stranded: Vec<Stranded>,
-}
-
-/// Due jobs that no live node can take.
-#[derive(Serialize)]
-struct Stranded {
-    queue: String,
-    kind: String,
-    capability: Option<String>,
-    overdue_ms: u64,
-}
-
-impl From<&DueRoute> for Stranded {
-    fn from(due: &DueRoute) -> Self {
-        Self {
-            queue: due.route.queue.to_string(),
-            kind: due.route.kind.to_string(),
-            capability: due.route.capability.as_ref().map(ToString::to_string),
-            overdue_ms: view::millis(due.overdue),
-        }
-    }
+    stranded: Vec<view::StrandedRoute>,
 }
 
 pub(super) async fn run(app: &mut App) -> Result<(), Failure> {
@@ -82,7 +61,7 @@ pub(super) async fn run(app: &mut App) -> Result<(), Failure> {
             .stranded()
             .await?
             .iter()
-            .map(Stranded::from)
+            .map(view::StrandedRoute::from)
             .collect(),
     };
     match app.out.is_json() {

@@ -53,7 +53,11 @@ fn it_reads_and_says_the_same_as_the_command() {
     let place = Place::migrated();
     let id = place.enqueue(&["mail", "\"secret\""]);
     let server = Server::start(&place, &[]);
-    assert!(server.ask("GET /health HTTP/1.1").starts_with("HTTP/1.1 200"));
+    assert!(
+        server
+            .ask("GET /health HTTP/1.1")
+            .starts_with("HTTP/1.1 200")
+    );
     let answer = server.ask(&format!("GET /api/jobs/{id} HTTP/1.1"));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(!answer.contains("secret"), "{answer}");
@@ -92,6 +96,9 @@ fn it_ends_when_asked_to() {
     let place = Place::migrated();
     let mut server = Server::start(&place, &[]);
     let pid = server.child.id().to_string();
-    std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    std::process::Command::new("kill")
+        .args(["-TERM", &pid])
+        .status()
+        .unwrap();
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }

@@ -81,6 +81,46 @@ fn a_measurement_asks_first_and_leaves_nothing_behind() {
     assert_eq!(left[0]["state"], "pending");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
+    let place = Place::migrated();
+    let url = format!("sqlite://{}", place.path("jobs.db").display());
+    let mut command = place.command();
+    let child = command
+        .args(["--url", &url, "bench", "--jobs", "200000", "--yes"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let list = ["jobs", "list", "--queue", "ratchet-bench", "--limit", "1"];
+    let jobs = || place.json(&list)["jobs"].as_array().map_or(0, Vec::len);
+    let deadline = ratchet::time::monotonic() + Duration::from_secs(30);
+    while jobs() == 0 {
+        assert!(ratchet::time::monotonic() < deadline, "it did not begin");
+    }
+    let pid = child.id().to_string();
+    let interrupt = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    assert!(interrupt.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(jobs(), 0);
+    // The lock is free again.
+    let small = [
+        "bench",
+        "--jobs",
+        "1",
+        "--singles",
+        "1",
+        "--latency",
+        "1",
+        "--yes",
+    ];
+    place.run(&small).exits(0).says("start latency");
+}
+
 #[test]
 fn one_look_of_top_can_be_printed() {
     let place = Place::migrated();
@@ -117,10 +157,10 @@ fn the_configuration_is_checked_and_shown() {
     let shown = run(&["--json", "config", "show"]).exits(0);
     assert!(shown.json()["settings"].as_array().unwrap().len() > 20);
     assert!(!shown.stdout.contains("hunter2"), "{shown:?}");
-    assert_eq!(
-        run(&["--json", "config", "check"]).exits(0).json()["ok"],
-        true
-    );
+    let text = "[store]\nurl = 'sqlite://jobs.db'\nmigrate = false\n";
+    std::fs::write(place.path("ratchet.toml"), text).unwrap();
+    let checked = run(&["--json", "config", "check"]).exits(0).json();
+    assert_eq!(checked["ok"], true);
 
     std::fs::write(place.path("other.toml"), "[worker]\nconcurency = 7\n").unwrap();
     run(&["--config", "other.toml", "config", "check"])

@@ -23,8 +23,8 @@ section! {
         /// than one of the loopback.
         listen: SocketAddr, default "127.0.0.1:8080";
 
-        /// Who sends this token, as `Authorization: Bearer …`, may change things; without a token
-        /// nobody may.
+        /// Under `ratchet serve --allow-writes`, who sends this token as `Authorization: Bearer …` may
+        /// change things.
         token: Option<Secret<String>>, example "\"…\"";
 
         /// A file with the token in its first line. Not together with `token`.
@@ -33,25 +33,19 @@ section! {
         /// Whether payloads, results and checkpoints of jobs are shown.
         payloads: Payloads, default "hidden";
 
-        /// Whether the dashboard is served.
-        dashboard: bool, default true;
-
-        /// Whether metrics are served for Prometheus.
-        metrics: bool, default true;
-
         /// The largest body of a request, in bytes.
-        max_body: Option<usize>, example "65536";
+        max_body: Option<usize>, default 65536;
 
         /// The most entries of a page.
-        max_page: Option<u32>, example "500";
+        max_page: Option<u32>, default 200;
 
         /// How many clients may have live updates at once.
-        max_clients: Option<usize>, example "100";
+        max_clients: Option<usize>, default 200;
 
         /// How many changes are taken in one second, of all clients together.
-        writes_per_second: Option<u32>, example "50";
+        writes_per_second: Option<u32>, default 20;
 
         /// How long a request may take.
-        request_timeout: Option<Duration>, example "\"10s\"";
+        request_timeout: Option<Duration>, default "15s";
     }
 }

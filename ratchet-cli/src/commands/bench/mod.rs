@@ -12,8 +12,10 @@ use std::time::Duration;
 use ratchet::model::JobFilter;
 use ratchet::store::Acquired;
 use ratchet::time::{monotonic, wall_clock};
-use ratchet::{Client, Fence, Job, JobAction, Name, NewJob, Node, NodeId, Ratchet};
+use ratchet::{Client, Fence, Job, JobAction, Name, NewJob, Node, NodeId, Ratchet, RunError};
 use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use self::figures::Figures;
 use self::job::{Nothing, Seen};
@@ -54,12 +56,16 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
     );
     confirm(&question, what.yes).await?;
     let lock = Lock::take(&client).await?;
-    let mut phases = Vec::new();
+    let (mut phases, mut runner) = (Vec::new(), None);
     let measured = tokio::select! {
-        measured = measure(&client, &what, &mut phases) => measured,
+        measured = measure(&client, &what, &mut phases, &mut runner) => measured,
         _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
         () = tokio::time::sleep(LONGEST) => Err(Failure::failed("it takes longer than 10 minutes")
             .remedy("Measure with fewer --jobs.")),
+    };
+    let stopped = match runner {
+        Some(runner) => runner.stop().await,
+        None => Ok(()),
     };
     let cleaned = clean_up(&client).await;
     lock.release(&client).await?;
@@ -69,7 +75,7 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
         phases,
     };
     show(app, &report)?;
-    measured.and(cleaned)
+    measured.and(stopped).and(cleaned)
 }
 
 fn show(app: &mut App, report: &Report) -> Result<(), Failure> {
@@ -96,45 +102,66 @@ fn show(app: &mut App, report: &Report) -> Result<(), Failure> {
     app.out.table(&table, "nothing was measured")
 }
 
-async fn measure(client: &Client, what: &Bench, phases: &mut Vec<Figures>) -> Result<(), Failure> {
+async fn measure(
+    client: &Client,
+    what: &Bench,
+    phases: &mut Vec<Figures>,
+    runner: &mut Option<Runner>,
+) -> Result<(), Failure> {
     let [singles, jobs, latency] = [what.singles, what.jobs, what.latency].map(count);
     phases.push(enqueue(client, "enqueue_one_by_one", singles, 1).await?);
     phases.push(enqueue(client, "enqueue_in_hundreds", jobs, HUNDRED).await?);
     let seen = Arc::new(Seen::new(latency));
-    let node = Ratchet::builder(Arc::clone(client.store()))
-        .register::<Nothing>()
-        .state(Arc::clone(&seen))
-        .queues([QUEUE])
-        .system_concurrency(0)
-        .concurrency(count(what.handlers))
-        .roles(["worker"])
-        .label(&format!("{QUEUE} {}", NodeId::new()))
-        .build()
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let began = monotonic();
-    let running = tokio::spawn({
-        let node = node.clone();
-        async move { node.run_until(stopped).await }
-    });
-    let measured = async {
-        wait_for(&node, singles + jobs).await?;
-        phases.push(Figures::rate_of(
-            "drain",
-            singles + jobs,
-            monotonic() - began,
-        ));
-        phases.push(start_latency(client, &node, &seen, singles + jobs, latency).await?);
-        Ok(())
-    };
-    let measured: Result<(), Failure> = measured.await;
-    drop(stop);
-    let ended = running.await;
-    measured?;
-    match ended {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure::failed(error.to_string())),
-        Err(error) => Err(Failure::failed(error.to_string())),
+    let node = &runner.insert(Runner::start(client, what, &seen)?).node;
+    wait_for(node, singles + jobs).await?;
+    phases.push(Figures::rate_of(
+        "drain",
+        singles + jobs,
+        monotonic() - began,
+    ));
+    phases.push(start_latency(client, node, &seen, singles + jobs, latency).await?);
+    Ok(())
+}
+
+/// The node, which runs until it is stopped.
+struct Runner {
+    node: Node,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), RunError>>,
+}
+
+impl Runner {
+    fn start(client: &Client, what: &Bench, seen: &Arc<Seen>) -> Result<Self, Failure> {
+        let node = Ratchet::builder(Arc::clone(client.store()))
+            .register::<Nothing>()
+            .state(Arc::clone(seen))
+            .queues([QUEUE])
+            .system_concurrency(0)
+            .concurrency(count(what.handlers))
+            .roles(["worker"])
+            .label(&format!("{QUEUE} {}", NodeId::new()))
+            .build()
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn({
+            let node = node.clone();
+            async move { node.run_until(stopped).await }
+        });
+        Ok(Self {
+            node,
+            stop,
+            running,
+        })
+    }
+
+    /// Lets it hand back what it has, and leave.
+    async fn stop(self) -> Result<(), Failure> {
+        drop(self.stop);
+        match self.running.await {
+            Ok(ended) => ended.map_err(|error| Failure::failed(error.to_string())),
+            Err(error) => Err(Failure::failed(error.to_string())),
+        }
     }
 }
 

@@ -4,51 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ratchet::cluster::Leader;
-use ratchet::model::{DueRoute, NodeRecord};
+use ratchet::model::{DueRoute, Finding, NodeRecord, Severity};
 use ratchet::time::Timestamp;
 use ratchet::{ConnectError, Migration, Name, StoreErrorKind};
-use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::output::since;
 
 /// How long nodes must be silent to count as dead, at least, unless they are told otherwise.
 const DEAD_AFTER: Duration = Duration::from_secs(15);
-
-/// Something worth knowing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    pub(super) code: String,
-    pub(super) severity: Severity,
-    pub(super) summary: String,
-    pub(super) detail: Option<String>,
-    pub(super) remedy: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Severity {
-    Info,
-    Warning,
-    Error,
-}
-
-impl Finding {
-    fn new(severity: Severity, code: &str, summary: String, remedy: &str) -> Self {
-        Self {
-            code: code.to_owned(),
-            severity,
-            summary,
-            detail: None,
-            remedy: Some(remedy.to_owned()),
-        }
-    }
-
-    fn detail(mut self, detail: String) -> Self {
-        self.detail = Some(detail);
-        self
-    }
-}
 
 /// What was looked at.
 #[derive(Debug)]
@@ -94,12 +58,11 @@ pub(super) fn schema(
         ),
         Err(error) => return Err(error.into()),
     };
-    Ok(vec![Finding::new(
-        Severity::Error,
-        "schema",
-        summary,
-        remedy,
-    )])
+    Ok(vec![found(Severity::Error, "schema", summary, remedy)])
+}
+
+fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) -> Finding {
+    Finding::new(code, severity, summary).remedy(remedy)
 }
 
 /// Everything that is wrong.
@@ -120,7 +83,7 @@ fn clock(seen: &Seen, most: Duration) -> Option<Finding> {
     let apart = Duration::from_millis(seen.skew.unsigned_abs());
     let side = if seen.skew > 0 { "ahead of" } else { "behind" };
     (apart.saturating_sub(seen.doubt) > most).then(|| {
-        Finding::new(
+        found(
             Severity::Warning,
             "clock_skew",
             format!(
@@ -139,7 +102,7 @@ fn nodes<'a>(
     seen: &'a Seen,
 ) -> impl Iterator<Item = Finding> + 'a {
     let nobody = live.is_empty().then(|| {
-        Finding::new(
+        found(
             Severity::Warning,
             "no_nodes",
             "No node is live: nothing runs".to_owned(),
@@ -148,7 +111,7 @@ fn nodes<'a>(
     });
     let silent = silent.iter().map(|node| {
         let silence = (seen.now - node.last_seen).to_std().unwrap_or_default();
-        Finding::new(
+        found(
             Severity::Warning,
             "silent_node",
             format!(
@@ -180,7 +143,7 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
         .filter(|role| *role != "worker")
         .collect();
     let missing = stood_for.difference(&led).map(|role| {
-        Finding::new(
+        found(
             Severity::Warning,
             "no_leader",
             format!("Nobody leads in `{role}`"),
@@ -197,7 +160,7 @@ fn stranded(due: &DueRoute) -> Finding {
         Some(capability) => format!(" and the capability `{capability}`"),
         None => String::new(),
     };
-    Finding::new(
+    found(
         Severity::Error,
         "stranded",
         format!("No live node has a handler of `{}`{needs}", route.kind),
@@ -216,7 +179,7 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
         let (queue, kind) = (&due.route.queue, &due.route.kind);
         let detail = format!("the oldest has been due for {}", since(due.overdue));
         if due.paused {
-            return Finding::new(
+            return found(
                 Severity::Info,
                 "paused_queue",
                 format!("Jobs of `{kind}` wait in the queue {queue}, which is paused"),
@@ -224,7 +187,7 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
             )
             .detail(detail);
         }
-        Finding::new(
+        found(
             Severity::Warning,
             "overdue",
             format!("Jobs of `{kind}` in the queue {queue} are late"),
@@ -233,4 +196,99 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
         )
         .detail(detail)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet::model::{Heartbeat, NodeProfile, NodeStatus};
+    use ratchet::time::from_millis;
+    use ratchet::{Fence, NodeId, Route};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn name(text: &str) -> Name {
+        Name::new("name", text).unwrap()
+    }
+
+    /// A live node that stands for `maintenance` and was last seen so many seconds ago.
+    fn node(silence: i64) -> NodeRecord {
+        let roles = vec![name("worker"), name("maintenance")];
+        let beat = Heartbeat::new(NodeId::new(), name("alpha"), NodeStatus::Active, 5 * SECOND)
+            .profile(NodeProfile::new(roles, Vec::new()));
+        NodeRecord::joined(&beat, from_millis(1_000_000 - 1_000 * silence))
+    }
+
+    fn seen(nodes: Vec<NodeRecord>) -> Seen {
+        let leader = name("leader/maintenance");
+        let held = ratchet::store::LockInfo {
+            fence: Fence(1),
+            holder: nodes.first().map(|node| ratchet::store::HeldLock {
+                owner: name(&node.node.to_string()),
+                remaining: SECOND,
+            }),
+            expired_for: None,
+        };
+        Seen {
+            now: from_millis(1_000_000),
+            skew: 0,
+            doubt: Duration::ZERO,
+            leaders: Leader::among(&[(leader, held)]),
+            due: Vec::new(),
+            stranded: Vec::new(),
+            nodes,
+        }
+    }
+
+    fn codes(seen: &Seen) -> Vec<&'static str> {
+        let tolerance = Tolerance {
+            skew: SECOND,
+            overdue: 60 * SECOND,
+        };
+        let findings = judge(seen, tolerance);
+        findings.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_cluster_at_work_is_well() {
+        assert!(codes(&seen(vec![node(3)])).is_empty());
+    }
+
+    #[test]
+    fn nodes_that_are_silent_are_named() {
+        assert!(codes(&seen(vec![node(3), node(14)])).is_empty());
+        assert_eq!(codes(&seen(vec![node(3), node(16)])), ["silent_node"]);
+        assert_eq!(codes(&seen(vec![node(16)])), ["no_nodes", "silent_node"]);
+        let mut left = node(3_600);
+        left.status = NodeStatus::Left;
+        assert!(codes(&seen(vec![node(3), left])).is_empty());
+    }
+
+    #[test]
+    fn a_role_without_a_leader_is_named() {
+        let mut seen = seen(vec![node(3)]);
+        seen.leaders.clear();
+        assert_eq!(codes(&seen), ["no_leader"]);
+    }
+
+    #[test]
+    fn clocks_may_differ_by_as_much_as_is_not_known() {
+        let mut seen = seen(vec![node(3)]);
+        (seen.skew, seen.doubt) = (-1_400, 500 * SECOND / 1_000);
+        assert!(codes(&seen).is_empty());
+        seen.skew = -1_600;
+        assert_eq!(codes(&seen), ["clock_skew"]);
+    }
+
+    #[test]
+    fn late_jobs_are_stranded_or_overdue_or_paused() {
+        let route = |kind| Route::from_texts("mail", kind, "", "").unwrap();
+        let due = |kind, paused, seconds| DueRoute::new(route(kind), paused, seconds * SECOND);
+        let mut seen = seen(vec![node(3)]);
+        seen.due = vec![due("a", false, 61), due("b", true, 61), due("c", false, 59)];
+        assert_eq!(codes(&seen), ["overdue", "paused_queue"]);
+        seen.stranded = vec![due("a", false, 61)];
+        assert_eq!(codes(&seen), ["stranded", "paused_queue"]);
+    }
 }

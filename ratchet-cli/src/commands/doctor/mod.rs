@@ -4,10 +4,11 @@ mod judge;
 
 use std::time::Duration;
 
+use ratchet::model::{Finding, Severity};
 use ratchet::{Client, time};
 use serde::Serialize;
 
-use self::judge::{Finding, Seen, Severity, Tolerance, judge};
+use self::judge::{Seen, Tolerance, judge};
 use crate::app::App;
 use crate::args::Doctor;
 use crate::exit::Failure;
@@ -23,12 +24,34 @@ struct Report<'a> {
     version: Option<String>,
     /// How far this host's clock is ahead of the database's.
     clock_skew_ms: Option<i64>,
-    findings: &'a [Finding],
+    findings: Vec<Shown<'a>>,
+}
+
+/// Something worth knowing.
+#[derive(Serialize)]
+struct Shown<'a> {
+    code: &'a str,
+    severity: &'a str,
+    summary: &'a str,
+    detail: Option<&'a str>,
+    remedy: Option<&'a str>,
+}
+
+impl<'a> From<&'a Finding> for Shown<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        Self {
+            code: finding.code,
+            severity: finding.severity.as_str(),
+            summary: &finding.summary,
+            detail: finding.detail.as_deref(),
+            remedy: finding.remedy.as_deref(),
+        }
+    }
 }
 
 pub(super) async fn run(app: &mut App, what: Doctor) -> Result<(), Failure> {
     let store = app.database()?;
-    let pending = ratchet::pending_migrations(&store).await;
+    let pending = Box::pin(ratchet::pending_migrations(&store)).await;
     let findings = judge::schema(pending)?;
     if !findings.is_empty() {
         // Nothing else can be read.
@@ -41,6 +64,7 @@ pub(super) async fn run(app: &mut App, what: Doctor) -> Result<(), Failure> {
         overdue: what.overdue,
     };
     let mut findings = judge(&seen, tolerance);
+    findings.extend(client.findings().await?.into_iter().flatten());
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     tell(app, &findings, Some(&client), Some(seen.skew), what.strict)
 }
@@ -95,7 +119,7 @@ fn tell(
             backend: info.as_ref().map(|info| info.backend),
             version: info.as_ref().map(|info| info.version.clone()),
             clock_skew_ms,
-            findings,
+            findings: findings.iter().map(Shown::from).collect(),
         })?;
     } else {
         if let Some(info) = info {
@@ -113,13 +137,14 @@ fn tell(
 }
 
 fn show(app: &mut App, finding: &Finding) -> Result<(), Failure> {
-    let (style, word) = match finding.severity {
-        Severity::Info => (DIM, "info   "),
-        Severity::Warning => (WARN, "warning"),
-        Severity::Error => (BAD, "error  "),
+    let style = match finding.severity {
+        Severity::Info => DIM,
+        Severity::Warning => WARN,
+        Severity::Error => BAD,
     };
+    let word = format!("{:<7}", finding.severity.as_str());
     let summary = paint(BOLD, clean(&finding.summary));
-    let code = paint(DIM, clean(&finding.code));
+    let code = paint(DIM, clean(finding.code));
     app.out
         .line(format_args!("{}  {summary}  {code}", paint(style, word)))?;
     let more = [finding.detail.as_deref(), finding.remedy.as_deref()];

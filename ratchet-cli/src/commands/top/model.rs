@@ -48,21 +48,11 @@ impl From<&JobRecord> for Failed {
     }
 }
 
-/// What the nodes did between two looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Rates {
-    pub(super) finished_per_s: f64,
-    pub(super) failed_per_s: f64,
-    pub(super) retried_per_s: f64,
-    /// How long the jobs that began had been due, on average.
-    pub(super) wait_ms: Option<u64>,
-}
-
 /// What is shown.
 #[derive(Debug)]
 pub(super) struct Model {
     seen: Seen,
-    rates: Option<Rates>,
+    rates: Option<view::Rates>,
     problem: Option<String>,
 }
 
@@ -77,7 +67,7 @@ pub(super) struct View<'a> {
     pub(super) running: u64,
     pub(super) capacity: u64,
     /// None before the second look, and while no node says what it has done.
-    pub(super) rates: Option<Rates>,
+    pub(super) rates: Option<view::Rates>,
     pub(super) oldest_due_ms: Option<u64>,
     pub(super) stranded: usize,
     #[serde(flatten)]
@@ -139,12 +129,12 @@ impl Model {
 }
 
 /// The rates between two heartbeats of each node that gave both; none if none did.
-fn rates(before: &[NodeRecord], after: &[NodeRecord]) -> Option<Rates> {
+fn rates(before: &[NodeRecord], after: &[NodeRecord]) -> Option<view::Rates> {
     let before: BTreeMap<NodeId, (&NodeRecord, NodeTotals)> = before
         .iter()
         .filter_map(|node| Some((node.node, (node, node.load.totals?))))
         .collect();
-    let (mut rates, mut begun, mut waited, mut any) = (Rates::default(), 0, 0, false);
+    let (mut rates, mut begun, mut waited, mut any) = (view::Rates::default(), 0, 0, false);
     for node in after {
         let (Some(now), Some((last, then))) = (node.load.totals, before.get(&node.node)) else {
             continue;
@@ -223,12 +213,9 @@ pub(super) mod tests {
         let mut model = Model::new(look(id, 10_000, NodeTotals::new(100, 500, 90, 4, 6)));
         assert_eq!(model.view().rates, None);
         model.update(look(id, 15_000, NodeTotals::new(150, 1_500, 130, 14, 11)));
-        let wanted = Rates {
-            finished_per_s: 10.0,
-            failed_per_s: 2.0,
-            retried_per_s: 1.0,
-            wait_ms: Some(20),
-        };
+        let mut wanted = view::Rates::default();
+        (wanted.finished_per_s, wanted.failed_per_s) = (10.0, 2.0);
+        (wanted.retried_per_s, wanted.wait_ms) = (1.0, Some(20));
         assert_eq!(model.view().rates, Some(wanted));
         // The same heartbeat once more says nothing new.
         model.update(look(id, 15_000, NodeTotals::new(150, 1_500, 130, 14, 11)));
