@@ -181,20 +181,19 @@ impl Election {
         let lock = self.leadership.lock();
         let locks = self.store.locks();
         let renew = locks.renew(lock, owner, term, self.timings.ttl);
-        Ok(
-            match within(self.timings.renew_timeout, "renew", renew).await? {
-                Fenced::Applied => {
-                    self.leadership
-                        .lead(owner, term, asked + self.timings.fence_timeout);
-                    ElectionOutcome::AlreadyLeader(term)
-                }
-                Fenced::Stale => {
-                    tracing::warn!(role = %self.leadership.role(), "the leadership was lost");
-                    self.leadership.step_down(StepDown::Superseded);
-                    ElectionOutcome::Conflict
-                }
-            },
-        )
+        let renewed = within(self.timings.renew_timeout, "renew", renew).await?;
+        Ok(match renewed {
+            Fenced::Applied => {
+                self.leadership
+                    .lead(owner, term, asked + self.timings.fence_timeout);
+                ElectionOutcome::AlreadyLeader(term)
+            }
+            Fenced::Stale => {
+                tracing::warn!(role = %self.leadership.role(), "the leadership was lost");
+                self.leadership.step_down(StepDown::Superseded);
+                ElectionOutcome::Conflict
+            }
+        })
     }
 
     async fn campaign(&self, owner: &Name) -> Result<ElectionOutcome> {
@@ -209,27 +208,26 @@ impl Election {
         let lock = self.leadership.lock();
         let locks = self.store.locks();
         let acquire = locks.acquire(lock, owner, self.timings.ttl);
-        Ok(
-            match within(self.timings.renew_timeout, "acquire", acquire).await? {
-                Acquired::Acquired { fence } => {
-                    let again = self
-                        .leadership
-                        .guard()
-                        .is_some_and(|guard| guard.fence == fence);
-                    self.leadership
-                        .lead(owner, fence, asked + self.timings.fence_timeout);
-                    if again {
-                        ElectionOutcome::AlreadyLeader(fence)
-                    } else {
-                        ElectionOutcome::Elected(fence)
-                    }
+        let acquired = within(self.timings.renew_timeout, "acquire", acquire).await?;
+        Ok(match acquired {
+            Acquired::Acquired { fence } => {
+                let again = self
+                    .leadership
+                    .guard()
+                    .is_some_and(|guard| guard.fence == fence);
+                self.leadership
+                    .lead(owner, fence, asked + self.timings.fence_timeout);
+                if again {
+                    ElectionOutcome::AlreadyLeader(fence)
+                } else {
+                    ElectionOutcome::Elected(fence)
                 }
-                Acquired::Held(held) => ElectionOutcome::OtherLeader {
-                    leader: held.owner,
-                    remaining: held.remaining,
-                },
+            }
+            Acquired::Held(held) => ElectionOutcome::OtherLeader {
+                leader: held.owner,
+                remaining: held.remaining,
             },
-        )
+        })
     }
 
     /// Why a candidate with a takeover delay may not try yet.

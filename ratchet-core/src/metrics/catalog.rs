@@ -52,7 +52,7 @@ pub enum Values {
     Pools,
     /// A role that somebody in this process stands for.
     Roles,
-    /// A call of the store, as the code of the engine and its clients names it: about seventy.
+    /// A call of the store, as the code of the engine and its clients names it: about sixty.
     Operations,
 }
 

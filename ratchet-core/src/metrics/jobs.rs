@@ -15,8 +15,7 @@ use super::catalog::{
 use super::record::Amount;
 use crate::model::{Claim, Outcome};
 use crate::name::Name;
-use crate::time::millis_between;
-use crate::time::to_millis;
+use crate::time::{millis_between, to_millis};
 
 /// The metrics of one pool during one run.
 pub(crate) struct PoolMetrics {
@@ -232,5 +231,21 @@ impl PoolMetrics {
         if count > 0 {
             metric.counter([self.pool.clone()]).increment(count as u64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_is_not_registered_is_counted_with_all_others() {
+        let name = |text| Name::new("name", text).unwrap();
+        let pool = PoolMetrics::new(&name("default"), &[name("resize"), name("mail")]);
+        let label = |kind| pool.kind(pool.place(&name(kind))).to_string();
+        assert_eq!(label("mail"), "mail");
+        assert_eq!(label("resize"), "resize");
+        assert_eq!([label("a"), label("n"), label("z")], [OTHER; 3]);
+        pool.settled(pool.place(&name("z")), &Outcome::Released);
     }
 }
