@@ -8,7 +8,8 @@ use http::{Method, header};
 use ratchet_core::{JobState, MemoryStore, SharedStore};
 use serde_json::{Value, json};
 
-use crate::kit::{self, HOSTILE, World, described, populate, request};
+use crate::described::described;
+use crate::kit::{self, HOSTILE, World, populate, request};
 
 /// The path with parts that are right and lead nowhere.
 fn filled(template: &str, operation: &Value) -> String {

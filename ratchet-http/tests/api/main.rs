@@ -2,7 +2,9 @@
 
 mod actions;
 mod bulk;
+mod described;
 mod description;
+mod draft;
 mod fuzz;
 mod guards;
 mod kit;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ratchet_core::schedule::Overlap;
 use ratchet_core::{
-    Client, Job, JobContext, JobError, JobId, JobResult, JobState, NewJob, Priority, Ratchet, Recurring, RetryPolicy,
-    Workflow,
+    Client, Job, JobContext, JobError, JobId, JobResult, JobState, NewJob, Priority, Ratchet,
+    Recurring, RetryPolicy, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -58,15 +58,24 @@ async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     let time = Duration::from_millis(millis / 2 + (number * 7919) % millis);
     if time > Duration::from_secs(60) {
         for percent in 1..=100 {
-            ctx.progress(percent, format!("{} of 41,000 documents", u32::from(percent) * 410));
+            ctx.progress(
+                percent,
+                format!("{} of 41,000 documents", u32::from(percent) * 410),
+            );
             sleep(time / 100).await;
         }
     }
     sleep(time).await;
     match number % 401 {
-        11 | 12 | 13 if ctx.attempt() < 2 => Err("mx.example.net answered 451: try again later".into()),
-        77 => Err(JobError::discard("mx.example.net answered 550: no such user\nRCPT TO:<a.lovelace@example.net>")),
-        200 if ctx.kind().as_str() == "image.resize" => Err(JobError::discard("14,022 × 9,113 pixels, 100 megapixels are allowed")),
+        11 | 12 | 13 if ctx.attempt() < 2 => {
+            Err("mx.example.net answered 451: try again later".into())
+        }
+        77 => Err(JobError::discard(
+            "mx.example.net answered 550: no such user\nRCPT TO:<a.lovelace@example.net>",
+        )),
+        200 if ctx.kind().as_str() == "image.resize" => Err(JobError::discard(
+            "14,022 × 9,113 pixels, 100 megapixels are allowed",
+        )),
         _ => Ok(()),
     }
 }
@@ -88,7 +97,8 @@ impl Job for Invoice {
         if ctx.attempt() < 3 {
             return Err("the tax service answered 503 Service Unavailable: retry after 5 s".into());
         }
-        ctx.save_checkpoint(&serde_json::json!({ "page": 9 })).await?;
+        ctx.save_checkpoint(&serde_json::json!({ "page": 9 }))
+            .await?;
         ctx.progress(64, "page 9 of 14");
         ctx.cancelled().await;
         Err(JobError::cancel())
@@ -121,12 +131,33 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
     let client = stage.client.clone();
     client.set_permits("smtp", 8).await?;
     let rollup = Recurring::every(Duration::from_secs(15)).overlap(Overlap::Skip);
-    client.recurring().put(rollup.job(Rollup { number: 1 }.into_job()).named("metrics-rollup")).await?;
+    client
+        .recurring()
+        .put(
+            rollup
+                .job(Rollup { number: 1 }.into_job())
+                .named("metrics-rollup"),
+        )
+        .await?;
     let nightly = Recurring::cron("0 3 * * *").zone("Europe/Berlin");
-    client.recurring().put(nightly.job(Reindex { number: 1 }.into_job()).named("nightly-reindex")).await?;
-    client.enqueue(Reindex { number: 20 }.into_job().queue("search").tag("tenant-12")).await?;
-    let far = NewJob::new("report.yearly", &2026).queue("reports");
-    client.enqueue(far).await?;
+    client
+        .recurring()
+        .put(
+            nightly
+                .job(Reindex { number: 1 }.into_job())
+                .named("nightly-reindex"),
+        )
+        .await?;
+    client
+        .enqueue(
+            Reindex { number: 20 }
+                .into_job()
+                .queue("search")
+                .tag("tenant-12"),
+        )
+        .await?;
+    // Pending jobs are counted only while somebody looks.
+    stage.visit("#/overview").await?;
 
     let opened = Instant::now();
     let mut number = 0;
@@ -134,7 +165,11 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
     while opened.elapsed() < OPEN {
         let second = opened.elapsed().as_secs_f64();
         // Quiet and busy by turns, with one rush.
-        let rush = if (140.0..165.0).contains(&second) { 45.0 } else { 0.0 };
+        let rush = if (140.0..165.0).contains(&second) {
+            45.0
+        } else {
+            0.0
+        };
         let many = 22.0 + 9.0 * (second / 31.0).sin() + 3.0 * (second / 2.3).sin() + rush;
         let mut jobs = Vec::new();
         while f64::from(u32::try_from(jobs.len())?) < many {
@@ -142,6 +177,15 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
             jobs.push(some_job(number));
         }
         client.enqueue_all(&jobs).await?;
+        if second > 240.0 {
+            client
+                .enqueue(
+                    NewJob::new("report.yearly", &2026)
+                        .queue("reports")
+                        .idempotency_key("2026"),
+                )
+                .await?;
+        }
         if invoice.is_none() && second > 30.0 {
             invoice = Some(order(&client).await?);
         }
@@ -155,11 +199,24 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
 fn some_job(number: u64) -> NewJob {
     let mail = RetryPolicy::fixed(4, Duration::from_secs(2));
     match number % 10 {
-        0..=3 => Mail { number }.into_job().queue("mail").retry(mail).permit("smtp"),
+        0..=3 => Mail { number }
+            .into_job()
+            .queue("mail")
+            .retry(mail)
+            .permit("smtp"),
         4..=6 => Resize { number }.into_job().queue("images").tag("eu"),
-        7 => Ship { number }.into_job().queue("orders").lane(&format!("warehouse-{}", number % 3)),
-        8 => Charge { number }.into_job().queue("orders").priority(Priority::High),
-        _ => Resize { number }.into_job().queue("images").delay(Duration::from_secs(30)),
+        7 => Ship { number }
+            .into_job()
+            .queue("orders")
+            .lane(&format!("warehouse-{}", number % 3)),
+        8 => Charge { number }
+            .into_job()
+            .queue("orders")
+            .priority(Priority::High),
+        _ => Resize { number }
+            .into_job()
+            .queue("images")
+            .delay(Duration::from_secs(30)),
     }
 }
 
@@ -168,15 +225,40 @@ async fn order(client: &Client) -> Result<JobId> {
     let flow = Workflow::new();
     let number = 4_711;
     let receive = flow.add(Receive { number }.into_job().queue("orders"));
-    let reserve = flow.add(Reserve { number }.into_job().queue("orders")).after(&receive);
-    let charge = flow.add(Charge { number }.into_job().queue("orders").priority(Priority::High)).after(&receive);
-    let lines = ["2 × ratchet wrench", "1 × torque meter"].map(ToOwned::to_owned).to_vec();
-    let invoice = Invoice { order: number, customer: "acme".to_owned(), lines }.into_job().queue("orders");
-    let invoice = invoice.retry(RetryPolicy::fixed(5, Duration::from_secs(8))).tag("tenant-12").timeout(Duration::from_secs(600));
+    let reserve = flow
+        .add(Reserve { number }.into_job().queue("orders"))
+        .after(&receive);
+    let charge = flow
+        .add(
+            Charge { number }
+                .into_job()
+                .queue("orders")
+                .priority(Priority::High),
+        )
+        .after(&receive);
+    let lines = ["2 × ratchet wrench", "1 × torque meter"]
+        .map(ToOwned::to_owned)
+        .to_vec();
+    let invoice = Invoice {
+        order: number,
+        customer: "acme".to_owned(),
+        lines,
+    }
+    .into_job()
+    .queue("orders");
+    let invoice = invoice
+        .retry(RetryPolicy::fixed(5, Duration::from_secs(8)))
+        .tag("tenant-12")
+        .timeout(Duration::from_secs(600));
     let invoice = flow.add(invoice).after_all([&reserve, &charge]);
-    flow.add(Refund { number }.into_job().queue("orders")).after_failure(&charge);
-    let label = flow.add(Ship { number }.into_job().queue("orders")).after(&reserve);
-    let mail = flow.add(Mail { number }.into_job().queue("mail")).after_all([&invoice, &label]);
+    flow.add(Refund { number }.into_job().queue("orders"))
+        .after_failure(&charge);
+    let label = flow
+        .add(Ship { number }.into_job().queue("orders"))
+        .after(&reserve);
+    let mail = flow
+        .add(Mail { number }.into_job().queue("mail"))
+        .after_all([&invoice, &label]);
     flow.add(Rollup { number }.into_job()).after_end(&mail);
     let id = invoice.id();
     client.submit(flow).await?;
@@ -205,9 +287,15 @@ async fn pictures(stage: &Stage, directory: &std::path::Path, invoice: JobId) ->
             stage.page.click(".head .choice button").await?;
         }
         stage.page.until("!document.querySelector('main .loading') && document.querySelector('main .panel, main .tile')").await?;
-        stage.page.until("document.querySelector('.link').dataset.state === 'live'").await?;
+        stage
+            .page
+            .until("document.querySelector('.link').dataset.state === 'live'")
+            .await?;
         stage.page.settle().await?;
-        stage.page.picture(&directory.join(format!("{name}.png"))).await?;
+        stage
+            .page
+            .picture(&directory.join(format!("{name}.png")))
+            .await?;
     }
     Ok(())
 }

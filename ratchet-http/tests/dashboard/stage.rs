@@ -129,7 +129,10 @@ impl Stage {
         let (stop, mut stopped) = watch::channel(false);
         let task = tokio::spawn(async move {
             let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-            axum::serve(listener, app).with_graceful_shutdown(until).await.ok();
+            axum::serve(listener, app)
+                .with_graceful_shutdown(until)
+                .await
+                .ok();
         });
         self.server = Some(Server { api, stop, task });
         Ok(())
@@ -140,7 +143,9 @@ impl Stage {
         if let Some(Server { api, stop, task }) = self.server.take() {
             api.close();
             stop.send_replace(true);
-            timeout(PATIENCE, task).await.context("the server did not stop")??;
+            timeout(PATIENCE, task)
+                .await
+                .context("the server did not stop")??;
         }
         Ok(())
     }
@@ -188,10 +193,16 @@ impl Stage {
     /// Fails if the console complained or anything but the API was asked for.
     fn listen(&self) -> Result<()> {
         let complaints = self.page.complaints();
-        ensure!(complaints.is_empty(), "the console complains: {complaints:#?}");
+        ensure!(
+            complaints.is_empty(),
+            "the console complains: {complaints:#?}"
+        );
         let own = format!("http://{}{BELOW}/", self.address);
         for url in self.page.requests() {
-            ensure!(url.starts_with(&own) || url == "about:blank", "a request went elsewhere: {url}");
+            ensure!(
+                url.starts_with(&own) || url == "about:blank",
+                "a request went elsewhere: {url}"
+            );
         }
         Ok(())
     }
@@ -200,7 +211,9 @@ impl Stage {
         self.stop_serving().await?;
         for (stop, task) in self.nodes.drain(..) {
             stop.send_replace(true);
-            timeout(PATIENCE, task).await.context("a node did not stop")??;
+            timeout(PATIENCE, task)
+                .await
+                .context("a node did not stop")??;
         }
         Ok(())
     }

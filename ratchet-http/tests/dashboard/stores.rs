@@ -22,11 +22,17 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) const fn sqlite() -> Self {
-        Self { name: "sqlite", server: None }
+        Self {
+            name: "sqlite",
+            server: None,
+        }
     }
 
     pub(crate) fn postgres() -> Self {
-        Self { name: "postgres", server: Some((POSTGRES, env::var(POSTGRES).ok())) }
+        Self {
+            name: "postgres",
+            server: Some((POSTGRES, env::var(POSTGRES).ok())),
+        }
     }
 
     pub(crate) const fn name(&self) -> &'static str {
@@ -49,14 +55,24 @@ impl Store {
                 let file = folder.path().join("jobs.db");
                 let url = format!("sqlite://{}", file.display());
                 let store = Arc::new(SqliteStore::connect(&url).await?);
-                Ok(Database { store, place: Place::Folder(folder) })
+                Ok(Database {
+                    store,
+                    place: Place::Folder(folder),
+                })
             }
             Some((variable, url)) => {
-                let url = url.clone().with_context(|| format!("{variable} is not set"))?;
+                let url = url
+                    .clone()
+                    .with_context(|| format!("{variable} is not set"))?;
                 let schema = format!("dashboard_{}", JobId::new());
-                let store = PostgresStore::builder(&url).schema(&schema).max_connections(4);
+                let store = PostgresStore::builder(&url)
+                    .schema(&schema)
+                    .max_connections(4);
                 let store = Arc::new(store.connect().await?);
-                Ok(Database { store, place: Place::Schema { url, schema } })
+                Ok(Database {
+                    store,
+                    place: Place::Schema { url, schema },
+                })
             }
         }
     }
