@@ -53,6 +53,8 @@ pub(crate) struct Side {
     pub(crate) client: Client,
     pub(crate) database: Database,
     pub(crate) terms: Terms,
+    /// What the names of the collections begin with.
+    pub(crate) prefix: String,
     /// A job each, with its payload and its last attempts.
     pub(crate) jobs: Rows,
     /// The attempts that have no room in their job.
@@ -100,6 +102,7 @@ impl Side {
             database.collection_with_options(&format!("{prefix}{name}"), options.clone())
         };
         Self {
+            prefix: prefix.to_owned(),
             jobs: rows("jobs"),
             attempts: rows("attempts"),
             keys: rows("keys"),

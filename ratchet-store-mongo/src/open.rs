@@ -213,15 +213,14 @@ pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     let meta = side.plain().find_one(&side.meta, this).await?;
     let version = meta.map(|meta| crate::row::count(&meta, "version"));
     let version = version.transpose()?.unwrap_or(0);
-    Ok(vec![Finding::schema(version, VERSION.cast_unsigned())])
+    Ok(vec![Finding::schema(version, u64::from(VERSION))])
 }
 
 /// The collections and indexes that are missing or other than they should be, for people.
-pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
+pub(crate) async fn indexes(side: &Side) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for (rows, indexes) in &plan(side) {
-        let name = rows.name();
-        let Some(stored) = stored_indexes(side, rows).await? else {
+    for (name, indexes) in &plan(&side.prefix) {
+        let Some(stored) = stored_indexes(side, name).await? else {
             findings.push(Finding::missing(&format!("the collection {name}")));
             continue;
         };
