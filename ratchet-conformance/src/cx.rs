@@ -36,7 +36,8 @@ impl Cx {
             | Power::Permits
             | Power::Rates
             | Power::Workflows
-            | Power::Signals => powers.contains(&power),
+            | Power::Signals
+            | Power::Diagnostics => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // A fixture that hides a power would skip cases; one that claims too much would break them.
@@ -65,6 +66,7 @@ impl Cx {
                     (Power::Rates, store.rates().is_some()),
                     (Power::Workflows, store.workflows().is_some()),
                     (Power::Signals, store.signals().is_some()),
+                    (Power::Diagnostics, store.diagnostics().is_some()),
                 ] {
                     let told = self.powers.contains(&power);
                     assert_eq!(

@@ -100,6 +100,8 @@ pub enum Power {
     Workflows,
     /// The store has signals, [`Store::signals`](ratchet_core::Store::signals).
     Signals,
+    /// The store looks at its database, [`Store::diagnostics`](ratchet_core::Store::diagnostics).
+    Diagnostics,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
@@ -117,6 +119,7 @@ impl Power {
         Self::Rates,
         Self::Workflows,
         Self::Signals,
+        Self::Diagnostics,
     ];
 
     /// What the in-memory store and its fixture have, and so a store that wraps it.
@@ -128,6 +131,7 @@ impl Power {
         Self::Rates,
         Self::Workflows,
         Self::Signals,
+        Self::Diagnostics,
     ];
 }
 

@@ -75,8 +75,8 @@
 //! with the reason; a fixture whose powers are not exactly those the suite was told of fails every
 //! case.
 //!
-//! What a store may have beyond the minimum, [`Power::Workflows`] and [`Power::Signals`], is told in
-//! the same list, and must be what its accessors return.
+//! What a store may have beyond the minimum, [`Power::Workflows`], [`Power::Signals`] and
+//! [`Power::Diagnostics`], is told in the same list, and must be what its accessors return.
 //!
 //! # Results
 //! A failure names the store and the clauses: `mystore breaks [claim.exclusive]`. Each case leaves a

@@ -19,6 +19,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/store/rates.rs"),
     include_str!("../../ratchet-core/src/store/workflows.rs"),
     include_str!("../../ratchet-core/src/store/signals.rs"),
+    include_str!("../../ratchet-core/src/store/diagnostics.rs"),
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 

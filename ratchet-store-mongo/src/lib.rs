@@ -56,6 +56,7 @@ mod clock;
 mod config;
 mod connection;
 mod coordinator;
+mod diagnostics;
 mod ends;
 mod enqueue;
 mod error;

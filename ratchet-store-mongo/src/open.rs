@@ -3,6 +3,7 @@
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::StoreErrorKind;
+use ratchet_core::model::{Finding, Severity};
 
 use crate::config::Config;
 use crate::connection::Side;
@@ -204,6 +205,39 @@ async fn check_version(side: &Side) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// How far the collections are, for people.
+pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
+    let this = doc! { "_id": "ratchet" };
+    let meta = side.plain().find_one(&side.meta, this).await?;
+    let version = meta.map(|meta| crate::row::count(&meta, "version"));
+    let version = version.transpose()?.unwrap_or(0);
+    Ok(vec![Finding::schema(version, VERSION.cast_unsigned())])
+}
+
+/// The collections and indexes that are missing or other than they should be, for people.
+pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (rows, indexes) in &plan(side) {
+        let name = rows.name();
+        let Some(stored) = stored_indexes(side, rows).await? else {
+            findings.push(Finding::missing(&format!("the collection {name}")));
+            continue;
+        };
+        match compare(name, indexes, &stored) {
+            Ok(lacking) => findings.extend(
+                lacking
+                    .into_iter()
+                    .map(|index| Finding::missing(&format!("the index {} of {name}", index.name))),
+            ),
+            Err(odd) => {
+                let finding = Finding::new("odd_index", Severity::Error, odd.to_string());
+                findings.push(finding.remedy("drop it, and start a node, which makes its own"));
+            }
+        }
+    }
+    Ok(findings)
 }
 
 /// Refuses collections that are there and of another kind than ours.

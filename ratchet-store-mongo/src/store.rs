@@ -10,8 +10,8 @@ use mongodb::{ClientSession, Database};
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::sync::{Mutex, MutexGuard};
@@ -470,6 +470,10 @@ impl Store for MongoStore {
 
     fn signals(&self) -> Option<&dyn SignalStore> {
         self.has_transactions().then_some(self as &dyn SignalStore)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
+        Some(self)
     }
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {

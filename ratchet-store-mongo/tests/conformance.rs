@@ -17,6 +17,7 @@ const POWERS: &[Power] = &[
     Power::Rates,
     Power::Workflows,
     Power::Signals,
+    Power::Diagnostics,
 ];
 
 fn main() -> ExitCode {

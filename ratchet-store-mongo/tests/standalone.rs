@@ -1,5 +1,6 @@
 //! The conformance suite on a server without transactions: what is refused there is left out, and
-//! says so in the report; everything else holds. Of the powers that a store may have it has rates.
+//! says so in the report; everything else holds. Of the powers that a store may have it has rates
+//! and can look at itself.
 
 mod fixture;
 mod server;
@@ -43,7 +44,12 @@ const WITHOUT: &[&str] = &[
 fn main() -> ExitCode {
     Suite::new(
         "mongodb-standalone",
-        &[Power::Clock, Power::Vandal, Power::Rates],
+        &[
+            Power::Clock,
+            Power::Vandal,
+            Power::Rates,
+            Power::Diagnostics,
+        ],
     )
     .without("needs transactions, which a standalone has not", WITHOUT)
     .run(async { fixture::provision(server::STANDALONE_URL) })

@@ -32,6 +32,7 @@ mod claim;
 mod config;
 mod connect;
 mod connection;
+mod diagnostics;
 mod enqueue;
 mod era;
 mod error;

@@ -185,6 +185,46 @@ pub(crate) fn release_lock(name: &str) -> String {
     format!("EXEC sp_releaseapplock @Resource = {name}, @LockOwner = 'Session'")
 }
 
+/// How far a schema is.
+pub(crate) struct State {
+    /// How many migrations it says it has.
+    pub(crate) applied: u64,
+    /// How many this program knows.
+    pub(crate) known: u64,
+    /// The tables, and the indexes if they are looked for, that it should have and has not.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Looks how far a schema is.
+pub(crate) async fn state(
+    lease: &mut Lease<'_>,
+    sql: &Statements,
+    name: &str,
+    indexes: bool,
+) -> Result<State> {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    let tables = sql.own_objects.query().bind(name);
+    let mut rows = lease.rows(tables).await?;
+    if indexes {
+        let indexes = sql.own_indexes.query().bind(name);
+        rows.extend(lease.rows(indexes).await?);
+    }
+    for row in rows {
+        found.insert(row.try_get(0)?);
+    }
+    let applied = lease.rows(sql.applied_migrations.query()).await?.len();
+    let steps = &STEPS[..applied.min(STEPS.len())];
+    let indexes = index_names(steps).filter(|_| indexes);
+    Ok(State {
+        applied: applied as u64,
+        known: STEPS.len() as u64,
+        missing: objects(steps)
+            .chain(indexes)
+            .filter(|name| !found.contains(name))
+            .collect(),
+    })
+}
+
 struct Schema<'a> {
     name: &'a str,
     sql: &'a Statements,
@@ -314,6 +354,17 @@ fn objects(steps: &[Step]) -> impl Iterator<Item = String> {
     made.chain(["migrations".to_owned()])
 }
 
+/// The indexes that the steps make.
+fn index_names(steps: &[Step]) -> impl Iterator<Item = String> {
+    let lines = steps.iter().flat_map(|step| step.sql.lines());
+    lines.filter_map(|line| {
+        let name = line
+            .strip_prefix("CREATE INDEX ")
+            .or_else(|| line.strip_prefix("CREATE UNIQUE INDEX "))?;
+        name.split_whitespace().next().map(str::to_owned)
+    })
+}
+
 fn check_versions(schema: &str, steps: &[Step], stored: &[(i32, String, String)]) -> Result<()> {
     let newest = stored.last().map_or(0, |(version, ..)| *version);
     let known = steps.last().map_or(0, |step| step.version.cast_signed());
@@ -407,6 +458,9 @@ mod tests {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
         assert_eq!(names.len(), 23);
+        let indexes: BTreeSet<String> = index_names(STEPS).collect();
+        assert!(indexes.contains("jobs_claim") && indexes.contains("routes_key"));
+        assert_eq!(indexes.len(), 16);
     }
 
     #[test]

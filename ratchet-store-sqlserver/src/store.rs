@@ -7,8 +7,8 @@ use std::time::Duration;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
@@ -175,6 +175,11 @@ impl SqlServerStore {
         &self.0.reach
     }
 
+    /// The schema of the tables.
+    pub(crate) fn schema(&self) -> &str {
+        &self.0.schema
+    }
+
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.0.liveness
     }
@@ -330,6 +335,10 @@ impl Store for SqlServerStore {
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
     }
 

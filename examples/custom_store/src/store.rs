@@ -5,16 +5,17 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, BatchClosed, BatchPurge,
-    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced, Finding, Fired,
-    Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage, JobSelector, Link,
-    NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo, PurgeRequest, PutOutcome,
-    PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest, Reclaimed,
-    RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report, Reported,
-    RetireRecurring, Settlement, Signal, StateCounts, SweptNodes,
+    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced,
+    Finding, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage,
+    JobSelector, Link, NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo,
+    PurgeRequest, PutOutcome, PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest,
+    Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report,
+    Reported, RetireRecurring, Settlement, Signal, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, PermitStore,
-    QueueStore, RateStore, RecurringStore, SignalStore, StoreInfo, VersionStore, WorkflowStore,
+    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, StoreInfo, VersionStore,
+    WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{

@@ -9,6 +9,7 @@ mod cancel;
 mod capability;
 mod claim;
 mod concurrency;
+mod diag;
 mod differential;
 mod enqueue;
 mod errors;
@@ -56,6 +57,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     reclaim::CASES,
     act::CASES,
     cancel::CASES,
+    diag::CASES,
     lane::CASES,
     permit::CASES,
     rate::CASES,

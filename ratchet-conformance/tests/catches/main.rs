@@ -484,6 +484,15 @@ const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::LosesTotals,
         "node::a_node_says_what_it_has_done_or_nothing",
     ),
+    (Sabotage::LooksByWriting, "diag::to_look_changes_nothing"),
+    (
+        Sabotage::CriesWolf,
+        "diag::a_database_as_it_is_made_has_no_errors",
+    ),
+    (
+        Sabotage::ListsFindingsAsTheyCome,
+        "diag::a_database_as_it_is_made_has_no_errors",
+    ),
 ];
 
 /// Sabotages that random histories find without anybody having thought of them.

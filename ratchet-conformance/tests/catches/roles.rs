@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    DueRoute, Fenced, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord, NodeStatus,
-    NodeSweep, Others, QueueInfo, StateCounts, SweptNodes,
+    DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord,
+    NodeStatus, NodeSweep, Others, QueueInfo, Severity, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, Changed, LockInfo, LockStore, NodeStore, QueueStore, VersionStore,
+    Acquired, Changed, DiagnosticStore, LockInfo, LockStore, NodeStore, QueueStore, VersionStore,
 };
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{Fence, Name, NodeId, Result};
@@ -208,5 +208,25 @@ impl VersionStore for Sabotaged {
 
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
         self.inner.versions(namespaces).await
+    }
+}
+
+#[async_trait]
+impl DiagnosticStore for Sabotaged {
+    async fn findings(&self) -> Result<Vec<Finding>> {
+        let mut findings = self.inner.findings().await?;
+        match self.how {
+            Sabotage::LooksByWriting => {
+                let config = Name::new("namespace", "config")?;
+                self.inner.bump(&config, None).await?;
+            }
+            Sabotage::CriesWolf => findings.insert(0, Finding::missing("jobs_claim")),
+            Sabotage::ListsFindingsAsTheyCome => {
+                let late = Finding::new("late", Severity::Warning, "it is worse than the first");
+                findings.push(late);
+            }
+            _ => {}
+        }
+        Ok(findings)
     }
 }

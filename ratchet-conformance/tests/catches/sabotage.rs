@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    ArchiveStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{
     BatchId, ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore,
@@ -141,6 +141,9 @@ sabotages! {
     ListsHeldLocksOnly,
     TakesNoKindsForSilence,
     LosesTotals,
+    LooksByWriting,
+    CriesWolf,
+    ListsFindingsAsTheyCome,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -254,6 +257,10 @@ impl Store for Sabotaged {
     }
 
     fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
     }
 }

@@ -1,12 +1,15 @@
 use super::Client;
 use crate::cluster::{LEADER_PREFIX, Leader};
 use crate::error::Result;
-use crate::limits::{MAX_BATCH, MAX_LISTED_LOCKS};
+use crate::limits::MAX_LISTED_LOCKS;
 use crate::model::DueRoute;
 use crate::name::Name;
 use crate::store::LockInfo;
 use crate::stranded;
 use crate::time::Timestamp;
+
+/// How many locks are read at once in search of those of roles.
+const ROLES: usize = 100;
 
 impl Client {
     /// Lists the locks, also those that are free at present, by name: the first
@@ -27,12 +30,24 @@ impl Client {
     /// # Errors
     /// A failure of the store.
     pub async fn leaders(&self) -> Result<Vec<Leader>> {
-        let before = &Name::new("lock", LEADER_PREFIX)?;
         let calls = &self.0.calls;
-        let list = calls.call("list_locks", |store| {
-            store.locks().list_locks(Some(before), MAX_BATCH)
-        });
-        Ok(Leader::among(&list.await?))
+        let mut leaders = Vec::new();
+        let mut after = Name::new("lock", LEADER_PREFIX)?;
+        loop {
+            let behind = &after;
+            let list = calls.call("list_locks", |store| {
+                store.locks().list_locks(Some(behind), ROLES)
+            });
+            let mut locks = list.await?;
+            let full = locks.len() == ROLES;
+            locks.retain(|(name, _)| name.as_str().starts_with(LEADER_PREFIX));
+            leaders.extend(Leader::among(&locks));
+            // Behind the locks of roles are those of others.
+            match locks.pop() {
+                Some((last, _)) if full && locks.len() + 1 == ROLES => after = last,
+                _ => return Ok(leaders),
+            }
+        }
     }
 
     /// Lists the routes of which a pending job is due, the longest overdue first. What it costs

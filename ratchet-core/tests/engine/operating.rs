@@ -93,6 +93,23 @@ async fn a_job_that_no_node_has_a_handler_for_is_stranded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn leaders_are_found_among_any_number_of_locks() {
+    let world = World::new();
+    let name = |text: String| Name::new("name", text).unwrap();
+    let owner = name("me".to_owned());
+    for lock in 0..250 {
+        for kind in ["a", "leader", "leader/role", "z"] {
+            let lock = name(format!("{kind}-{lock:03}"));
+            world.store.acquire(&lock, &owner, SECOND).await.unwrap();
+        }
+    }
+    let leaders = client(&world).leaders().await.unwrap();
+    assert_eq!(leaders.len(), 250);
+    assert!(leaders.is_sorted_by(|a, b| a.role < b.role));
+    assert_eq!(leaders[249].role.as_str(), "role-249");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_reads_what_the_store_remembers() {
     let world = World::new();
     let client = client(&world);

@@ -4,6 +4,7 @@
 
 mod archive;
 mod connections;
+mod diagnostics;
 mod held;
 mod interleavings;
 mod kit;
@@ -54,6 +55,8 @@ tests! {
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
+    diagnostics: indexes_that_are_missing_or_not_valid_are_found
+        a_table_without_autovacuum_is_found a_session_that_holds_a_snapshot_is_seen;
     held: a_held_job_keeps_no_other_from_ending an_end_that_is_held_for_long_is_a_timeout
         a_held_job_keeps_no_other_from_being_reported
         a_held_job_keeps_no_other_from_being_taken_back

@@ -3,6 +3,7 @@
 
 mod archive;
 mod claims;
+mod diagnostics;
 mod files;
 mod groups;
 mod leadership;

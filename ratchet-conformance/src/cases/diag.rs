@@ -1,0 +1,76 @@
+//! What a store finds when it looks at its database.
+
+use super::prelude::*;
+
+async fn look(node: &TestNode) -> Vec<Finding> {
+    let diagnostics = node.store.diagnostics();
+    let diagnostics = diagnostics.expect("the case says that it needs Diagnostics");
+    ok(diagnostics.findings().await)
+}
+
+cases! {
+    "diag" on Cx;
+
+    #[proves("diag.sound", "diag.order")]
+    #[needs(Diagnostics)]
+    async fn a_database_as_it_is_made_has_no_errors(cx: &Cx) {
+        let node = cx.node().await;
+        node.beat().await;
+        node.add_all(&jobs(20)).await;
+        node.take().await;
+        let found = look(&node).await;
+        for finding in &found {
+            assert_ne!(finding.severity, Severity::Error, "{finding:?}");
+            let plain = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+            assert!(finding.code.chars().all(plain), "{finding:?}");
+            assert!(!finding.summary.is_empty(), "{finding:?}");
+        }
+        let mut sorted = found.clone();
+        Finding::sort(&mut sorted);
+        assert_eq!(found, sorted);
+    }
+
+    #[proves("diag.read")]
+    #[needs(Diagnostics)]
+    async fn to_look_changes_nothing(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        a.beat().await;
+        a.add_all(&jobs(3)).await;
+        a.take().await;
+        a.acquire("lock", HOUR).await;
+        a.pause_queue("other").await;
+        let seen = async || {
+            let versions = a.store.versions();
+            let fences: Vec<_> = a.list_locks(None, 10).await;
+            let fences: Vec<_> = fences.into_iter().map(|(name, lock)| (name, lock.fence)).collect();
+            (
+                a.everything().await,
+                a.queues().await,
+                a.nodes().await,
+                fences,
+                ok(versions.versions(&names(["config"])).await),
+            )
+        };
+        let before = seen().await;
+        for node in [&a, &b, &a] {
+            look(node).await;
+        }
+        assert_eq!(seen().await, before);
+    }
+
+    #[proves("diag.poison")]
+    #[needs(Diagnostics, Vandal)]
+    async fn a_job_that_cannot_be_read_keeps_no_finding_away(cx: &Cx) {
+        let node = cx.node().await;
+        let codes = async || -> Vec<&'static str> {
+            look(&node).await.iter().map(|finding| finding.code).collect()
+        };
+        let job = node.add(job()).await;
+        let before = codes().await;
+        if let Err(error) = cx.vandal().spoil(job).await {
+            panic!("the row cannot be damaged: {error}");
+        }
+        let after = codes().await;
+        assert!(before.iter().all(|code| after.contains(code)), "{after:?}");
+    }
+}

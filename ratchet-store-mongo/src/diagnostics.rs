@@ -1,0 +1,47 @@
+//! [`DiagnosticStore`] on MongoDB.
+
+use async_trait::async_trait;
+use ratchet_core::Result;
+use ratchet_core::model::{Finding, Severity};
+use ratchet_core::store::DiagnosticStore;
+
+use crate::error::Result as Inner;
+use crate::open;
+use crate::store::MongoStore;
+
+#[async_trait]
+impl DiagnosticStore for MongoStore {
+    async fn findings(&self) -> Result<Vec<Finding>> {
+        self.call("findings", || self.look_at_all()).await
+    }
+}
+
+impl MongoStore {
+    async fn look_at_all(&self) -> Inner<Vec<Finding>> {
+        let side = self.live();
+        let mut findings = Vec::new();
+        let mut add = |what: &str, found: Inner<Vec<Finding>>| -> Inner<()> {
+            match found {
+                Ok(found) => findings.extend(found),
+                Err(failure) if failure.kind.is_transient() => return Err(failure),
+                Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
+            }
+            Ok(())
+        };
+        add("the version of the collections", open::version(side).await)?;
+        add("the indexes", open::missing(side).await)?;
+        findings.extend(standalone(self.has_transactions()));
+        Finding::sort(&mut findings);
+        Ok(findings)
+    }
+}
+
+/// Writes are acknowledged by a majority whatever the URL says (checks.rs), so what is left to know of
+/// the server is whether it is one of several.
+fn standalone(has_transactions: bool) -> Option<Finding> {
+    let summary = "the server is in no replica set: there are no transactions and no wakeups, and \
+                   so no lanes, links, signals, permits, archive or recurring jobs";
+    let remedy = "start it as a replica set, of one member at least";
+    (!has_transactions)
+        .then(|| Finding::new("standalone", Severity::Warning, summary).remedy(remedy))
+}

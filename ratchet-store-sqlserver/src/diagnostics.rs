@@ -1,0 +1,98 @@
+//! [`DiagnosticStore`] on SQL Server.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::Result;
+use ratchet_core::model::{Finding, Holder, Severity};
+use ratchet_core::store::{DiagnosticStore, Store};
+
+use crate::arguments::Query;
+use crate::error::Result as Inner;
+use crate::migrate;
+use crate::result::Row;
+use crate::statements::quoted;
+use crate::store::SqlServerStore;
+
+#[async_trait]
+impl DiagnosticStore for SqlServerStore {
+    async fn findings(&self) -> Result<Vec<Finding>> {
+        self.call("findings", || self.look()).await
+    }
+}
+
+impl SqlServerStore {
+    async fn look(&self) -> Inner<Vec<Finding>> {
+        let sql = self.sql();
+        let mut findings = Vec::new();
+        let mut add = |what: &str, found: Inner<Vec<Finding>>| -> Inner<()> {
+            match found {
+                Ok(found) => findings.extend(found),
+                Err(failure) if failure.kind.is_transient() => return Err(failure),
+                Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
+            }
+            Ok(())
+        };
+        add("the schema", self.schema_findings().await)?;
+        let reads = self.found(sql.database_settings.query(), reads);
+        add("the settings of the database", reads.await)?;
+        let held = self.found(sql.held_by_sessions.query(), held);
+        add("the transactions of other sessions", held.await)?;
+        Finding::sort(&mut findings);
+        Ok(findings)
+    }
+
+    /// What the rows of a statement say; on a lease of its own, so that one that fails keeps no other
+    /// from being run.
+    async fn found(
+        &self,
+        query: Query,
+        read: impl Fn(&Row) -> Inner<Vec<Finding>>,
+    ) -> Inner<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for row in self.live().await?.rows(query).await? {
+            findings.extend(read(&row)?);
+        }
+        Ok(findings)
+    }
+
+    async fn schema_findings(&self) -> Inner<Vec<Finding>> {
+        let mut lease = self.live().await?;
+        // What stands in for the server calls indexes otherwise than they were called.
+        let indexes = !self.info().version.starts_with("Babelfish");
+        let state = migrate::state(&mut lease, self.sql(), self.schema(), indexes).await?;
+        let mut findings = vec![Finding::schema(state.applied, state.known)];
+        let missing = state.missing.iter();
+        findings.extend(missing.map(|object| Finding::missing(object)));
+        Ok(findings)
+    }
+}
+
+/// A row of `database_settings.sql`.
+fn reads(row: &Row) -> Inner<Vec<Finding>> {
+    let database: String = row.try_get(0)?;
+    if row.try_get::<i32>(1)? != 0 {
+        return Ok(Vec::new());
+    }
+    let summary = "READ_COMMITTED_SNAPSHOT is off: readers and writers of jobs wait for each other";
+    let remedy = format!(
+        "ALTER DATABASE {} SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE",
+        quoted(&database)
+    );
+    let finding = Finding::new("locking_reads", Severity::Warning, summary);
+    Ok(vec![finding.detail(database).remedy(remedy)])
+}
+
+/// A row of `held_by_sessions.sql`.
+fn held(row: &Row) -> Inner<Vec<Finding>> {
+    let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+    let mut holder = Holder::new(
+        format!("session {session} ({words})"),
+        format!("end it where it was begun, or: KILL {session}"),
+    );
+    let seconds: Option<i64> = row.try_get(2)?;
+    holder.held_for = seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map(Duration::from_secs);
+    Ok(Finding::held(&holder).into_iter().collect())
+}
