@@ -78,7 +78,11 @@ impl Table {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let gap = " ".repeat(widths[column].saturating_sub(cell.width()));
-            let text = paint(cell.style, &cell.text);
+            let text = match cell.text.as_str() {
+                // Not even a style, so that no line ends in spaces.
+                "" => String::new(),
+                text => paint(cell.style, text),
+            };
             let is_last = column + 1 == row.len();
             line += &match (self.right[column], is_last) {
                 (true, _) => format!("{gap}{text}"),
@@ -113,7 +117,8 @@ mod tests {
             7.into(),
             Cell::styled("paused", super::super::WARN),
         ]);
-        table.row(["mail".into(), 1_234.into(), "".into()]);
+        let nothing = Cell::styled("", super::super::WARN);
+        table.row(["mail".into(), 1_234.into(), nothing]);
         assert_eq!(
             shown(&table),
             ["NAME  JOBS  STATE", "日本     7  paused", "mail  1234"]

@@ -76,7 +76,10 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, problem: Option
         let who = leader.label.as_deref().or(leader.node.as_deref());
         format!("{} {}", leader.role, who.unwrap_or("nobody"))
     });
-    let leaders = clean(&leaders.collect::<Vec<_>>().join("   "));
+    let leaders = match leaders.collect::<Vec<_>>().join("   ") {
+        none if none.is_empty() => "none".to_owned(),
+        leaders => clean(&leaders),
+    };
     let third = match problem {
         Some(problem) => Line::styled(clean(problem), BAD),
         None => Line::styled(format!("leaders: {leaders}"), DIM),
