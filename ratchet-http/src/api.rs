@@ -13,9 +13,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::auth::{Access, Authorizer};
 use crate::guard::{Hosts, Writes};
 use crate::limits::Limits;
+use crate::problem::{Code, Problem};
 #[cfg(feature = "prometheus")]
 use crate::prometheus::PrometheusHandle;
-use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::sampler::Sampler;
 

@@ -93,8 +93,10 @@ export async function actOnAll(filter, words, action) {
   if (!yes) return false;
   const sum = { changed: 0, cancel_requested: 0, key_taken: 0, refused: 0 };
   return attempt(`Could not ${action.name} all of the jobs`, async () => {
-    for (let complete = false; !complete;) {
-      const answer = await post("api/jobs/bulk", { action: action.name, filter, limit: PART, ...(everything ? { all: true } : {}) });
+    // Running jobs go on matching until their nodes have heard of it: each part goes on behind the last.
+    for (let complete = false, after; !complete;) {
+      const answer = await post("api/jobs/bulk", { action: action.name, filter, limit: PART, ...(everything ? { all: true } : {}), ...(after ? { after } : {}) });
+      after = answer.next;
       for (const name of Object.keys(sum)) sum[name] += answer[name] ?? 0;
       complete = answer.complete;
       if (answer.changed + (answer.cancel_requested ?? 0) === 0) break;
