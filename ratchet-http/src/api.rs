@@ -13,9 +13,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::auth::{Access, Authorizer};
 use crate::guard::{Hosts, Writes};
 use crate::limits::Limits;
+use crate::problem::{Code, Problem};
 #[cfg(feature = "prometheus")]
 use crate::prometheus::PrometheusHandle;
-use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::sampler::Sampler;
 
@@ -39,6 +39,7 @@ struct Inner {
     limits: Limits,
     hosts: Hosts,
     allow_remote: bool,
+    ready_while_stranded: bool,
     namespaces: Vec<Name>,
     writes: Writes,
     sampler: Sampler,
@@ -63,6 +64,7 @@ impl Api {
             hosts: Vec::new(),
             namespaces: Vec::new(),
             allow_remote: false,
+            ready_while_stranded: false,
             #[cfg(feature = "prometheus")]
             prometheus: None,
         }
@@ -101,6 +103,11 @@ impl Api {
 
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.0.hosts
+    }
+
+    /// Whether jobs that nobody can run count against readiness.
+    pub(crate) fn minds_stranded(&self) -> bool {
+        !self.0.ready_while_stranded
     }
 
     /// The versions to show.
@@ -217,6 +224,7 @@ pub struct ApiBuilder {
     hosts: Vec<String>,
     namespaces: Vec<String>,
     allow_remote: bool,
+    ready_while_stranded: bool,
     #[cfg(feature = "prometheus")]
     prometheus: Option<PrometheusHandle>,
 }
@@ -262,6 +270,13 @@ impl ApiBuilder {
         self
     }
 
+    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run: for programs that
+    /// serve something else as well, which must go on whatever becomes of those jobs.
+    pub fn ready_while_stranded(mut self) -> Self {
+        self.ready_while_stranded = true;
+        self
+    }
+
     /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no authorizer:
     /// everybody who reaches the port may then read everything but payloads.
     pub fn allow_remote(mut self) -> Self {
@@ -304,6 +319,7 @@ impl ApiBuilder {
             limits: self.limits,
             hosts,
             allow_remote: self.allow_remote,
+            ready_while_stranded: self.ready_while_stranded,
             namespaces,
             #[cfg(feature = "prometheus")]
             prometheus: self.prometheus,

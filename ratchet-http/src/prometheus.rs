@@ -1,7 +1,7 @@
 //! A recorder of metrics for `/metrics`.
 
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 pub use metrics_exporter_prometheus::PrometheusHandle;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use ratchet_core::metrics::{SECONDS, SIZES};
 
 /// Installs a recorder that keeps the metrics of this process, of Ratchet and of everything else that

@@ -61,7 +61,7 @@ export async function actOnMany(jobs, action) {
   const yes = await confirm({
     title: `${action.text} ${number(jobs.length)} ${jobs.length === 1 ? "job" : "jobs"}?`,
     text: [`${action.meaning}.`, fit < jobs.length && `${number(jobs.length - fit)} of them ${jobs.length - fit === 1 ? "is" : "are"} not ${action.from.join(", ")} and will be left as they are.`].filter(Boolean),
-    yes: action.text,
+    yes: `${action.text} ${jobs.length === 1 ? "it" : `all ${number(jobs.length)}`}`,
     danger: action.danger,
   });
   if (!yes) return false;
@@ -87,14 +87,16 @@ export async function actOnAll(filter, words, action) {
   const yes = await confirm({
     title: `${action.text} everything that matches?`,
     text: [words, `${action.meaning}. This reaches every page, not only what you see.`],
-    yes: `${action.text} all`,
+    yes: `${action.text} all that match`,
     danger: true,
   });
   if (!yes) return false;
   const sum = { changed: 0, cancel_requested: 0, key_taken: 0, refused: 0 };
   return attempt(`Could not ${action.name} all of the jobs`, async () => {
-    for (let complete = false; !complete;) {
-      const answer = await post("api/jobs/bulk", { action: action.name, filter, limit: PART, ...(everything ? { all: true } : {}) });
+    // Running jobs go on matching until their nodes have heard of it: each part goes on behind the last.
+    for (let complete = false, after; !complete;) {
+      const answer = await post("api/jobs/bulk", { action: action.name, filter, limit: PART, ...(everything ? { all: true } : {}), ...(after ? { after } : {}) });
+      after = answer.next;
       for (const name of Object.keys(sum)) sum[name] += answer[name] ?? 0;
       complete = answer.complete;
       if (answer.changed + (answer.cancel_requested ?? 0) === 0) break;

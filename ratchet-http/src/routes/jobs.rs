@@ -15,8 +15,7 @@ use crate::auth::{Access, Action};
 use crate::extract::{NoBody, Path, Query};
 use crate::problem::{Code, Problem};
 use crate::view::{
-    Acted, ActedOutcome, Attempts, Hidden, JobAction, JobDetail, Jobs,
-    State as JobStateView,
+    Acted, ActedOutcome, Attempts, Hidden, JobAction, JobDetail, Jobs, State as JobStateView,
 };
 
 pub(super) fn routes() -> Vec<Route> {

@@ -1,4 +1,5 @@
 //! The API as a program on the other side of the connection sees it.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod actions;
 mod bulk;

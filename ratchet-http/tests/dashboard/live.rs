@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ratchet_core::time::monotonic;
 use ratchet_core::{Job, JobState, NewJob};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::jobs::Echo;
 use crate::stage::{May, Stage};
@@ -140,7 +141,7 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
         })()"
         .replace("SECONDS", &SECONDS.to_string());
     page.eval(&start).await?;
-    let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
+    let (begun, mut slowest) = (monotonic(), Duration::ZERO);
     let mut pressed = 0;
     while begun.elapsed() < Duration::from_secs(SECONDS) {
         page.key(if pressed % 2 == 0 { "j" } else { "k" }).await?;

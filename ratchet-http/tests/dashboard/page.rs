@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ratchet_core::time::monotonic;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::browser::Browser;
 
@@ -229,7 +230,7 @@ impl Page {
 
     /// How long the page takes to answer.
     pub(crate) async fn answers_in(&self) -> Result<Duration> {
-        let asked = Instant::now();
+        let asked = monotonic();
         self.eval("1").await?;
         Ok(asked.elapsed())
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ratchet_core::schedule::Overlap;
-use ratchet_core::{Job, JobState, Recurring, Workflow};
+use ratchet_core::{Job, JobState, NewJob, Recurring, Workflow};
 
 use crate::jobs::{Broken, Echo, Slow};
 use crate::stage::{Stage, eventually};
 
-fn echo(text: &str) -> ratchet_core::NewJob {
+fn echo(text: &str) -> NewJob {
     Echo {
         text: text.to_owned(),
     }
@@ -34,6 +34,9 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         .enqueue(echo("later").delay(Duration::from_secs(7200)).lane("one"))
         .await?
         .id();
+    // More digits than a browser's numbers have.
+    let exact = NewJob::new("nobody's", &123_456_789_012_345_678_901_234_567_890_u128);
+    let exact = client.enqueue(exact).await?.id();
     let every = Recurring::every(Duration::from_secs(3600)).overlap(Overlap::Skip);
     client
         .recurring()
@@ -115,6 +118,9 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
     }
     stage.visit(&format!("#/jobs/{dead}")).await?;
     page.until_text("Last error").await?;
+
+    stage.visit(&format!("#/jobs/{exact}")).await?;
+    page.until_text("123456789012345678901234567890").await?;
 
     stage.visit("#/queues").await?;
     page.until("document.querySelector('tr[data-key=calm]')?.textContent.includes('open')")

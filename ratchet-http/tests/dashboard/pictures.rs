@@ -2,16 +2,18 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ratchet_core::schedule::Overlap;
+use ratchet_core::time::monotonic;
 use ratchet_core::{
     Client, Job, JobContext, JobError, JobId, JobResult, JobState, NewJob, Priority, Ratchet,
     Recurring, RetryPolicy, Workflow,
 };
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::stage::Stage;
 
@@ -67,9 +69,7 @@ async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     }
     sleep(time).await;
     match number % 401 {
-        11 | 12 | 13 if ctx.attempt() < 2 => {
-            Err("mx.example.net answered 451: try again later".into())
-        }
+        11..=13 if ctx.attempt() < 2 => Err("mx.example.net answered 451: try again later".into()),
         77 => Err(JobError::discard(
             "mx.example.net answered 550: no such user\nRCPT TO:<a.lovelace@example.net>",
         )),
@@ -109,7 +109,7 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
     let directory = PathBuf::from(env::var_os(DIRECTORY).context("no directory")?);
     std::fs::create_dir_all(&directory)?;
     for (label, bodies) in [("worker-1", 16), ("worker-2", 24), ("worker-3", 24)] {
-        let node = Ratchet::builder(stage.store.clone())
+        let node = Ratchet::builder(Arc::clone(&stage.store))
             .label(label)
             .register::<Resize>()
             .register::<Mail>()
@@ -159,7 +159,7 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
     // Pending jobs are counted only while somebody looks.
     stage.visit("#/overview").await?;
 
-    let opened = Instant::now();
+    let opened = monotonic();
     let mut number = 0;
     let mut invoice = None;
     while opened.elapsed() < OPEN {

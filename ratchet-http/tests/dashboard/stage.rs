@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -89,7 +90,7 @@ async fn act(database: &Database, body: Body) -> Result<()> {
 impl Stage {
     async fn build(database: &Database) -> Result<Self> {
         let second = Duration::from_secs(1);
-        let node = Ratchet::builder(database.store.clone())
+        let node = Ratchet::builder(Arc::clone(&database.store))
             .label("first")
             .register::<Echo>()
             .register::<Broken>()
@@ -104,7 +105,7 @@ impl Stage {
         drop(listener);
         let mut stage = Self {
             client: node.client().clone(),
-            store: database.store.clone(),
+            store: Arc::clone(&database.store),
             page: Page::open().await?,
             node,
             nodes: Vec::new(),

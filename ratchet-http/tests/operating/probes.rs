@@ -125,6 +125,15 @@ async fn jobs_that_nobody_can_run_count_only_after_a_while() {
     assert!(!answer.text.contains("unknown") && !answer.text.contains('1'));
     let took = began.elapsed();
     assert!(took >= 30 * SECOND && took < 50 * SECOND, "{took:?}");
+    let minds_not = Api::builder(node.client().clone())
+        .node(&node)
+        .ready_while_stranded()
+        .build()
+        .unwrap();
+    let other = minds_not.router();
+    until_status(&other, "/ready", 200).await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(get(&other, "/ready").await.status, 200);
     running.left().await;
 }
 
