@@ -15,6 +15,12 @@ pub mod config {
     pub use ratchet_config::*;
 }
 
+/// Ratchet over HTTP: probes, the cluster, jobs, metrics and a dashboard.
+#[cfg(feature = "http")]
+pub mod http {
+    pub use ratchet_http::*;
+}
+
 /// Ratchet on SQLite.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {

@@ -1,5 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "prometheus")]
+use std::sync::Once;
+#[cfg(feature = "prometheus")]
+use std::time::Duration;
 
 use axum::Router;
 use http::request::Parts;
@@ -9,9 +13,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::auth::{Access, Authorizer};
 use crate::guard::{Hosts, Writes};
 use crate::limits::Limits;
+#[cfg(feature = "prometheus")]
+use crate::prometheus::PrometheusHandle;
 use crate::problem::{Code, Problem};
 use crate::routes;
 use crate::sampler::Sampler;
+
+/// How often the recorder of metrics tidies up.
+#[cfg(feature = "prometheus")]
+const UPKEEP: Duration = Duration::from_secs(5);
 
 /// The API, ready to be nested or served. Clones are the same.
 ///
@@ -29,11 +39,14 @@ struct Inner {
     limits: Limits,
     hosts: Hosts,
     allow_remote: bool,
+    ready_while_stranded: bool,
     namespaces: Vec<Name>,
     writes: Writes,
     sampler: Sampler,
     #[cfg(feature = "prometheus")]
-    prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
+    prometheus: Option<PrometheusHandle>,
+    #[cfg(feature = "prometheus")]
+    kept_up: Once,
     /// Ends the event streams, and the reading in the background.
     closing: CancellationToken,
     _close: DropGuard,
@@ -51,6 +64,7 @@ impl Api {
             hosts: Vec::new(),
             namespaces: Vec::new(),
             allow_remote: false,
+            ready_while_stranded: false,
             #[cfg(feature = "prometheus")]
             prometheus: None,
         }
@@ -82,11 +96,18 @@ impl Api {
     }
 
     pub(crate) fn sampler(&self) -> &Sampler {
+        #[cfg(feature = "prometheus")]
+        self.0.kept_up.call_once(|| self.keep_up());
         self.0.sampler.started(&self.0.closing)
     }
 
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.0.hosts
+    }
+
+    /// Whether jobs that nobody can run count against readiness.
+    pub(crate) fn minds_stranded(&self) -> bool {
+        !self.0.ready_while_stranded
     }
 
     /// The versions to show.
@@ -110,7 +131,29 @@ impl Api {
     #[cfg(feature = "prometheus")]
     pub(crate) fn metrics(&self) -> Option<String> {
         let recorder = self.0.prometheus.as_ref();
-        recorder.map(metrics_exporter_prometheus::PrometheusHandle::render)
+        recorder.map(PrometheusHandle::render)
+    }
+
+    /// Lets the recorder put what was measured into its buckets now and then, also if nobody reads it:
+    /// it would keep every single measurement otherwise.
+    #[cfg(feature = "prometheus")]
+    fn keep_up(&self) {
+        let Some(recorder) = self.0.prometheus.clone() else {
+            return;
+        };
+        let closed = self.0.closing.clone().cancelled_owned();
+        tokio::spawn(async move {
+            let upkeep = async {
+                loop {
+                    tokio::time::sleep(UPKEEP).await;
+                    recorder.run_upkeep();
+                }
+            };
+            tokio::select! {
+                () = closed => {}
+                () = upkeep => {}
+            }
+        });
     }
 
     /// There is none.
@@ -181,8 +224,9 @@ pub struct ApiBuilder {
     hosts: Vec<String>,
     namespaces: Vec<String>,
     allow_remote: bool,
+    ready_while_stranded: bool,
     #[cfg(feature = "prometheus")]
-    prometheus: Option<metrics_exporter_prometheus::PrometheusHandle>,
+    prometheus: Option<PrometheusHandle>,
 }
 
 impl ApiBuilder {
@@ -226,6 +270,13 @@ impl ApiBuilder {
         self
     }
 
+    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run: for programs that
+    /// serve something else as well, which must go on whatever becomes of those jobs.
+    pub fn ready_while_stranded(mut self) -> Self {
+        self.ready_while_stranded = true;
+        self
+    }
+
     /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no authorizer:
     /// everybody who reaches the port may then read everything but payloads.
     pub fn allow_remote(mut self) -> Self {
@@ -235,7 +286,7 @@ impl ApiBuilder {
 
     /// Answers `/metrics` with what this recorder holds.
     #[cfg(feature = "prometheus")]
-    pub fn prometheus(mut self, handle: metrics_exporter_prometheus::PrometheusHandle) -> Self {
+    pub fn prometheus(mut self, handle: PrometheusHandle) -> Self {
         self.prometheus = Some(handle);
         self
     }
@@ -268,9 +319,12 @@ impl ApiBuilder {
             limits: self.limits,
             hosts,
             allow_remote: self.allow_remote,
+            ready_while_stranded: self.ready_while_stranded,
             namespaces,
             #[cfg(feature = "prometheus")]
             prometheus: self.prometheus,
+            #[cfg(feature = "prometheus")]
+            kept_up: Once::new(),
             _close: closing.clone().drop_guard(),
             closing,
         }));

@@ -27,6 +27,8 @@ mod guard;
 mod limits;
 mod patient;
 mod problem;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 mod routes;
 mod sampler;
 mod serve;
@@ -34,6 +36,7 @@ pub mod view;
 
 pub use api::{Api, ApiBuilder, BuildError, Payloads};
 pub use auth::{Access, Action, Authorizer, Denied};
+pub use http::request::Parts;
 pub use limits::Limits;
 pub use problem::{Code, Problem};
 pub use serve::{ServeError, serve};

@@ -90,6 +90,11 @@ pub(crate) struct Side {
 }
 
 impl Side {
+    /// What the names of the collections begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.jobs.name().strip_suffix("jobs").unwrap_or_default()
+    }
+
     pub(crate) fn new(database: Database, prefix: &str, terms: &Terms) -> Self {
         let options = CollectionOptions::builder()
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))

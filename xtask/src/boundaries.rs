@@ -1,5 +1,5 @@
-//! The boundaries of the core: it and the conformance suite know no backend by name, depend on no
-//! driver, and the traits they share with the stores stay small.
+//! The boundaries of the core: it, the conformance suite and the API over HTTP know no backend by name,
+//! depend on no driver, and the traits they share with the stores stay small.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 
 /// The crates that must not know any backend.
-const NEUTRAL: [&str; 2] = ["ratchet-core", "ratchet-conformance"];
+const NEUTRAL: [&str; 3] = ["ratchet-core", "ratchet-conformance", "ratchet-http"];
 /// The crates that know what backends are called, since people write it in settings, and depend on
 /// none.
 const INDEPENDENT: [&str; 1] = ["ratchet-config"];
@@ -65,7 +65,7 @@ pub(crate) fn run() -> Result<()> {
             problems.join("\n")
         );
     }
-    println!("The core and the conformance suite know no backend, and the traits are small.");
+    println!("{} know no backend, and the traits are small.", NEUTRAL.join(", "));
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod boundaries;
+mod browser;
 mod chaos;
 mod db;
 mod failover;

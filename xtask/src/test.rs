@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::browser;
 use crate::db::{self, Server};
 use crate::matrix;
 use crate::process::{self, Stopwatch};
@@ -302,6 +303,12 @@ fn summarize(
         };
         println!("backend {name:<20} {says}");
     }
+    let found = browser::find();
+    let says = browser::summary(found.as_deref());
+    if found.is_none() && required(browser::NAME) {
+        missing.push(browser::NAME);
+    }
+    println!("dashboard                    {says}");
     for other in matrix::stores(&results) {
         if BACKENDS.iter().all(|known| known.name != other)
             && let Some(cases) = matrix::summary(&results, other)

@@ -18,6 +18,7 @@ mod outcomes;
 mod permits;
 mod polling;
 mod pools;
+mod presence;
 mod races;
 mod recurring;
 mod reports;

@@ -19,6 +19,31 @@ export function put(element, ...children) {
   return element;
 }
 
+/** As `put`, and the focus stays with the button of the same `data-action`, or with the first thing that can have it. */
+export function redraw(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  put(element, ...children);
+  if (!focused || focused === element || focused.isConnected) return element;
+  const same = focused.dataset?.action && element.querySelector(`[data-action="${CSS.escape(focused.dataset.action)}"]`);
+  (same || element.querySelector("a, button, input"))?.focus({ preventScroll: true });
+  return element;
+}
+
+/** Gives the elements in `element` the looks and the content of others, one by one: they stay the same to whoever is at them. */
+export function renew(element, others) {
+  if (element.children.length !== others.length) return put(element, others);
+  others.forEach((other, at) => {
+    const one = element.children[at];
+    if (one.isEqualNode(other)) return;
+    for (const name of ["class", "title", "href"]) {
+      if (other.hasAttribute(name)) one.setAttribute(name, other.getAttribute(name));
+      else one.removeAttribute(name);
+    }
+    one.replaceChildren(...other.childNodes);
+  });
+  return element;
+}
+
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;

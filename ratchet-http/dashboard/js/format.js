@@ -28,7 +28,7 @@ export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 0) return `−${duration(-ms)}`;
   if (ms < 1000) return `${ms < 10 ? decimal(ms) : Math.round(ms)} ms`;
-  if (ms < 59_950) return `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0).replace(/\.0$/, "")} s`;
   const seconds = Math.round(ms / 1000);
   return two([[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]], seconds);
 }
@@ -40,6 +40,13 @@ function two(units, seconds) {
   const next = units[first + 1];
   const rest = next ? Math.floor((seconds % size) / next[0]) : 0;
   return rest > 0 ? `${head} ${rest} ${next[1]}` : head;
+}
+
+/** A duration as one number, for axes: 2.5 min. */
+export function oneUnit(ms) {
+  if (ms === 0) return "0";
+  const [size, name] = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]].find(([one]) => ms >= one) ?? [1, "ms"];
+  return `${decimal(ms / size)} ${name}`;
 }
 
 /** A duration on one short line: 20 s, 3 min, 2 h, 4 d. */

@@ -5,25 +5,28 @@ import { h, s } from "./dom.js";
 import { brief } from "./format.js";
 import { way } from "./router.js";
 
-const WIDE = 172;
+const WIDE = 164;
 const TALL = 46;
-const GAP_X = 72;
-const GAP_X_WORDS = 140;
+const GAP_X = 52;
+const GAP_X_WORDS = 118;
 const GAP_Y = 16;
 const SWEEPS = 4;
-const LETTERS = 22;
+const LETTERS = 20;
 
 const CONDITIONS = {
-  succeeded: "", failed: "if it failed", ended: "however it ends", result_is: "by its result",
-  failures_reach: "failures reach", succeeded_at_least: "succeeded at least",
+  succeeded: () => "",
+  failed: () => "if it failed",
+  ended: () => "however it ends",
+  result_is: (pointer) => `by its result ${pointer}`,
+  failures_reach: (count) => `${count} failures`,
+  succeeded_at_least: (percent) => `≥ ${percent} % succeeded`,
 };
 
 /** The graph as a drawing in which every job is a link; `self` is the one the page is about. */
 export function graph({ nodes, edges }, self) {
   const known = new Set(nodes.map((node) => node.id));
   const links = edges.filter((edge) => known.has(edge.from) && known.has(edge.to));
-  const worded = links.some((edge) => words(edge) !== "");
-  const { places, bends } = layout(nodes, links, WIDE + (worded ? GAP_X_WORDS : GAP_X));
+  const { places, bends } = layout(nodes, links);
   const across = Math.max(...nodes.map((node) => places.get(node.id).x)) + WIDE + 4;
   const down = Math.max(...nodes.map((node) => places.get(node.id).y)) + TALL + 4;
   const drawing = s("svg", {
@@ -73,7 +76,7 @@ function link(edge, { places, bends }) {
 /** The condition of a link; nothing for the one there nearly always is. */
 function words(edge) {
   const [word, rest] = String(edge.condition).split(/ (.*)/s);
-  return [CONDITIONS[word] ?? word, rest].filter(Boolean).join(" ");
+  return CONDITIONS[word]?.(rest ?? "") ?? String(edge.condition);
 }
 
 /** Through the gaps in curves, along the columns straight. */
@@ -95,7 +98,7 @@ function cut(text, length) {
  * Columns by the longest way to a node; in each column the order with the least crossing, nearly. A link
  * that leaps over columns gets a place of its own in each of them, so that it crosses no box.
  */
-function layout(nodes, edges, step) {
+function layout(nodes, edges) {
   const rank = ranks(nodes, edges);
   const columns = [];
   const neighbours = { before: new Map(), after: new Map() };
@@ -124,19 +127,22 @@ function layout(nodes, edges, step) {
     const on = sweep % 2 === 0;
     for (const ids of on ? columns : [...columns].reverse()) sortByNeighbours(ids, on ? neighbours.before : neighbours.after, columns);
   }
-  return { places: spread(columns, step), bends };
+  const worded = new Set(edges.filter((edge) => words(edge) !== "").map((edge) => rank.get(edge.to)));
+  return { places: spread(columns, worded), bends };
 }
 
-/** Bends take less room than boxes. */
-function spread(columns, step) {
+/** Bends take less room than boxes, and gaps without words less than those with. */
+function spread(columns, worded) {
   const room = (id) => (typeof id === "symbol" ? TALL / 2 : TALL) + GAP_Y;
   const tall = (ids) => ids.reduce((sum, id) => sum + room(id), 0);
   const tallest = Math.max(...columns.map(tall));
   const places = new Map();
+  let x = 0;
   columns.forEach((ids, at) => {
+    if (at > 0) x += WIDE + (worded.has(at) ? GAP_X_WORDS : GAP_X);
     let y = (tallest - tall(ids)) / 2;
     for (const id of ids) {
-      places.set(id, { x: at * step, y: typeof id === "symbol" ? y - TALL / 4 : y });
+      places.set(id, { x, y: typeof id === "symbol" ? y - TALL / 4 : y });
       y += room(id);
     }
   });

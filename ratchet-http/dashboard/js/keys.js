@@ -27,7 +27,7 @@ const LIST = [
 
 /** Listens to keys. `page()` gives what is shown, `theme()` changes the looks. */
 export function keys({ page, theme, refresh }) {
-  let prefix = 0;
+  let prefix = -Infinity;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]")) return;
@@ -36,7 +36,7 @@ export function keys({ page, theme, refresh }) {
       return;
     }
     const second = performance.now() - prefix < PREFIX_MS;
-    prefix = 0;
+    prefix = -Infinity;
     if (second && PLACES[event.key]) {
       event.preventDefault();
       go(way([PLACES[event.key]]));
@@ -85,5 +85,5 @@ function walk(step) {
   row()?.classList.remove("here");
   next.classList.add("here");
   next.scrollIntoView({ block: "nearest" });
-  next.querySelector("a, input, button")?.focus({ preventScroll: true });
+  (next.querySelector("a") ?? next.querySelector("input, button"))?.focus({ preventScroll: true });
 }

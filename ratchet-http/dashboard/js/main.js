@@ -21,6 +21,7 @@ import { toggle } from "./theme.js";
 const PAGES = { overview, jobs, queues, recurring, batches, cluster };
 const STATUS_AGAIN_MS = 60_000;
 const BANNER_AFTER_MS = 1_500;
+const SLOW_MS = 1_000;
 
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
@@ -111,7 +112,8 @@ listen({
 });
 document.documentElement.ratchet = stream;
 watch(() => route(false));
-await status();
+// What may be done is known before the first page is drawn, unless the server is slow.
+await Promise.race([status(), new Promise((resolve) => setTimeout(resolve, SLOW_MS))]);
 setInterval(() => { if (!document.hidden) status(); }, STATUS_AGAIN_MS);
 route(true);
 connect();

@@ -4,7 +4,7 @@ import { h, put, s } from "./dom.js";
 import { hour } from "./format.js";
 
 const HEIGHT = 172;
-const LEFT = 46;
+const LEFT = 52;
 const BOTTOM = 20;
 const TOP = 8;
 const MOST_POINTS = 400;

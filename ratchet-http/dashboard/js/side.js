@@ -9,7 +9,7 @@ const PLACES = [["overview", "Overview"], ["jobs", "Jobs"], ["queues", "Queues"]
 
 /** Fills the side bar. `theme` and `help` are what its buttons do. */
 export function side(element, { theme, help }) {
-  const links = new Map(PLACES.map(([name, text]) => [name, h("a", { href: way([name]) }, icon(name), h("span", null, text))]));
+  const links = new Map(PLACES.map(([name, text]) => [name, h("a", { href: way([name]), title: text }, icon(name), h("span", null, text))]));
   const tally = h("span", { class: "tally", hidden: true });
   links.get("jobs").append(tally);
   const lamp = h("div", { class: "link", role: "status", "data-state": "connecting" });
@@ -33,7 +33,8 @@ export function side(element, { theme, help }) {
       if (lamp.dataset.state === name && lamp.firstChild) return;
       lamp.dataset.state = name;
       const text = { live: "live", connecting: "connecting", lost: "not connected" }[name];
-      put(lamp, h("span", { class: "lamp", "aria-hidden": "true" }), text);
+      put(lamp, h("span", { class: "lamp", "aria-hidden": "true" }), h("span", null, text));
+      lamp.title = text;
     },
     /** Shows how many dead letters there are. */
     failures(count) {

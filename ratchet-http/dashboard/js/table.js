@@ -1,23 +1,24 @@
 // Tables whose rows are changed in place: what has not changed is not touched, so that focus, marks
 // and the eye stay where they are.
 
-import { h } from "./dom.js";
+import { h, redraw } from "./dom.js";
 
 /**
  * A table.
  *
  * A column is `{name, label, value(item), cell(item), kind}`: `cell` makes the content, again only when
- * what `value` gives differs. `kind` is a class: number, tight, span (the whole width of a card).
+ * what `value` gives differs. `kind` is a class: number, tight, span (the whole width of a card). A
+ * column with `rare(item)` is left out while that is false for every row.
  * `choose` names what is chosen: `{chosen: Set of keys, changed()}`.
  */
 export function table({ caption, columns, key, empty, choose, rowClass, open }) {
   const all = choose ? [chooser(choose, key), ...columns] : columns;
   const body = h("tbody", { role: "rowgroup" });
-  const head = h("tr", { role: "row" }, all.map((column) =>
-    h("th", { role: "columnheader", scope: "col", class: column.kind, title: column.title }, column.head ?? column.label)));
+  const heads = all.map((column) =>
+    h("th", { role: "columnheader", scope: "col", class: column.kind, title: column.title }, column.head ?? column.label));
   const element = h("div", { class: "scroll" },
     h("table", { class: "table cards", role: "table", "aria-label": caption },
-      h("thead", { role: "rowgroup" }, head), body));
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)), body));
   const none = h("div", { class: "empty" }, empty);
   const rows = new Map();
 
@@ -41,7 +42,7 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
       if (row.signs[at] === sign) return;
       row.signs[at] = sign;
       const content = column.cell(item);
-      row.cells[at].replaceChildren(...[content].flat(3).filter((one) => one !== null && one !== undefined && one !== false));
+      redraw(row.cells[at], content);
       row.cells[at].classList.toggle("blank", content === null || content === undefined || content === "");
     });
     row.element.classList.toggle("chosen", choose?.chosen.has(key(item)) ?? false);
@@ -68,6 +69,12 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
         }
         show(row, item);
         if (body.children[at] !== row.element) body.insertBefore(row.element, body.children[at] ?? null);
+      });
+      all.forEach((column, at) => {
+        if (!column.rare) return;
+        const left = !items.some(column.rare);
+        heads[at].hidden = left;
+        for (const row of rows.values()) row.cells[at].hidden = left;
       });
       none.hidden = items.length > 0;
       element.hidden = items.length === 0;

@@ -61,7 +61,7 @@ export async function actOnMany(jobs, action) {
   const yes = await confirm({
     title: `${action.text} ${number(jobs.length)} ${jobs.length === 1 ? "job" : "jobs"}?`,
     text: [`${action.meaning}.`, fit < jobs.length && `${number(jobs.length - fit)} of them ${jobs.length - fit === 1 ? "is" : "are"} not ${action.from.join(", ")} and will be left as they are.`].filter(Boolean),
-    yes: action.text,
+    yes: `${action.text} ${jobs.length === 1 ? "it" : `all ${number(jobs.length)}`}`,
     danger: action.danger,
   });
   if (!yes) return false;
@@ -87,7 +87,7 @@ export async function actOnAll(filter, words, action) {
   const yes = await confirm({
     title: `${action.text} everything that matches?`,
     text: [words, `${action.meaning}. This reaches every page, not only what you see.`],
-    yes: `${action.text} all`,
+    yes: `${action.text} all that match`,
     danger: true,
   });
   if (!yes) return false;

@@ -151,7 +151,10 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
         tag: parts.tag.as_deref(),
         batch: parts.batch.as_deref(),
     };
-    let filter = parts.filter()?;
+    let filter = parts.filter().map_err(|mut problem| {
+        problem.field = problem.field.map(|field| format!("filter.{field}"));
+        problem
+    })?;
     if filter == JobFilter::all() && !request.all {
         let problem = "matches every job; with \"all\": true that is meant";
         return Err(Problem::invalid("filter", problem));
@@ -268,6 +271,6 @@ mod tests {
             assert_eq!(read(asked), refused("limit"));
         }
         let bad = json!({"action": "pause", "filter": {"tag": " "}});
-        assert_eq!(read(bad), refused("tag"));
+        assert_eq!(read(bad), refused("filter.tag"));
     }
 }

@@ -15,7 +15,7 @@ use crate::auth::{Access, Action};
 use crate::extract::{NoBody, Path, Query};
 use crate::problem::{Code, Problem};
 use crate::view::{
-    Acted, ActedOutcome, Attempt, Attempts, Hidden, JobAction, JobDetail, Jobs,
+    Acted, ActedOutcome, Attempts, Hidden, JobAction, JobDetail, Jobs,
     State as JobStateView,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
             .ok::<JobDetail>("The job")
             .refuses(&[Code::NotFound, Code::Unavailable]),
         get("/api/jobs/{id}/history", history)
-            .says("The ended claims of a job, first to last")
+            .says("The ended claims of a job, first to last; of many the last, as many as a page may have")
             .part::<Id>("id")
             .ok::<Attempts>("The history")
             .refuses(&[Code::NotFound, Code::Unavailable]),
@@ -179,9 +179,7 @@ async fn history(
     if attempts.is_empty() && api.client().job(id).await?.is_none() {
         return Err(no_such_job());
     }
-    Ok(Json(Attempts {
-        attempts: attempts.iter().map(Attempt::from).collect(),
-    }))
+    Ok(Json(Attempts::last(&attempts, api.limits().page)))
 }
 
 pub(super) fn no_such_job() -> Problem {

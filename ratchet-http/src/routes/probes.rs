@@ -76,7 +76,7 @@ fn readiness(api: &Api) -> Readiness {
     if !fitness.database {
         reasons.push(NotReady::Database);
     }
-    if fitness.stranded {
+    if fitness.stranded && api.minds_stranded() {
         reasons.push(NotReady::Stranded);
     }
     Readiness::new(reasons)

@@ -1,4 +1,4 @@
-use ratchet_core::model::{self, AttemptOutcome, JobRecord, JobSpec};
+use ratchet_core::model::{JobPage, JobRecord, JobSpec};
 use ratchet_core::{Backoff, RetryPolicy, TraceContext};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -149,8 +149,8 @@ pub struct Jobs {
     pub next: Option<String>,
 }
 
-impl From<&model::JobPage> for Jobs {
-    fn from(page: &model::JobPage) -> Self {
+impl From<&JobPage> for Jobs {
+    fn from(page: &JobPage) -> Self {
         Self {
             jobs: page.jobs.iter().map(Job::from).collect(),
             next: page.next.map(|next| next.to_string()),
@@ -300,88 +300,9 @@ impl From<RetryPolicy> for Retry {
     }
 }
 
-/// The ended claims of a job.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Attempts {
-    /// First to last.
-    pub attempts: Vec<Attempt>,
-}
-
-/// One ended claim of a job.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[non_exhaustive]
-pub struct Attempt {
-    /// The claim's number.
-    pub seq: u64,
-    /// Who held it.
-    pub node: Option<String>,
-    /// When it was claimed.
-    pub claimed_at: At,
-    /// When it ended.
-    pub ended_at: At,
-    /// How long its body ran; null: no body ran to an end.
-    pub ran_for_ms: Option<u64>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Why it failed: any text.
-    pub error: Option<String>,
-}
-
-impl From<&model::Attempt> for Attempt {
-    fn from(attempt: &model::Attempt) -> Self {
-        Self {
-            seq: attempt.seq,
-            node: attempt.node.map(|node| node.to_string()),
-            claimed_at: At(attempt.claimed_at),
-            ended_at: At(attempt.ended_at),
-            ran_for_ms: attempt.ran_for.map(millis),
-            outcome: attempt.outcome.into(),
-            error: attempt.error.clone(),
-        }
-    }
-}
-
-/// How a claim ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The body succeeded.
-    Succeeded,
-    /// It failed and was to be retried.
-    Retried,
-    /// It failed for good.
-    Failed,
-    /// It asked to be run later.
-    Snoozed,
-    /// The claim was handed back.
-    Released,
-    /// The job was cancelled.
-    Cancelled,
-    /// The claim was taken back.
-    Lost,
-    /// One that this version does not know.
-    Other,
-}
-
-impl From<AttemptOutcome> for Outcome {
-    fn from(outcome: AttemptOutcome) -> Self {
-        match outcome {
-            AttemptOutcome::Succeeded => Self::Succeeded,
-            AttemptOutcome::Retried => Self::Retried,
-            AttemptOutcome::Failed => Self::Failed,
-            AttemptOutcome::Snoozed => Self::Snoozed,
-            AttemptOutcome::Released => Self::Released,
-            AttemptOutcome::Cancelled => Self::Cancelled,
-            AttemptOutcome::Lost => Self::Lost,
-            _ => Self::Other,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use ratchet_core::model::{JobRecord, JobSpec};
+    use ratchet_core::model::{JobRecord, JobSpec, SignalRecord};
     use ratchet_core::time::from_millis;
     use ratchet_core::{JobId, Json, Route};
 
@@ -405,7 +326,7 @@ mod tests {
         job.result = Some(Json::from_stored("\"secret\""));
         job.checkpoint = Some(Json::from_stored("\"secret\""));
         job.signal = Some(
-            model::SignalRecord::new(from_millis(0))
+            SignalRecord::new(from_millis(0))
                 .delivered(from_millis(0), Json::from_stored("\"secret\"")),
         );
         let hidden = serde_json::to_string(&JobDetail::new(&job, Hidden::Yes)).unwrap();

@@ -5,6 +5,7 @@
 //! field that has no value is `null`, so that every answer of a kind has the same fields; what may be
 //! missing says so.
 
+mod attempt;
 mod batch;
 mod cluster;
 mod events;
@@ -19,14 +20,12 @@ mod state;
 mod time;
 mod work;
 
+pub use attempt::{Attempt, Attempts, Outcome};
 pub use batch::{Batch, Batches};
 pub use cluster::{Cluster, Leader, Node, NodeStatus, OwnNode, Role, Status, Totals, is_live};
 pub use events::{ChangedJobs, ChangedNodes, Lagged, Tick};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
-pub use job::{
-    Attempt, Attempts, Hidden, Job, JobDetail, Jobs, Origin, Outcome, Progress, Retry, Signal,
-    Trace,
-};
+pub use job::{Hidden, Job, JobDetail, Jobs, Origin, Progress, Retry, Signal, Trace};
 pub use lock::{Lock, Locks, Permit, Permits};
 pub use overview::{Overview, Point, Rates, Series, StrandedRoute};
 pub use probes::{Health, Leading, NotReady, Readiness, Ready};

@@ -122,7 +122,7 @@ async fn what_makes_no_sense_is_refused_by_name() {
         ("after", json!("x"), "after"),
         ("ids", json!([]), "all"),
         ("filter", json!({"states": ["dead"]}), "filter.states[0]"),
-        ("filter", json!({"queue": " "}), "queue"),
+        ("filter", json!({"queue": " "}), "filter.queue"),
         ("filter", json!({"nonsense": 1}), "filter.nonsense"),
         ("filter", json!([]), "filter"),
     ] {

@@ -8,7 +8,8 @@ use http::{Method, header};
 use ratchet_core::{JobState, MemoryStore, SharedStore};
 use serde_json::{Value, json};
 
-use crate::kit::{self, HOSTILE, World, described, populate, request};
+use crate::described::described;
+use crate::kit::{self, HOSTILE, World, populate, request};
 
 /// The path with parts that are right and lead nowhere.
 fn filled(template: &str, operation: &Value) -> String {
@@ -73,6 +74,15 @@ fn text(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => text(&items[0]),
         other => other.to_string(),
+    }
+}
+
+#[test]
+fn every_schema_is_one() {
+    let document = &described().document;
+    assert_eq!(document["openapi"], "3.1.0");
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(jsonschema::draft202012::meta::is_valid(schema), "{name}");
     }
 }
 

@@ -8,7 +8,8 @@ use ratchet_core::{JobState, MemoryStore};
 use ratchet_http::{Access, Limits};
 use serde_json::json;
 
-use crate::kit::{Allow, World, allow_all, described, job_in, request};
+use crate::described::described;
+use crate::kit::{Allow, World, allow_all, job_in, request};
 
 /// Every operation that is not open, with parts of its path that are right.
 fn closed() -> Vec<(Method, String, bool)> {

@@ -1,8 +1,11 @@
 //! The API as a program on the other side of the connection sees it.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod actions;
 mod bulk;
+mod described;
 mod description;
+mod draft;
 mod fuzz;
 mod guards;
 mod kit;

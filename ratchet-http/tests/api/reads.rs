@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_core::model::{ClaimRequest, Outcome, Settlement};
 use ratchet_core::{
-    BatchCondition, Condition, JobId, JobState, MemoryStore, NewJob, Priority, Workflow,
+    BatchCondition, Condition, JobId, JobState, MemoryStore, NewJob, NodeId, Priority, Workflow,
 };
 use ratchet_http::{Access, Limits, Payloads};
 use serde_json::{Value, json};
@@ -203,6 +204,26 @@ async fn the_history_tells_how_claims_ended() {
         let uri = format!("/api/jobs/{}{path}", JobId::new());
         world.get(&uri).await.refused(404, "not_found");
     }
+}
+
+#[tokio::test]
+async fn of_a_long_history_the_end_is_told() {
+    let world = World::built(Arc::new(MemoryStore::new()), |builder| {
+        builder.limits(Limits::default().page(2))
+    });
+    let id = world.enqueue(NewJob::new("k", &1)).await;
+    let jobs = world.client.store().jobs();
+    for _ in 0..5 {
+        let claim = ClaimRequest::new(NodeId::new(), 1);
+        let claimed = jobs.claim_next_batch(&claim).await.unwrap();
+        let released = Settlement::new(claimed[0].claim.token, Outcome::Released);
+        jobs.settle(&[released]).await.unwrap();
+    }
+    let history = world.get(&format!("/api/jobs/{id}/history")).await.ok();
+    let attempts = history["attempts"].as_array().unwrap();
+    let seqs: Vec<&Value> = attempts.iter().map(|attempt| &attempt["seq"]).collect();
+    assert_eq!(seqs, [&json!(4), &json!(5)]);
+    assert_eq!(history["omitted"], 3);
 }
 
 #[tokio::test]

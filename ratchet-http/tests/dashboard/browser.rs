@@ -42,7 +42,7 @@ const FLAGS: [&str; 12] = [
     "--hide-scrollbars",
     "--remote-debugging-port=0",
     // Names lead nowhere: nothing is asked of the world.
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -99,7 +99,7 @@ impl Browser {
         let (socket, _) = tokio_tungstenite::connect_async(url).await?;
         let (sink, mut stream) = socket.split();
         let (waiting, events) = (Waiting::default(), Arc::new(Mutex::new(Vec::new())));
-        let (answers, heard) = (waiting.clone(), events.clone());
+        let (answers, heard) = (Arc::clone(&waiting), Arc::clone(&events));
         tokio::spawn(async move {
             while let Some(Ok(message)) = stream.next().await {
                 let Ok(value) = serde_json::from_slice::<Value>(&message.into_data()) else {

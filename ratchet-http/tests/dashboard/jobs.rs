@@ -4,8 +4,7 @@ use ratchet_core::{Job, JobContext, JobError, JobResult};
 use serde::{Deserialize, Serialize};
 
 /// Markup that would run if it were taken for markup, and show that it did.
-pub(crate) const HOSTILE: &str =
-    "\"'><img src=x onerror=\"document.documentElement.dataset.hacked=1\"><script>document.documentElement.dataset.hacked=1</script>";
+pub(crate) const HOSTILE: &str = "\"'><img src=x onerror=\"document.documentElement.dataset.hacked=1\"><script>document.documentElement.dataset.hacked=1</script>";
 
 /// Gives back what it was given.
 #[derive(Serialize, Deserialize)]

@@ -3,38 +3,89 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ratchet_core::time::monotonic;
 use ratchet_core::{Job, JobState, NewJob};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::jobs::Echo;
 use crate::stage::{May, Stage};
 
 fn echo() -> NewJob {
-    Echo { text: "x".to_owned() }.into_job()
+    Echo {
+        text: "x".to_owned(),
+    }
+    .into_job()
 }
 
 pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
     let job = stage.client.enqueue(echo()).await?.id();
     stage.visit("#/jobs").await?;
     let page = &stage.page;
-    page.until(&format!("document.querySelector('tr[data-key=\"{job}\"]')?.textContent.includes('pending')")).await?;
-    page.until("document.querySelector('.link').dataset.state === 'live'").await?;
-    page.eval("window.kept = document.querySelector('main tbody tr'); kept.querySelector('a').focus()").await?;
+    page.until(&format!(
+        "document.querySelector('tr[data-key=\"{job}\"]')?.textContent.includes('pending')"
+    ))
+    .await?;
+    page.until("document.querySelector('.link').dataset.state === 'live'")
+        .await?;
+    page.eval(
+        "window.kept = document.querySelector('main tbody tr'); kept.querySelector('a').focus()",
+    )
+    .await?;
     stage.work().await?;
     let page = &stage.page;
-    page.until(&format!("document.querySelector('tr[data-key=\"{job}\"]').textContent.includes('succeeded')")).await?;
+    page.until(&format!(
+        "document.querySelector('tr[data-key=\"{job}\"]').textContent.includes('succeeded')"
+    ))
+    .await?;
     // It is the same row, and the focus is where it was.
-    ensure!(page.eval("kept.isConnected && kept.contains(document.activeElement)").await? == true);
+    ensure!(
+        page.eval("kept.isConnected && kept.contains(document.activeElement)")
+            .await?
+            == true
+    );
     // New jobs are offered and do not push what one reads.
     let fresh = stage.client.enqueue(echo()).await?.id();
-    page.until("document.querySelector('[data-action=fresh]')").await?;
-    ensure!(page.eval("document.querySelectorAll('main tbody tr').length").await? == 1);
+    page.until("document.querySelector('[data-action=fresh]')")
+        .await?;
+    ensure!(
+        page.eval("document.querySelectorAll('main tbody tr').length")
+            .await?
+            == 1
+    );
     page.click("[data-action=fresh]").await?;
-    page.until(&format!("document.querySelector('tr[data-key=\"{fresh}\"]')")).await?;
+    page.until(&format!(
+        "document.querySelector('tr[data-key=\"{fresh}\"]')"
+    ))
+    .await?;
+    // Whoever stands on a number of the overview stays there while it changes.
+    stage.visit("#/overview").await?;
+    stage
+        .page
+        .until("document.querySelector('[data-tile=Finished]')")
+        .await?;
+    stage
+        .page
+        .eval("document.querySelector('[data-tile=Finished]').focus()")
+        .await?;
+    stage.page.settle().await?;
+    ensure!(
+        stage
+            .page
+            .eval("document.activeElement.dataset.tile")
+            .await?
+            == "Finished"
+    );
     // The page of one job follows it, too.
-    let later = stage.client.enqueue(echo().delay(Duration::from_secs(1))).await?.id();
+    let later = stage
+        .client
+        .enqueue(echo().delay(Duration::from_secs(1)))
+        .await?
+        .id();
     stage.visit(&format!("#/jobs/{later}")).await?;
-    stage.page.until("document.querySelector('h1 + .sub').textContent.includes('succeeded')").await?;
+    stage
+        .page
+        .until("document.querySelector('h1 + .sub').textContent.includes('succeeded')")
+        .await?;
     stage.until_state(later, JobState::Succeeded).await
 }
 
@@ -45,12 +96,16 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
 pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     const SECONDS: u64 = 5;
     const LONGEST: u64 = 1_500;
-    let jobs: Vec<NewJob> = (0..50).map(|_| echo().delay(Duration::from_secs(9_000))).collect();
+    let jobs: Vec<NewJob> = (0..50)
+        .map(|_| echo().delay(Duration::from_secs(9_000)))
+        .collect();
     stage.client.enqueue_all(&jobs).await?;
     stage.visit("#/jobs").await?;
     let page = &stage.page;
-    page.until("document.querySelectorAll('main tbody tr').length === 50").await?;
-    page.until("document.querySelector('.link').dataset.state === 'live'").await?;
+    page.until("document.querySelectorAll('main tbody tr').length === 50")
+        .await?;
+    page.until("document.querySelector('.link').dataset.state === 'live'")
+        .await?;
     let start = "
         window.flood = { sent: 0, gap: 0, wait: 0, keys: 0, done: false };
         (() => {
@@ -86,7 +141,7 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
         })()"
         .replace("SECONDS", &SECONDS.to_string());
     page.eval(&start).await?;
-    let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
+    let (begun, mut slowest) = (monotonic(), Duration::ZERO);
     let mut pressed = 0;
     while begun.elapsed() < Duration::from_secs(SECONDS) {
         page.key(if pressed % 2 == 0 { "j" } else { "k" }).await?;
@@ -98,37 +153,105 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     let seen = page.eval("({ ...flood, rows: document.querySelectorAll('main tbody tr').length, held: document.querySelectorAll('*').length, fresh: document.querySelector('[data-action=fresh]')?.textContent })").await?;
     let told = format!("{seen}, slowest answer {slowest:?}, {pressed} keys pressed");
     let number = |name: &str| seen[name].as_f64().unwrap_or(f64::MAX);
-    ensure!(number("sent") >= 1_000.0 * f64::from(u32::try_from(SECONDS)?), "too few were sent: {told}");
+    ensure!(
+        number("sent") >= 1_000.0 * f64::from(u32::try_from(SECONDS)?),
+        "too few were sent: {told}"
+    );
     ensure!(seen["rows"] == 50, "rows were added: {told}");
-    ensure!(seen["fresh"].as_str().is_some_and(|text| text.contains("1,000 or more new")), "{told}");
-    ensure!(seen["keys"].as_u64() == Some(pressed), "keys were lost: {told}");
+    ensure!(
+        seen["fresh"]
+            .as_str()
+            .is_some_and(|text| text.contains("1,000 or more new")),
+        "{told}"
+    );
+    ensure!(
+        seen["keys"].as_u64() == Some(pressed),
+        "keys were lost: {told}"
+    );
     for (what, millis) in [("gap", number("gap")), ("wait", number("wait"))] {
-        ensure!(millis < f64::from(u32::try_from(LONGEST)?), "the page froze, {what}: {told}");
+        ensure!(
+            millis < f64::from(u32::try_from(LONGEST)?),
+            "the page froze, {what}: {told}"
+        );
     }
-    ensure!(slowest < Duration::from_millis(LONGEST), "the page froze: {told}");
+    ensure!(
+        slowest < Duration::from_millis(LONGEST),
+        "the page froze: {told}"
+    );
     eprintln!("flood: {told}");
     Ok(())
 }
 
 pub(crate) async fn reconnects(stage: &mut Stage) -> Result<()> {
-    let first = stage.client.enqueue(echo().delay(Duration::from_secs(900))).await?.id();
+    let first = stage
+        .client
+        .enqueue(echo().delay(Duration::from_secs(900)))
+        .await?
+        .id();
     stage.visit("#/jobs").await?;
-    stage.page.until(&format!("document.querySelector('tr[data-key=\"{first}\"]')")).await?;
-    stage.page.until("document.querySelector('.link').dataset.state === 'live'").await?;
+    stage
+        .page
+        .until(&format!(
+            "document.querySelector('tr[data-key=\"{first}\"]')"
+        ))
+        .await?;
+    stage
+        .page
+        .until("document.querySelector('.link').dataset.state === 'live'")
+        .await?;
     stage.stop_serving().await?;
-    stage.page.until("document.querySelector('.link').dataset.state === 'lost'").await?;
-    stage.page.until("!document.getElementById('banner').hidden").await?;
+    stage
+        .page
+        .until("document.querySelector('.link').dataset.state === 'lost'")
+        .await?;
+    stage
+        .page
+        .until("!document.getElementById('banner').hidden")
+        .await?;
     // What is shown stays readable; what is asked for meanwhile fails with words.
-    ensure!(stage.page.eval("document.querySelectorAll('main tbody tr').length").await? == 1);
+    ensure!(
+        stage
+            .page
+            .eval("document.querySelectorAll('main tbody tr').length")
+            .await?
+            == 1
+    );
     stage.page.key("r").await?;
-    stage.page.until_text("The server cannot be reached").await?;
-    let second = stage.client.enqueue(echo().delay(Duration::from_secs(900))).await?.id();
+    stage
+        .page
+        .until_text("The server cannot be reached")
+        .await?;
+    let second = stage
+        .client
+        .enqueue(echo().delay(Duration::from_secs(900)))
+        .await?
+        .id();
     stage.serve(May::Write).await?;
-    stage.page.until("document.querySelector('.link').dataset.state === 'live'").await?;
-    stage.page.until("document.getElementById('banner').hidden").await?;
-    stage.page.until(&format!("document.querySelector('tr[data-key=\"{second}\"]')")).await?;
-    stage.page.until("!document.querySelector('.alert.bad')").await?;
-    ensure!(stage.page.eval("document.documentElement.ratchet.opened").await? == 2);
+    stage
+        .page
+        .until("document.querySelector('.link').dataset.state === 'live'")
+        .await?;
+    stage
+        .page
+        .until("document.getElementById('banner').hidden")
+        .await?;
+    stage
+        .page
+        .until(&format!(
+            "document.querySelector('tr[data-key=\"{second}\"]')"
+        ))
+        .await?;
+    stage
+        .page
+        .until("!document.querySelector('.alert.bad')")
+        .await?;
+    ensure!(
+        stage
+            .page
+            .eval("document.documentElement.ratchet.opened")
+            .await?
+            == 2
+    );
     stage.page.forget();
     Ok(())
 }

@@ -54,19 +54,55 @@ macro_rules! case {
 
 const CASES: [Case; 15] = [
     case!("every page shows what is stored", pages::every_page, true),
-    case!("jobs are filtered and paged by the address", pages::filters, true),
-    case!("every action on a job is seen in the store", actions::on_jobs, true),
-    case!("chosen jobs and all that match are acted on", actions::in_bulk, true),
-    case!("queues, recurring jobs, batches and nodes are acted on", actions::on_others, true),
+    case!(
+        "jobs are filtered and paged by the address",
+        pages::filters,
+        true
+    ),
+    case!(
+        "every action on a job is seen in the store",
+        actions::on_jobs,
+        true
+    ),
+    case!(
+        "chosen jobs and all that match are acted on",
+        actions::in_bulk,
+        true
+    ),
+    case!(
+        "queues, recurring jobs, batches and nodes are acted on",
+        actions::on_others,
+        true
+    ),
     case!("text from jobs is text", hostile::text_is_text, true),
     case!("rows change while one looks", live::rows_change, true),
-    case!("a thousand updates a second freeze nothing", live::flood, true),
-    case!("a server that went away and came back is found again", live::reconnects, false),
-    case!("without an authorizer nothing can be pressed", reach::read_only, false),
+    case!(
+        "a thousand updates a second freeze nothing",
+        live::flood,
+        true
+    ),
+    case!(
+        "a server that went away and came back is found again",
+        live::reconnects,
+        false
+    ),
+    case!(
+        "without an authorizer nothing can be pressed",
+        reach::read_only,
+        false
+    ),
     case!("problems of the API are shown", reach::problems, false),
     case!("everything is reached by keys", reach::keys, false),
-    case!("a phone shows every page without scrolling sideways", reach::phone, false),
-    case!("light and dark are readable and remembered", reach::colours, false),
+    case!(
+        "a phone shows every page without scrolling sideways",
+        reach::phone,
+        false
+    ),
+    case!(
+        "light and dark are readable and remembered",
+        reach::colours,
+        false
+    ),
     case!("the pictures of the documentation", pictures::take, false),
 ];
 
@@ -102,7 +138,9 @@ fn trial(case: &'static Case, store: Store, no_browser: Option<&String>) -> Tria
         Some((reason, true)) => {
             Trial::test(name, move || Err(format!("required, but {reason}").into()))
         }
-        None => Trial::test(name, move || stage::run(&store, case.body).map_err(Into::into)),
+        None => Trial::test(name, move || {
+            stage::run(&store, case.body).map_err(Into::into)
+        }),
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ratchet_core::time::monotonic;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::browser::Browser;
 
@@ -30,7 +31,9 @@ impl Page {
 
     /// Loads an address anew.
     pub(crate) async fn load(&self, url: &str) -> Result<()> {
-        self.0.call("Page.navigate", json!({ "url": "about:blank" })).await?;
+        self.0
+            .call("Page.navigate", json!({ "url": "about:blank" }))
+            .await?;
         let answer = self.0.call("Page.navigate", json!({ "url": url })).await?;
         if let Some(problem) = answer["errorText"].as_str() {
             bail!("{url}: {problem}");
@@ -40,7 +43,8 @@ impl Page {
 
     /// What a JavaScript expression gives.
     pub(crate) async fn eval(&self, expression: &str) -> Result<Value> {
-        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let params =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.0.call("Runtime.evaluate", params).await?;
         if answer["exceptionDetails"].is_object() {
             bail!("{expression}: {}", answer["exceptionDetails"]);
@@ -62,13 +66,20 @@ impl Page {
         });
         match seen.await {
             Ok(()) => Ok(()),
-            Err(_) => Err(anyhow!("never true: {expression}\n{}", self.describe().await)),
+            Err(_) => Err(anyhow!(
+                "never true: {expression}\n{}",
+                self.describe().await
+            )),
         }
     }
 
     /// Waits until the page has this text.
     pub(crate) async fn until_text(&self, text: &str) -> Result<()> {
-        self.until(&format!("document.body.textContent.includes({})", json!(text))).await
+        self.until(&format!(
+            "document.body.textContent.includes({})",
+            json!(text)
+        ))
+        .await
     }
 
     /// Presses the element with the mouse, where it is and if nothing lies over it.
@@ -82,7 +93,9 @@ impl Page {
               return hit && (one.contains(hit) || hit.contains(one)) ? [x, y] : null; }})()",
             selector = json!(selector)
         );
-        self.until(&format!("({find}) !== null")).await.with_context(|| selector.to_owned())?;
+        self.until(&format!("({find}) !== null"))
+            .await
+            .with_context(|| selector.to_owned())?;
         let place = self.eval(&find).await?;
         for (kind, buttons) in [("mousePressed", 1), ("mouseReleased", 0)] {
             let params = json!({
@@ -112,7 +125,10 @@ impl Page {
             "Escape" => (27, None),
             " " => (32, Some(" ")),
             "ArrowLeft" => (37, None),
-            one => (one.to_ascii_uppercase().bytes().next().map_or(0, u32::from), Some(one)),
+            one => (
+                one.to_ascii_uppercase().bytes().next().map_or(0, u32::from),
+                Some(one),
+            ),
         };
         let mut down = json!({ "type": "keyDown", "key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers });
         if let Some(text) = text {
@@ -126,14 +142,19 @@ impl Page {
 
     /// Types a text where the focus is.
     pub(crate) async fn write(&self, text: &str) -> Result<()> {
-        self.0.call("Input.insertText", json!({ "text": text })).await?;
+        self.0
+            .call("Input.insertText", json!({ "text": text }))
+            .await?;
         Ok(())
     }
 
     /// Sets the size of the window.
     pub(crate) async fn size(&self, width: u32, height: u32, phone: bool) -> Result<()> {
-        let params = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
-        self.0.call("Emulation.setDeviceMetricsOverride", params).await?;
+        let params =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
+        self.0
+            .call("Emulation.setDeviceMetricsOverride", params)
+            .await?;
         Ok(())
     }
 
@@ -143,13 +164,28 @@ impl Page {
             { "name": "prefers-color-scheme", "value": value },
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ]);
-        self.0.call("Emulation.setEmulatedMedia", json!({ "features": features })).await?;
+        self.0
+            .call(
+                "Emulation.setEmulatedMedia",
+                json!({ "features": features }),
+            )
+            .await?;
         Ok(())
+    }
+
+    /// Waits for a few live updates.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        let ticks = "document.documentElement.ratchet.frames";
+        let seen = self.eval(ticks).await?.as_u64().unwrap_or_default();
+        self.until(&format!("{ticks} >= {}", seen + 3)).await
     }
 
     /// Writes a picture of the window.
     pub(crate) async fn picture(&self, file: &Path) -> Result<()> {
-        let answer = self.0.call("Page.captureScreenshot", json!({ "format": "png" })).await?;
+        let answer = self
+            .0
+            .call("Page.captureScreenshot", json!({ "format": "png" }))
+            .await?;
         let data = answer["data"].as_str().context("no picture")?;
         std::fs::write(file, STANDARD.decode(data)?)?;
         Ok(())
@@ -168,7 +204,10 @@ impl Page {
             }
         }
         for call in self.0.told("Runtime.consoleAPICalled") {
-            if ["error", "warning", "assert"].iter().any(|kind| call["type"] == *kind) {
+            if ["error", "warning", "assert"]
+                .iter()
+                .any(|kind| call["type"] == *kind)
+            {
                 all.push(call.to_string());
             }
         }
@@ -178,7 +217,9 @@ impl Page {
     /// The addresses that were asked for.
     pub(crate) fn requests(&self) -> Vec<String> {
         let sent = self.0.told("Network.requestWillBeSent");
-        let urls = sent.iter().filter_map(|it| Some(it["request"]["url"].as_str()?.to_owned()));
+        let urls = sent
+            .iter()
+            .filter_map(|it| Some(it["request"]["url"].as_str()?.to_owned()));
         urls.collect()
     }
 
@@ -189,15 +230,21 @@ impl Page {
 
     /// How long the page takes to answer.
     pub(crate) async fn answers_in(&self) -> Result<Duration> {
-        let asked = Instant::now();
+        let asked = monotonic();
         self.eval("1").await?;
         Ok(asked.elapsed())
     }
 
     /// Where the page is and what it says, for a failure.
     pub(crate) async fn describe(&self) -> String {
-        let text = self.eval("location.href + '\\n' + document.body.innerText.slice(0, 3000)").await;
+        let text = self
+            .eval("location.href + '\\n' + document.body.innerText.slice(0, 3000)")
+            .await;
         let text = text.ok().and_then(|text| Some(text.as_str()?.to_owned()));
-        format!("{}\ncomplaints: {:#?}", text.unwrap_or_default(), self.complaints())
+        format!(
+            "{}\ncomplaints: {:#?}",
+            text.unwrap_or_default(),
+            self.complaints()
+        )
     }
 }

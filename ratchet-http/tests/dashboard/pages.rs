@@ -4,59 +4,112 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ratchet_core::schedule::Overlap;
-use ratchet_core::{Job, JobState, Recurring, Workflow};
+use ratchet_core::{Job, JobState, NewJob, Recurring, Workflow};
 
 use crate::jobs::{Broken, Echo, Slow};
 use crate::stage::{Stage, eventually};
 
-fn echo(text: &str) -> ratchet_core::NewJob {
-    Echo { text: text.to_owned() }.into_job()
+fn echo(text: &str) -> NewJob {
+    Echo {
+        text: text.to_owned(),
+    }
+    .into_job()
 }
 
 pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
     stage.work().await?;
     let client = stage.client.clone();
-    let done = client.enqueue(echo("hello").tag("greeting").queue("calm")).await?.id();
+    let done = client
+        .enqueue(echo("hello").tag("greeting").queue("calm"))
+        .await?
+        .id();
     let error = "the disk is full".to_owned();
-    let dead = client.enqueue(Broken { error }.into_job().queue("calm")).await?.id();
+    let dead = client
+        .enqueue(Broken { error }.into_job().queue("calm"))
+        .await?
+        .id();
     let message = "page 3 of 7".to_owned();
     let slow = client.enqueue(Slow { message }.into_job()).await?.id();
-    let later = client.enqueue(echo("later").delay(Duration::from_secs(7200)).lane("one")).await?.id();
+    let later = client
+        .enqueue(echo("later").delay(Duration::from_secs(7200)).lane("one"))
+        .await?
+        .id();
+    // More digits than a browser's numbers have.
+    let exact = NewJob::new("nobody's", &123_456_789_012_345_678_901_234_567_890_u128);
+    let exact = client.enqueue(exact).await?.id();
     let every = Recurring::every(Duration::from_secs(3600)).overlap(Overlap::Skip);
-    client.recurring().put(every.job(echo("again")).named("hourly")).await?;
+    client
+        .recurring()
+        .put(every.job(echo("again")).named("hourly"))
+        .await?;
     let nightly = Recurring::cron("0 3 * * *").zone("Europe/Berlin");
-    client.recurring().put(nightly.job(echo("night")).named("nightly")).await?;
+    client
+        .recurring()
+        .put(nightly.job(echo("night")).named("nightly"))
+        .await?;
     let batch = client.create_batch().await?;
-    client.enqueue_all(&[echo("a").in_batch(batch), echo("b").in_batch(batch)]).await?;
+    client
+        .enqueue_all(&[echo("a").in_batch(batch), echo("b").in_batch(batch)])
+        .await?;
     client.close_batch(batch).await?;
     client.set_permits("smtp", 3).await?;
     stage.until_state(done, JobState::Succeeded).await?;
     stage.until_state(dead, JobState::Failed).await?;
     stage.until_state(slow, JobState::Running).await?;
     eventually("the progress is stored", || async {
-        Ok(client.job(slow).await?.is_some_and(|job| job.progress.is_some()))
+        Ok(client
+            .job(slow)
+            .await?
+            .is_some_and(|job| job.progress.is_some()))
     })
     .await?;
 
     let page = &stage.page;
     stage.visit("#/overview").await?;
-    for text in ["Throughput", "Wait before start", "Oldest due job", "the disk is full", "maintenance", "first"] {
+    for text in [
+        "Throughput",
+        "Wait before start",
+        "Oldest due job",
+        "the disk is full",
+        "maintenance",
+        "first",
+    ] {
         page.until_text(text).await?;
     }
-    page.until("document.querySelector('[data-tile=Running] .value')?.textContent.startsWith('1')").await?;
-    page.until("document.querySelector('[data-tile=\"Dead letters\"] .value')?.textContent === '1'").await?;
-    page.until("document.querySelectorAll('.plot svg').length === 4").await?;
+    page.until("document.querySelector('[data-tile=Running] .value')?.textContent.startsWith('1')")
+        .await?;
+    page.until(
+        "document.querySelector('[data-tile=\"Dead letters\"] .value')?.textContent === '1'",
+    )
+    .await?;
+    page.until("document.querySelectorAll('.plot svg').length === 4")
+        .await?;
 
     stage.visit("#/jobs").await?;
     for id in [done, dead, slow, later] {
-        page.until(&format!("document.querySelector('tr[data-key=\"{id}\"]')")).await?;
+        page.until(&format!("document.querySelector('tr[data-key=\"{id}\"]')"))
+            .await?;
     }
-    for text in ["greeting", "calm", "lane one", "page 3 of 7", "40 %", "the disk is full"] {
+    for text in [
+        "greeting",
+        "calm",
+        "lane one",
+        "page 3 of 7",
+        "40 %",
+        "the disk is full",
+    ] {
         page.until_text(text).await?;
     }
 
     stage.visit(&format!("#/jobs/{done}")).await?;
-    for text in ["echo", "succeeded", "\"text\": \"hello\"", "Result", "#1", &done.to_string()] {
+    for text in [
+        "echo",
+        "succeeded",
+        "\"text\": \"hello\"",
+        "Result",
+        "#1",
+        &done.to_string(),
+    ] {
         page.until_text(text).await?;
     }
     stage.visit(&format!("#/jobs/{slow}")).await?;
@@ -66,16 +119,39 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
     stage.visit(&format!("#/jobs/{dead}")).await?;
     page.until_text("Last error").await?;
 
+    stage.visit(&format!("#/jobs/{exact}")).await?;
+    page.until_text("123456789012345678901234567890").await?;
+
     stage.visit("#/queues").await?;
-    page.until("document.querySelector('tr[data-key=calm]')?.textContent.includes('open')").await?;
+    page.until("document.querySelector('tr[data-key=calm]')?.textContent.includes('open')")
+        .await?;
     stage.visit("#/recurring").await?;
-    for text in ["hourly", "every 1 h", "nightly", "0 3 * * *", "Europe/Berlin", "in 59 min"] {
+    for text in [
+        "hourly",
+        "every 1 h",
+        "nightly",
+        "0 3 * * *",
+        "Europe/Berlin",
+        "in 59 min",
+    ] {
         page.until_text(text).await?;
     }
     stage.visit("#/batches").await?;
-    page.until(&format!("document.querySelector('tr[data-key=\"{batch}\"]')?.textContent.includes('100 %')")).await?;
+    page.until(&format!(
+        "document.querySelector('tr[data-key=\"{batch}\"]')?.textContent.includes('100 %')"
+    ))
+    .await?;
     stage.visit("#/cluster").await?;
-    for text in ["first", "active", "leads maintenance", "1 of 16", "leader/scheduler", "smtp", "0 of 3", "3 kinds"] {
+    for text in [
+        "first",
+        "active",
+        "leads maintenance",
+        "1 of 1",
+        "leader/maintenance",
+        "smtp",
+        "0 of 3",
+        "3 kinds",
+    ] {
         page.until_text(text).await?;
     }
     graph(stage).await
@@ -93,12 +169,27 @@ async fn graph(stage: &Stage) -> Result<()> {
     stage.until_state(end, JobState::Succeeded).await?;
     stage.until_state(rescue, JobState::Cancelled).await?;
     stage.visit(&format!("#/jobs/{end}")).await?;
-    stage.page.until("document.querySelectorAll('.graph .box').length === 5").await?;
-    stage.page.until("document.querySelectorAll('.graph .edge').length === 5").await?;
+    stage
+        .page
+        .until("document.querySelectorAll('.graph .box').length === 5")
+        .await?;
+    stage
+        .page
+        .until("document.querySelectorAll('.graph .edge').length === 5")
+        .await?;
     stage.page.until_text("if it failed").await?;
-    stage.page.click(&format!(".graph a[href$=\"{rescue}\"]")).await?;
-    stage.page.until(&format!("location.hash === '#/jobs/{rescue}'")).await?;
-    stage.page.until("document.querySelector('h1 + .sub')?.textContent.includes('cancelled')").await
+    stage
+        .page
+        .click(&format!(".graph a[href$=\"{rescue}\"]"))
+        .await?;
+    stage
+        .page
+        .until(&format!("location.hash === '#/jobs/{rescue}'"))
+        .await?;
+    stage
+        .page
+        .until("document.querySelector('h1 + .sub')?.textContent.includes('cancelled')")
+        .await
 }
 
 pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
@@ -110,23 +201,38 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
     }
     client.enqueue_all(&jobs).await?;
     client.pause(jobs[7].id()).await?;
-    let rows = |count: usize| format!("document.querySelectorAll('main tbody tr').length === {count}");
+    let rows =
+        |count: usize| format!("document.querySelectorAll('main tbody tr').length === {count}");
     let page = &stage.page;
 
     stage.visit("#/jobs?limit=25").await?;
     page.until(&rows(25)).await?;
-    let newest = page.eval("document.querySelector('main tbody tr').dataset.key").await?;
-    ensure!(newest == jobs[59].id().to_string(), "the newest is not first: {newest}");
+    let newest = page
+        .eval("document.querySelector('main tbody tr').dataset.key")
+        .await?;
+    ensure!(
+        newest == jobs[59].id().to_string(),
+        "the newest is not first: {newest}"
+    );
     for (after, first) in [(25, 34), (10, 9)] {
         page.click("[data-action=on]").await?;
         page.until(&rows(after)).await?;
-        page.until(&format!("document.querySelector('tr[data-key=\"{}\"]')", jobs[first].id())).await?;
+        page.until(&format!(
+            "document.querySelector('tr[data-key=\"{}\"]')",
+            jobs[first].id()
+        ))
+        .await?;
     }
-    page.until("document.querySelector('[data-action=on]').disabled").await?;
+    page.until("document.querySelector('[data-action=on]').disabled")
+        .await?;
     page.click("[data-action=back]").await?;
     page.until(&rows(25)).await?;
     page.click("[data-action=back]").await?;
-    page.until(&format!("document.querySelector('tr[data-key=\"{}\"]')", jobs[59].id())).await?;
+    page.until(&format!(
+        "document.querySelector('tr[data-key=\"{}\"]')",
+        jobs[59].id()
+    ))
+    .await?;
 
     stage.visit("#/jobs?limit=100&queue=odd").await?;
     page.until(&rows(30)).await?;
@@ -134,7 +240,10 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
     page.until(&rows(1)).await?;
     let hash = page.eval("location.hash").await?;
     let hash = hash.as_str().context("no hash")?.to_owned();
-    ensure!(hash.contains("state=paused") && hash.contains("queue=odd"), "{hash}");
+    ensure!(
+        hash.contains("state=paused") && hash.contains("queue=odd"),
+        "{hash}"
+    );
     // What is in the address is what is shown, also by those who were sent it.
     stage.visit(&hash).await?;
     page.until(&rows(1)).await?;

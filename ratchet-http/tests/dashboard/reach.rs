@@ -9,10 +9,20 @@ use serde_json::json;
 use crate::jobs::{Broken, Echo, Slow};
 use crate::stage::{May, Stage};
 
-const PLACES: [&str; 6] = ["overview", "jobs", "queues", "recurring", "batches", "cluster"];
+const PLACES: [&str; 6] = [
+    "overview",
+    "jobs",
+    "queues",
+    "recurring",
+    "batches",
+    "cluster",
+];
 
 fn echo() -> NewJob {
-    Echo { text: "x".to_owned() }.into_job()
+    Echo {
+        text: "x".to_owned(),
+    }
+    .into_job()
 }
 
 /// Something of everything there is.
@@ -21,14 +31,48 @@ pub(crate) async fn furnish(stage: &mut Stage) -> Result<JobId> {
     let client = stage.client.clone();
     let done = client.enqueue(echo().tag("first")).await?.id();
     let error = "a rather long error text without any end in sight, ".repeat(4);
-    let dead = client.enqueue(Broken { error }.into_job().tag("a-tag-that-is-longer-than-others")).await?.id();
-    let slow = client.enqueue(Slow { message: "half of it".to_owned() }.into_job()).await?.id();
-    let later = echo().delay(Duration::from_secs(7_200)).queue("a.queue.with.a.long.name.that.does.not.wrap");
+    let dead = client
+        .enqueue(
+            Broken { error }
+                .into_job()
+                .tag("a-tag-that-is-longer-than-others"),
+        )
+        .await?
+        .id();
+    let slow = client
+        .enqueue(
+            Slow {
+                message: "half of it".to_owned(),
+            }
+            .into_job(),
+        )
+        .await?
+        .id();
+    let later = echo()
+        .delay(Duration::from_secs(7_200))
+        .queue("a.queue.with.a.long.name.that.does.not.wrap");
     client.enqueue(later.lane("customer-4711")).await?;
-    client.enqueue(NewJob::new("nobody.knows.this.kind", &0)).await?;
-    client.recurring().put(Recurring::cron("0 3 * * *").zone("Europe/Berlin").job(echo()).named("nightly")).await?;
+    client
+        .enqueue(NewJob::new("nobody.knows.this.kind", &0))
+        .await?;
+    client
+        .recurring()
+        .put(
+            Recurring::cron("0 3 * * *")
+                .zone("Europe/Berlin")
+                .job(echo())
+                .named("nightly"),
+        )
+        .await?;
     let batch = client.create_batch().await?;
-    client.enqueue_all(&[echo().in_batch(batch), echo().after(done, ratchet_core::Condition::Succeeded).in_batch(batch)]).await?;
+    client
+        .enqueue_all(&[
+            echo().in_batch(batch),
+            echo()
+                .after(done, ratchet_core::Condition::Succeeded)
+                .in_batch(batch),
+        ])
+        .await?;
     client.close_batch(batch).await?;
     client.pause_queue("paused").await?;
     stage.until_state(dead, JobState::Failed).await?;
@@ -38,48 +82,70 @@ pub(crate) async fn furnish(stage: &mut Stage) -> Result<JobId> {
 
 pub(crate) async fn read_only(stage: &mut Stage) -> Result<()> {
     stage.serve(May::Read).await?;
-    let job = stage.client.enqueue(echo().delay(Duration::from_secs(900))).await?.id();
+    let job = stage
+        .client
+        .enqueue(echo().delay(Duration::from_secs(900)))
+        .await?
+        .id();
     let page = &stage.page;
     for place in ["jobs", "queues", &format!("jobs/{job}")] {
         stage.visit(&format!("#/{place}")).await?;
-        page.until("document.querySelector('[data-read-only]')").await?;
-        page.until("document.querySelector('main [data-action][title*=\"only reads\"]')").await?;
+        page.until("document.querySelector('[data-read-only]')")
+            .await?;
+        page.until("document.querySelector('main [data-action][title*=\"only reads\"]')")
+            .await?;
         let open = "[...document.querySelectorAll('main .button[data-action]')].filter((one) => one.dataset.action !== 'on' \
                     && one.dataset.action !== 'back' && one.getAttribute('aria-disabled') !== 'true').length";
-        ensure!(page.eval(open).await? == 0, "{place}: something can be pressed");
+        ensure!(
+            page.eval(open).await? == 0,
+            "{place}: something can be pressed"
+        );
     }
     page.click("[data-action=cancel]").await?;
     page.until_text("installed no authorizer").await?;
-    page.until_text("Hidden: this API does not show payloads").await?;
+    page.until_text("Hidden: this API does not show payloads")
+        .await?;
     let posts = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/cancel')).length";
     ensure!(page.eval(posts).await? == 0, "it was tried all the same");
-    ensure!(stage.client.job(job).await?.is_some_and(|job| job.state == JobState::Pending));
+    ensure!(
+        stage
+            .client
+            .job(job)
+            .await?
+            .is_some_and(|job| job.state == JobState::Pending)
+    );
     Ok(())
 }
 
 pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
     let page = &stage.page;
     stage.visit(&format!("#/jobs/{}", JobId::new())).await?;
-    page.until("document.querySelector('[role=alert]')?.textContent.includes('404 not_found')").await?;
+    page.until("document.querySelector('[role=alert]')?.textContent.includes('404 not_found')")
+        .await?;
     stage.visit("#/jobs/not-an-id").await?;
-    page.until("document.querySelector('[role=alert]')?.textContent.includes('422 invalid')").await?;
+    page.until("document.querySelector('[role=alert]')?.textContent.includes('422 invalid')")
+        .await?;
     stage.visit("#/nowhere").await?;
     page.until_text("There is no such page").await?;
     // A race that is lost is told: the job was cancelled since the page was read.
-    let job = stage.client.enqueue(echo().delay(Duration::from_secs(900))).await?.id();
+    let job = stage
+        .client
+        .enqueue(echo().delay(Duration::from_secs(900)))
+        .await?
+        .id();
     stage.visit(&format!("#/jobs/{job}")).await?;
     page.until_text("pending").await?;
     page.eval("document.documentElement.ratchet.mute()").await?;
     stage.client.cancel(job).await?;
     page.click(".head [data-action=pause]").await?;
-    page.until("document.querySelector('#notices [role=alert]')?.textContent.includes('conflict')").await
+    page.until("document.querySelector('#notices [role=alert]')?.textContent.includes('conflict')")
+        .await
 }
 
 pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     furnish(stage).await?;
     let page = &stage.page;
-    stage.visit("#/overview").await?;
-    page.until("document.querySelector('.plot svg')").await?;
+    stage.visit("#/cluster").await?;
     page.key("Tab").await?;
     page.until("document.activeElement.id === 'skip'").await?;
     page.key("Enter").await?;
@@ -87,13 +153,21 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     for place in PLACES {
         page.key("g").await?;
         page.key(&place[..1]).await?;
-        page.until(&format!("location.hash === '#/{place}' && document.querySelector('h1')")).await?;
-        page.until(&format!("document.querySelector('[aria-current=page]').hash === '#/{place}'")).await?;
-        page.until("document.activeElement.tagName === 'H1'").await?;
+        page.until(&format!(
+            "location.hash === '#/{place}' && document.querySelector('h1')"
+        ))
+        .await?;
+        page.until(&format!(
+            "document.querySelector('[aria-current=page]').hash === '#/{place}'"
+        ))
+        .await?;
+        page.until("document.activeElement.tagName === 'H1'")
+            .await?;
     }
     // Help keeps the focus inside and gives it back.
     page.key_with("?", 8).await?;
-    page.until("document.querySelector('dialog[open]')?.textContent.includes('go to the jobs')").await?;
+    page.until("document.querySelector('dialog[open]')?.textContent.includes('go to the jobs')")
+        .await?;
     for _ in 0..3 {
         page.key("Tab").await?;
         ensure!(page.eval("document.activeElement === document.body || document.querySelector('dialog').contains(document.activeElement)").await? == true);
@@ -103,16 +177,20 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     // A job is found, chosen, opened and paused without the mouse.
     page.key("g").await?;
     page.key("j").await?;
-    page.until("document.querySelectorAll('main tbody tr').length > 3").await?;
+    page.until("document.querySelectorAll('main tbody tr').length > 3")
+        .await?;
     page.key("j").await?;
-    page.until("document.querySelector('tr.here') === document.querySelector('main tbody tr')").await?;
+    page.until("document.querySelector('tr.here') === document.querySelector('main tbody tr')")
+        .await?;
     page.key("x").await?;
-    page.until("document.querySelector('[data-chosen]').dataset.chosen === '1'").await?;
+    page.until("document.querySelector('[data-chosen]').dataset.chosen === '1'")
+        .await?;
     page.key("/").await?;
     page.until("document.activeElement.name === 'kind'").await?;
     page.write("nobody.knows.this.kind").await?;
     page.key("Enter").await?;
-    page.until("document.querySelectorAll('main tbody tr').length === 1").await?;
+    page.until("document.querySelectorAll('main tbody tr').length === 1")
+        .await?;
     page.key("Escape").await?;
     page.key("j").await?;
     page.key("Enter").await?;
@@ -124,16 +202,25 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
         ensure!(presses < 40, "the button cannot be reached by Tab");
     }
     let ring = "getComputedStyle(document.activeElement).outlineStyle";
-    ensure!(page.eval(ring).await? == "solid", "the focus cannot be seen");
+    ensure!(
+        page.eval(ring).await? == "solid",
+        "the focus cannot be seen"
+    );
     page.key("Enter").await?;
-    page.until("document.querySelector('h1 + .sub').textContent.includes('paused')").await?;
-    ensure!(page.eval("document.activeElement.dataset.action").await? == "pause", "the focus is lost");
+    page.until("document.querySelector('h1 + .sub').textContent.includes('paused')")
+        .await?;
+    ensure!(
+        page.eval("document.activeElement.dataset.action").await? == "pause",
+        "the focus is lost"
+    );
     // Plots are read by keys and by ear.
     stage.visit("#/overview").await?;
-    page.until("document.querySelector('.plot[aria-label*=\"finished: now\"]')").await?;
+    page.until("document.querySelector('.plot[aria-label*=\"finished: now\"]')")
+        .await?;
     page.eval("document.querySelector('.plot').focus()").await?;
     page.key("ArrowLeft").await?;
-    page.until("!document.querySelector('.plot .tip').hidden").await
+    page.until("!document.querySelector('.plot .tip').hidden")
+        .await
 }
 
 pub(crate) async fn phone(stage: &mut Stage) -> Result<()> {
@@ -147,9 +234,15 @@ pub(crate) async fn phone(stage: &mut Stage) -> Result<()> {
         let wide = "({ page: document.documentElement.scrollWidth, window: innerWidth, \
              out: [...document.querySelectorAll('main *')].filter((one) => !one.closest('.graph, .scroll, svg') && one.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((one) => one.outerHTML.slice(0, 200)) })";
         let seen = stage.page.eval(wide).await?;
-        ensure!(seen["page"] == 360 && seen["window"] == 360 && seen["out"] == json!([]), "{place}: {seen}");
+        ensure!(
+            seen["page"] == 360 && seen["window"] == 360 && seen["out"] == json!([]),
+            "{place}: {seen}"
+        );
         let small = "[...document.querySelectorAll('main .button, main .choice button')].filter((one) => one.offsetHeight > 0 && one.offsetHeight < 30).map((one) => one.textContent)";
-        ensure!(stage.page.eval(small).await? == json!([]), "{place}: too small for a finger");
+        ensure!(
+            stage.page.eval(small).await? == json!([]),
+            "{place}: too small for a finger"
+        );
     }
     Ok(())
 }

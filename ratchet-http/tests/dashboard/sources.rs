@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use libtest_mimic::{Failed, Trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |name: &str, body: fn() -> Result<(), Failed>| Trial::test(format!("sources::{name}"), body);
+    let trial = |name: &str, body: fn() -> Result<(), Failed>| {
+        Trial::test(format!("sources::{name}"), body)
+    };
     vec![
         trial("no file makes markup of text", no_markup),
         trial("no file names another place", no_other_place),
@@ -49,8 +51,17 @@ fn none_has(words: &[&str], extension: Option<&str>) -> Result<(), Failed> {
 
 fn no_markup() -> Result<(), Failed> {
     let words = [
-        "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "createContextualFragment",
-        "setHTML", "srcdoc=", "eval(", "new Function", "javascript:",
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "DOMParser",
+        "createContextualFragment",
+        "setHTML",
+        "srcdoc=",
+        "eval(",
+        "new Function",
+        "javascript:",
     ];
     none_has(&words, None)
 }
@@ -72,7 +83,11 @@ fn all_there() -> Result<(), Failed> {
     for (path, text) in files() {
         let folder = path.parent().unwrap();
         let quoted = text.split('"').skip(1).step_by(2);
-        for name in quoted.filter(|text| [".js", ".css", ".svg"].iter().any(|end| text.ends_with(end))) {
+        for name in quoted.filter(|text| {
+            [".js", ".css", ".svg"]
+                .iter()
+                .any(|end| text.ends_with(end))
+        }) {
             if !folder.join(name).is_file() {
                 return Err(format!("{} names {name}, which is not there", path.display()).into());
             }
@@ -82,5 +97,8 @@ fn all_there() -> Result<(), Failed> {
 }
 
 fn nothing_inline() -> Result<(), Failed> {
-    none_has(&["style=", "onclick=", "onload=", "<style", "<script>"], Some("html"))
+    none_has(
+        &["style=", "onclick=", "onload=", "<style", "<script>"],
+        Some("html"),
+    )
 }

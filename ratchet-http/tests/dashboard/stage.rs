@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use axum::Router;
 use http::request::Parts;
 use ratchet_core::model::NodeStatus;
-use ratchet_core::{Client, JobId, JobState, Node, Ratchet};
+use ratchet_core::{Client, JobId, JobState, Node, Ratchet, SharedStore};
 use ratchet_http::{Access, Api, Authorizer, Denied, Payloads};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -46,6 +47,7 @@ pub(crate) enum May {
 /// What a case has.
 pub(crate) struct Stage {
     pub(crate) client: Client,
+    pub(crate) store: SharedStore,
     pub(crate) page: Page,
     node: Node,
     nodes: Vec<(watch::Sender<bool>, JoinHandle<()>)>,
@@ -88,7 +90,7 @@ async fn act(database: &Database, body: Body) -> Result<()> {
 impl Stage {
     async fn build(database: &Database) -> Result<Self> {
         let second = Duration::from_secs(1);
-        let node = Ratchet::builder(database.store.clone())
+        let node = Ratchet::builder(Arc::clone(&database.store))
             .label("first")
             .register::<Echo>()
             .register::<Broken>()
@@ -103,6 +105,7 @@ impl Stage {
         drop(listener);
         let mut stage = Self {
             client: node.client().clone(),
+            store: Arc::clone(&database.store),
             page: Page::open().await?,
             node,
             nodes: Vec::new(),
@@ -127,7 +130,10 @@ impl Stage {
         let (stop, mut stopped) = watch::channel(false);
         let task = tokio::spawn(async move {
             let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-            axum::serve(listener, app).with_graceful_shutdown(until).await.ok();
+            axum::serve(listener, app)
+                .with_graceful_shutdown(until)
+                .await
+                .ok();
         });
         self.server = Some(Server { api, stop, task });
         Ok(())
@@ -138,24 +144,29 @@ impl Stage {
         if let Some(Server { api, stop, task }) = self.server.take() {
             api.close();
             stop.send_replace(true);
-            timeout(PATIENCE, task).await.context("the server did not stop")??;
+            timeout(PATIENCE, task)
+                .await
+                .context("the server did not stop")??;
         }
         Ok(())
     }
 
     /// Lets the node work until the end of the case.
     pub(crate) async fn work(&mut self) -> Result<()> {
+        self.run(self.node.clone()).await
+    }
+
+    /// Lets a node work until the end of the case.
+    pub(crate) async fn run(&mut self, node: Node) -> Result<()> {
         let (stop, mut stopped) = watch::channel(false);
-        let node = self.node.clone();
+        let runs = node.clone();
         let task = tokio::spawn(async move {
             let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-            node.run_until(until).await.ok();
+            runs.run_until(until).await.ok();
         });
         self.nodes.push((stop, task));
-        let node = self.node.clone();
-        eventually("the node is active", || {
-            let node = node.clone();
-            async move { Ok(node.status() == NodeStatus::Active) }
+        eventually("the node is active", || async {
+            Ok(node.status() == NodeStatus::Active)
         })
         .await
     }
@@ -183,10 +194,16 @@ impl Stage {
     /// Fails if the console complained or anything but the API was asked for.
     fn listen(&self) -> Result<()> {
         let complaints = self.page.complaints();
-        ensure!(complaints.is_empty(), "the console complains: {complaints:#?}");
+        ensure!(
+            complaints.is_empty(),
+            "the console complains: {complaints:#?}"
+        );
         let own = format!("http://{}{BELOW}/", self.address);
         for url in self.page.requests() {
-            ensure!(url.starts_with(&own) || url == "about:blank", "a request went elsewhere: {url}");
+            ensure!(
+                url.starts_with(&own) || url == "about:blank",
+                "a request went elsewhere: {url}"
+            );
         }
         Ok(())
     }
@@ -195,7 +212,9 @@ impl Stage {
         self.stop_serving().await?;
         for (stop, task) in self.nodes.drain(..) {
             stop.send_replace(true);
-            timeout(PATIENCE, task).await.context("a node did not stop")??;
+            timeout(PATIENCE, task)
+                .await
+                .context("a node did not stop")??;
         }
         Ok(())
     }

@@ -3,9 +3,11 @@
 use std::env;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
-use ratchet_core::SharedStore;
+use anyhow::{Context, Result};
+use ratchet_core::{JobId, SharedStore};
+use ratchet_store_postgres::PostgresStore;
 use ratchet_store_sqlite::SqliteStore;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tempfile::TempDir;
 
 const POSTGRES: &str = "RATCHET_TEST_POSTGRES_URL";
@@ -20,11 +22,17 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) const fn sqlite() -> Self {
-        Self { name: "sqlite", server: None }
+        Self {
+            name: "sqlite",
+            server: None,
+        }
     }
 
     pub(crate) fn postgres() -> Self {
-        Self { name: "postgres", server: Some((POSTGRES, env::var(POSTGRES).ok())) }
+        Self {
+            name: "postgres",
+            server: Some((POSTGRES, env::var(POSTGRES).ok())),
+        }
     }
 
     pub(crate) const fn name(&self) -> &'static str {
@@ -47,9 +55,25 @@ impl Store {
                 let file = folder.path().join("jobs.db");
                 let url = format!("sqlite://{}", file.display());
                 let store = Arc::new(SqliteStore::connect(&url).await?);
-                Ok(Database { store, place: Place::Folder(folder) })
+                Ok(Database {
+                    store,
+                    place: Place::Folder(folder),
+                })
             }
-            Some((variable, _)) => bail!("{variable} is not supported yet"),
+            Some((variable, url)) => {
+                let url = url
+                    .clone()
+                    .with_context(|| format!("{variable} is not set"))?;
+                let schema = format!("dashboard_{}", JobId::new());
+                let store = PostgresStore::builder(&url)
+                    .schema(&schema)
+                    .max_connections(4);
+                let store = Arc::new(store.connect().await?);
+                Ok(Database {
+                    store,
+                    place: Place::Schema { url, schema },
+                })
+            }
         }
     }
 }
@@ -62,6 +86,7 @@ pub(crate) struct Database {
 
 enum Place {
     Folder(TempDir),
+    Schema { url: String, schema: String },
 }
 
 impl Database {
@@ -70,6 +95,11 @@ impl Database {
         drop(self.store);
         match self.place {
             Place::Folder(folder) => folder.close()?,
+            Place::Schema { url, schema } => {
+                let mut connection = PgConnection::connect(&url).await?;
+                let drop = format!("DROP SCHEMA \"{schema}\" CASCADE");
+                connection.execute(AssertSqlSafe(drop)).await?;
+            }
         }
         Ok(())
     }

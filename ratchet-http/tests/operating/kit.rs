@@ -50,7 +50,8 @@ pub(crate) struct Flaky {
 impl Flaky {
     pub(crate) fn new() -> Self {
         let (away, counts, calls) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
-        let (is_away, counted, called) = (away.clone(), counts.clone(), calls.clone());
+        let (is_away, counted, called) =
+            (Arc::clone(&away), Arc::clone(&counts), Arc::clone(&calls));
         let store = MemoryStore::new().with_faults(move |operation| {
             called.fetch_add(1, Ordering::SeqCst);
             if operation == "queues" {

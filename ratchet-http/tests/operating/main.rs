@@ -1,10 +1,13 @@
 //! What operators and their machines rely on: probes, the cluster, live updates, metrics, serving.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod events;
 mod kit;
+#[cfg(feature = "prometheus")]
+mod metrics;
 mod overview;
 mod probes;
 mod serving;

@@ -75,12 +75,9 @@ function nodeColumns(load) {
     { name: "status", label: "Status", value: (node) => [node.status, node.live], cell: (node) => [
       badge(node.status), !node.live && ["joining", "active", "draining"].includes(node.status) && h("span", { class: "under" }, "silent")] },
     { name: "load", label: "Running", value: (node) => [node.running, node.capacity, node.live], cell: busy },
-    { name: "cpu", label: "CPU", kind: "number", value: (node) => node.cpu_percent, cell: (node) => (node.cpu_percent === null ? "–" : `${node.cpu_percent} %`) },
-    { name: "memory", label: "Memory", kind: "number", value: (node) => node.memory_bytes, cell: (node) => bytes(node.memory_bytes) },
-    { name: "connections", label: "Connections", kind: "number", title: "To the database", value: (node) => node.connections, cell: (node) => number(node.connections) },
+    { name: "process", label: "Process", title: "What its process uses, and its connections to the database", rare: (node) => node.cpu_percent !== null || node.memory_bytes !== null, value: (node) => [node.cpu_percent, node.memory_bytes, node.connections], cell: uses },
     { name: "totals", label: "Done", kind: "number", title: "Since it started", value: (node) => node.totals, cell: totals },
-    { name: "seen", label: "Heartbeat", value: (node) => [node.last_seen_at, node.heartbeat_ms], cell: (node) => [time(node.last_seen_at), h("span", { class: "under" }, `every ${duration(node.heartbeat_ms)}`)] },
-    { name: "skew", label: "Clock skew", kind: "number", title: "Known of the node that serves this page", value: (node) => node.clock_skew_ms, cell: (node) => (node.clock_skew_ms === null || node.clock_skew_ms === undefined ? "" : duration(node.clock_skew_ms)) },
+    { name: "seen", label: "Heartbeat", value: (node) => [node.last_seen_at, node.heartbeat_ms, node.clock_skew_ms], cell: (node) => [time(node.last_seen_at), h("span", { class: "under nowrap" }, `every ${duration(node.heartbeat_ms)}`), skew(node)] },
     { name: "started", label: "Started", value: (node) => node.started_at, cell: (node) => time(node.started_at) },
     { name: "offers", label: "Offers", kind: "span", value: (node) => [node.kinds, node.capabilities], cell: offers },
     { name: "do", label: "", kind: "tight span", value: (node) => [node.status, node.live], cell: (node) => drain(node, load) },
@@ -92,6 +89,18 @@ function busy(node) {
   const percent = node.capacity > 0 ? Math.min(100, Math.round((100 * node.running) / node.capacity)) : 0;
   return h("div", { title: `${percent} % of its capacity` }, `${number(node.running)} of ${number(node.capacity)}`,
     h("div", { class: "meter in-table", role: "img", "aria-label": `${percent} % used` }, h("i", { css: { width: `${percent}%` } })));
+}
+
+function uses(node) {
+  const parts = [node.memory_bytes !== null && bytes(node.memory_bytes), node.connections !== null && `${number(node.connections)} connections`];
+  return [node.cpu_percent === null ? "–" : `${node.cpu_percent} % CPU`, h("span", { class: "under nowrap" }, parts.filter(Boolean).join(", "))];
+}
+
+/** Known of the node that serves the page only. */
+function skew(node) {
+  if (node.clock_skew_ms === null || node.clock_skew_ms === undefined) return null;
+  const sign = node.clock_skew_ms > 0 ? "+" : "";
+  return h("span", { class: "under nowrap", title: "How far its clock is ahead of the database's" }, `clock ${sign}${duration(node.clock_skew_ms)}`);
 }
 
 function totals(node) {

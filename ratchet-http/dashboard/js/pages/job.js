@@ -4,7 +4,7 @@ import { action } from "../access.js";
 import { get, getExact, part } from "../api.js";
 import { badge, chip, tone } from "../badges.js";
 import { now, time } from "../clock.js";
-import { h, put } from "../dom.js";
+import { h, put, redraw } from "../dom.js";
 import { listen } from "../events.js";
 import { bytes, duration, number, pretty } from "../format.js";
 import { graph } from "../graph.js";
@@ -51,9 +51,8 @@ export function mount(view, { words, signal }) {
   }
 
   function draw(history, links) {
-    const focused = document.activeElement?.dataset?.action;
     put(slots.message);
-    put(slots.head, head(job.kind, {
+    redraw(slots.head, head(job.kind, {
       sub: [badge(job.state), job.cancel_requested && job.state === "running" ? [" ", chip("asked to stop", "warn")] : null],
     }, h("div", { class: "buttons" }, ACTIONS.map(offer))));
     put(slots.left, progress(job), failure(job),
@@ -63,7 +62,6 @@ export function mount(view, { words, signal }) {
       paper("Result", job.result), paper("Checkpoint", job.checkpoint), paper("Signal", job.signal_payload));
     put(slots.right, about(job), limits(job), origin(job, links.value));
     put(slots.graph, links.status === "rejected" ? trouble("The workflow cannot be read", links.reason, load) : workflow(links.value, job));
-    if (focused) slots.head.querySelector(`[data-action="${CSS.escape(focused)}"]`)?.focus();
   }
 
   function offer(one) {
@@ -101,7 +99,7 @@ function attempts(job, list) {
     ? [{ seq: job.claim_seq, node: job.node, claimed_at: job.claimed_at, ended_at: null, ran_for_ms: null, outcome: "running", error: null }] : [];
   const all = [...list, ...current];
   if (all.length === 0) return h("p", { class: "muted" }, "Not claimed yet.");
-  const from = Date.parse(all[0].claimed_at);
+  const from = Math.min(...all.map((one) => Date.parse(one.claimed_at)));
   const to = Math.max(from + 1, ...all.map((one) => (one.ended_at ? Date.parse(one.ended_at) : now())));
   return h("ol", { class: "attempts" }, [...all].reverse().map((one) => {
     const begin = Date.parse(one.claimed_at);

@@ -4,7 +4,7 @@ import { action, readOnly } from "../access.js";
 import { get } from "../api.js";
 import { badge, chip, meaning, STATES } from "../badges.js";
 import { time } from "../clock.js";
-import { h, put } from "../dom.js";
+import { h, put, redraw } from "../dom.js";
 import { listen } from "../events.js";
 import { brief, excerpt, number } from "../format.js";
 import { icon } from "../icons.js";
@@ -121,18 +121,16 @@ export function mount(view, { query, signal }) {
     all.indeterminate = many > 0 && many < shown.length;
     const why = many === 0 ? "Choose jobs first: by their boxes, or with the key x." : undefined;
     const offered = ACTIONS.map((one) => action({ text: one.text, title: one.meaning, danger: one.danger, slim: true, why, name: `bulk-${one.name}` }, () => bulk(one)));
-    const focused = document.activeElement?.dataset?.action;
-    put(bar,
+    redraw(bar,
       h("span", { class: "muted", "data-chosen": many }, everything ? "All that match are chosen" : many > 0 ? `${number(many)} chosen` : `${number(shown.length)} ${shown.length === 1 ? "job" : "jobs"} on this page`),
       many > 0 && many === shown.length && (next || filter.after) && !everything && !readOnly() &&
         h("button", { type: "button", class: "button slim", "data-action": "everything", onclick: () => { everything = true; drawBar(); } }, "Choose all that match"),
       h("span", { class: "spring" }),
       h("div", { class: "buttons" }, offered));
-    if (focused) bar.querySelector(`[data-action="${focused}"]`)?.focus();
   }
 
   function drawMore() {
-    put(more,
+    redraw(more,
       h("button", { type: "button", class: "button slim", disabled: !filter.after, onclick: back, "data-action": "back" }, "Back"),
       h("button", { type: "button", class: "button slim", disabled: !next, onclick: on, "data-action": "on" }, "Next page"),
       h("span", { class: "spring" }),
@@ -263,11 +261,11 @@ const COLUMNS = [
     h("span", { class: "second" }, h("span", { class: "muted mono nowrap", title: job.id }, brief(job.id)),
       (job.tags ?? []).map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag, "wait", `Tag ${tag}`))))] },
   { name: "queue", label: "Queue", value: (job) => [job.queue, job.lane], cell: (job) => [
-    h("a", { href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under", title: "Lane" }, `lane ${job.lane}`)] },
+    h("a", { class: "word", href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under cut", title: `Lane ${job.lane}` }, `lane ${job.lane}`)] },
   { name: "priority", label: "Priority", value: (job) => job.priority, cell: (job) => h("span", { class: job.priority === "normal" ? "muted" : "kind" }, job.priority) },
   { name: "attempts", label: "Attempts", kind: "number", title: "Bodies that ended, of the most there may be", value: (job) => [job.attempts, job.max_attempts, job.crash_count], cell: (job) => [
     `${number(job.attempts)} of ${number(job.max_attempts)}`, job.crash_count > 0 && h("span", { class: "under", title: "Claims lost to dead nodes" }, `${number(job.crash_count)} lost`)] },
   { name: "when", label: "Time", value: (job) => when(job), cell: (job) => [time(when(job)[1]), h("span", { class: "under" }, when(job)[0])] },
-  { name: "node", label: "Node", value: (job) => (job.state === "running" ? job.node : null), cell: (job) => (job.state === "running" && job.node ? nodeName(job.node) : "") },
+  { name: "node", label: "Node", rare: (job) => job.state === "running", value: (job) => (job.state === "running" ? job.node : null), cell: (job) => (job.state === "running" && job.node ? nodeName(job.node) : "") },
   { name: "detail", label: "Progress or error", kind: "span", value: (job) => [job.state, job.progress, job.last_error, job.signal], cell: detail },
 ];

@@ -3,9 +3,9 @@
 import { get } from "../api.js";
 import { badge, STATES } from "../badges.js";
 import { now, time } from "../clock.js";
-import { h, put } from "../dom.js";
+import { h, put, renew } from "../dom.js";
 import { listen } from "../events.js";
-import { compact, decimal, duration, excerpt, number } from "../format.js";
+import { compact, decimal, duration, excerpt, number, oneUnit } from "../format.js";
 import { learnNodes, nodeName } from "../nodes.js";
 import { head, loading, tablePanel, trouble, warning } from "../page.js";
 import { plot } from "../plot.js";
@@ -24,6 +24,7 @@ export function mount(view, { signal }) {
   let data = null;
   let points = [];
   let failuresAt = 0;
+  let warned = "";
   const ranges = h("div", { class: "choice small", role: "group", "aria-label": "Time shown" }, RANGES.map(([minutes, text]) =>
     h("button", { type: "button", "aria-pressed": String(minutes === range), onclick: (event) => {
       range = minutes;
@@ -75,9 +76,11 @@ export function mount(view, { signal }) {
   }
 
   function draw() {
-    put(alerts, stranded(data.stranded));
-    put(tiles, tilesOf(data));
-    put(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${about(data)}${compact(data.counts?.[state] ?? 0)} ${state}`))));
+    const late = JSON.stringify(data.stranded);
+    if (late !== warned) put(alerts, stranded(data.stranded));
+    warned = late;
+    renew(tiles, tilesOf(data));
+    renew(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${about(data)}${compact(data.counts?.[state] ?? 0)} ${state}`))));
     leaders.set(data.leaders ?? []);
     drawPlots();
   }
@@ -129,7 +132,7 @@ function tilesOf(data) {
     tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
     tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
     tile({ name: "Pending", value: `${about(data)}${compact(counts.pending ?? 0)}`, note: `${compact(counts.blocked ?? 0)} blocked, ${compact(counts.paused ?? 0)} paused`, hint: `${number(counts.pending ?? 0)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
-    tile({ name: "Oldest due job", value: data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : "how long it has waited", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
+    tile({ name: "Oldest due job", value: data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : "time since it was due", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
     tile({ name: "Dead letters", value: `${about(data)}${compact(counts.failed ?? 0)}`, note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed ?? 0)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
   ];
 }
@@ -158,16 +161,16 @@ function makePlots() {
     plot({ title: "Throughput", hint: "Jobs per second over all nodes", unit: per, lines: [
       { label: "finished", of: (point) => point.finished_per_s, unit: per },
       { label: "retried", of: (point) => point.retried_per_s, unit: per },
-      { label: "dead letters", of: (point) => point.failed_per_s, unit: per },
+      { label: "failed", of: (point) => point.failed_per_s, unit: per },
     ] }),
-    plot({ title: "Wait before start", hint: "Mean time between due and claimed", unit: duration, lines: [
+    plot({ title: "Wait before start", hint: "Mean time between due and claimed", unit: oneUnit, lines: [
       { label: "mean", of: (point) => point.wait_ms, unit: duration },
     ] }),
-    plot({ title: "Depth", hint: "Jobs waiting and running", unit: compact, lines: [
+    plot({ title: "Depth", hint: "Jobs waiting and running; jobs are counted only while somebody looks", unit: compact, lines: [
       { label: "pending", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
       { label: "running", of: (point) => point.running, unit: (value) => compact(Math.round(value)) },
     ] }),
-    plot({ title: "Oldest due job", hint: "How long the job that has waited longest has been due", unit: duration, lines: [
+    plot({ title: "Oldest due job", hint: "How long the job that has waited longest has been due", unit: oneUnit, lines: [
       { label: "overdue", of: (point) => point.overdue_ms, unit: duration },
     ] }),
   ];

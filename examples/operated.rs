@@ -1,0 +1,88 @@
+//! A node that can be looked after: probes, the cluster, jobs, metrics and the dashboard, on loopback.
+//!
+//! ```sh
+//! cargo run --release --example operated --features prometheus
+//! ```
+//!
+//! Then open <http://127.0.0.1:7077/>. Everybody who reaches the port may look; who acts is asked for a
+//! name and a password, `operator` and `operator`.
+#![expect(clippy::print_stdout, reason = "it says where to look")]
+
+use std::time::Duration;
+
+use ratchet::http::{Access, Api, Authorizer, Denied, Parts, prometheus, serve};
+use ratchet::{Job, JobContext, JobResult, Node, Ratchet};
+use serde::{Deserialize, Serialize};
+
+/// Sends mail, which fails now and then.
+#[derive(Serialize, Deserialize)]
+struct Mail {
+    to: u32,
+}
+
+impl Job for Mail {
+    const KIND: &'static str = "mail";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        tokio::time::sleep(Duration::from_millis(u64::from(self.to % 7) * 200)).await;
+        if self.to.is_multiple_of(5) && ctx.attempt() < 3 {
+            return Err("the server of the recipient does not answer".into());
+        }
+        Ok(())
+    }
+}
+
+/// Everybody may look, and who knows the password may act. A service would ask its sessions.
+struct Password;
+
+#[async_trait::async_trait]
+impl Authorizer for Password {
+    async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied> {
+        let given = request.headers.get("authorization");
+        if access == Access::Read || given.is_some_and(|it| it == "Basic b3BlcmF0b3I6b3BlcmF0b3I=") {
+            Ok(())
+        } else {
+            Err(Denied::unauthorized("Basic realm=\"ratchet\""))
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // Before the node runs.
+    let metrics = prometheus::install()?;
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", folder.path().join("operated.db").display());
+    let store = ratchet::connect(&url).await?;
+    let node = Ratchet::builder(store)
+        .label("operated")
+        .register::<Mail>()
+        .build()?;
+
+    let api = Api::builder(node.client().clone())
+        .node(&node)
+        .authorize(Password)
+        .prometheus(metrics)
+        .build()?;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:7077").await?;
+    println!("http://{}/", listener.local_addr()?);
+
+    // The API answers until the node has left, so that `/ready` says that it drains.
+    let (left, leaves) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(serve(listener, api, async { drop(leaves.await) }));
+    let work = tokio::spawn(work(node.clone()));
+    node.run_until(tokio::signal::ctrl_c()).await?;
+    work.abort();
+    drop(left);
+    Ok(served.await??)
+}
+
+/// Makes something to look at.
+async fn work(node: Node) -> anyhow::Result<()> {
+    for to in 0.. {
+        node.enqueue(Mail { to }.into_job()).await?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! A recorder of metrics for `/metrics`.
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+pub use metrics_exporter_prometheus::PrometheusHandle;
+use ratchet_core::metrics::{SECONDS, SIZES};
+
+/// Installs a recorder that keeps the metrics of this process, of Ratchet and of everything else that
+/// uses the `metrics` facade, and gives what reads it, for
+/// [`ApiBuilder::prometheus`](crate::ApiBuilder::prometheus). To be called before a node runs.
+///
+/// A program that has a recorder already, or wants other buckets, gives the handle of its own, built
+/// with [`recorder`].
+///
+/// # Errors
+/// The process has a recorder already.
+pub fn install() -> Result<PrometheusHandle, BuildError> {
+    recorder()?.install_recorder()
+}
+
+/// The beginnings of such a recorder, with buckets that fit the metrics of Ratchet.
+///
+/// # Errors
+/// None, as long as there are buckets.
+pub fn recorder() -> Result<PrometheusBuilder, BuildError> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_jobs".to_owned()), SIZES)
+}

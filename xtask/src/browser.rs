@@ -1,0 +1,38 @@
+//! The browser for the tests of the dashboard.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// Names it for the tests.
+pub(crate) const VARIABLE: &str = "RATCHET_TEST_CHROMIUM";
+/// What `RATCHET_REQUIRE` calls it.
+pub(crate) const NAME: &str = "chromium";
+
+/// As the tests look for it: the variable, then the usual names.
+const PROGRAMS: [&str; 6] = [
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+];
+
+/// The program, if there is one.
+pub(crate) fn find() -> Option<PathBuf> {
+    if let Some(named) = env::var_os(VARIABLE) {
+        return Some(PathBuf::from(named)).filter(|path| path.is_file());
+    }
+    let path = env::var_os("PATH")?;
+    let mut places =
+        env::split_paths(&path).flat_map(|folder| PROGRAMS.map(|name| folder.join(name)));
+    places.find(|place| place.is_file())
+}
+
+/// What the summary says of it.
+pub(crate) fn summary(browser: Option<&Path>) -> String {
+    match browser {
+        Some(browser) => format!("in {}", browser.display()),
+        None => format!("left out: no Chromium on the PATH, and {VARIABLE} names none"),
+    }
+}
