@@ -53,8 +53,6 @@ pub(crate) struct Side {
     pub(crate) client: Client,
     pub(crate) database: Database,
     pub(crate) terms: Terms,
-    /// What the names of the collections begin with.
-    pub(crate) prefix: String,
     /// A job each, with its payload and its last attempts.
     pub(crate) jobs: Rows,
     /// The attempts that have no room in their job.
@@ -92,6 +90,11 @@ pub(crate) struct Side {
 }
 
 impl Side {
+    /// What the names of the collections begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.jobs.name().strip_suffix("jobs").unwrap_or_default()
+    }
+
     pub(crate) fn new(database: Database, prefix: &str, terms: &Terms) -> Self {
         let options = CollectionOptions::builder()
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
@@ -102,7 +105,6 @@ impl Side {
             database.collection_with_options(&format!("{prefix}{name}"), options.clone())
         };
         Self {
-            prefix: prefix.to_owned(),
             jobs: rows("jobs"),
             attempts: rows("attempts"),
             keys: rows("keys"),

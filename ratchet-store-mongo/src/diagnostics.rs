@@ -29,7 +29,7 @@ impl MongoStore {
             Ok(())
         };
         add("the version of the collections", open::version(side).await)?;
-        add("the indexes", open::indexes(side).await)?;
+        add("the indexes", open::missing(side).await)?;
         findings.extend(standalone(self.has_transactions()));
         Finding::sort(&mut findings);
         Ok(findings)

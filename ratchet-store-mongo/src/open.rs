@@ -22,7 +22,7 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
     // Everything is compared before anything is made.
     let plan = plan(&config.prefix);
-    let missing = missing(side, &plan).await?;
+    let missing = lacking(side, &plan).await?;
     if !config.create {
         return match missing.first() {
             None => Ok(server),
@@ -37,11 +37,11 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
             }
         };
     }
-    for lacking in missing {
-        if !lacking.exists {
-            create(side, lacking.name).await?;
+    for one in missing {
+        if !one.exists {
+            create(side, one.name).await?;
         }
-        make(side, lacking.name, lacking.indexes).await?;
+        make(side, one.name, one.indexes).await?;
     }
     side.plain()
         .change(
@@ -63,7 +63,7 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
 pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migration>> {
     look(side, config).await?;
     let plan = plan(&config.prefix);
-    let missing = missing(side, &plan).await?;
+    let missing = lacking(side, &plan).await?;
     if missing.is_empty() {
         return Ok(Vec::new());
     }
@@ -78,7 +78,7 @@ pub(crate) fn scripts(prefix: &str) -> Vec<Migration> {
 }
 
 /// The collections that lack something. Refuses what would be in the way.
-async fn missing<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Vec<Missing<'a>>> {
+async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Vec<Missing<'a>>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     check_kinds(side, &names).await?;
     check_version(side).await?;
@@ -213,13 +213,13 @@ pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     let meta = side.plain().find_one(&side.meta, this).await?;
     let version = meta.map(|meta| crate::row::count(&meta, "version"));
     let version = version.transpose()?.unwrap_or(0);
-    Ok(vec![Finding::schema(version, u64::from(VERSION))])
+    Ok(vec![Finding::schema(version, VERSION.into())])
 }
 
 /// The collections and indexes that are missing or other than they should be, for people.
-pub(crate) async fn indexes(side: &Side) -> Result<Vec<Finding>> {
+pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for (name, indexes) in &plan(&side.prefix) {
+    for (name, indexes) in &plan(side.prefix()) {
         let Some(stored) = stored_indexes(side, name).await? else {
             findings.push(Finding::missing(&format!("the collection {name}")));
             continue;
