@@ -19,13 +19,13 @@ export function put(element, ...children) {
   return element;
 }
 
-/** As `put`, and the focus stays with the button of the same `data-action`, or with the first thing that can have it. */
+/** As `put`, and the focus stays with the button of the same `data-action`, or with the first of its kind. */
 export function redraw(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   put(element, ...children);
   if (!focused || focused === element || focused.isConnected) return element;
   const same = focused.dataset?.action && element.querySelector(`[data-action="${CSS.escape(focused.dataset.action)}"]`);
-  (same || element.querySelector("a, button, input"))?.focus({ preventScroll: true });
+  (same || element.querySelector(focused.localName))?.focus({ preventScroll: true });
   return element;
 }
 

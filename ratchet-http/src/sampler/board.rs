@@ -261,3 +261,43 @@ impl Cluster {
         (nodes.collect(), leaders.collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::store::{HeldLock, LockInfo};
+    use ratchet_core::{Fence, NodeId};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_has_run_out_since_it_was_read_leads_no_more() {
+        let owner = Name::new("owner", NodeId::new().to_string()).unwrap();
+        let lock = LockInfo {
+            fence: Fence(7),
+            holder: Some(HeldLock {
+                owner,
+                remaining: Duration::from_secs(2),
+            }),
+            expired_for: None,
+        };
+        let cluster = Cluster {
+            nodes: Vec::new(),
+            leaders: Leader::among(&[(Name::new("lock", "leader/pricing").unwrap(), lock)]),
+            versions: Vec::new(),
+            at: time::from_millis(0),
+            read_at: time::monotonic(),
+        };
+        tokio::time::advance(Duration::from_millis(1_500)).await;
+        let leader = &cluster.leaders()[0];
+        assert_eq!(
+            (leader.expires_in_ms, leader.node.is_some()),
+            (Some(500), true)
+        );
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let leader = &cluster.leaders()[0];
+        assert_eq!(
+            (leader.expires_in_ms, &leader.node, leader.term),
+            (None, &None, 7)
+        );
+    }
+}

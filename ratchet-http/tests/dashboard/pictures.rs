@@ -256,10 +256,8 @@ async fn order(client: &Client) -> Result<JobId> {
     let label = flow
         .add(Ship { number }.into_job().queue("orders"))
         .after(&reserve);
-    let mail = flow
-        .add(Mail { number }.into_job().queue("mail"))
+    flow.add(Mail { number }.into_job().queue("mail"))
         .after_all([&invoice, &label]);
-    flow.add(Rollup { number }.into_job()).after_end(&mail);
     let id = invoice.id();
     client.submit(flow).await?;
     Ok(id)
@@ -270,7 +268,12 @@ async fn pictures(stage: &Stage, directory: &std::path::Path, invoice: JobId) ->
     let pages = [
         ("overview-light", "overview", "light", (1280, 1000)),
         ("overview-dark", "overview", "dark", (1280, 1000)),
-        ("jobs", "jobs", "light", (1280, 860)),
+        (
+            "jobs",
+            "jobs?state=pending,running,blocked,failed",
+            "light",
+            (1280, 860),
+        ),
         ("job", &job, "light", (1280, 1000)),
         ("job-dark", &job, "dark", (1280, 1000)),
         ("queues", "queues", "light", (1280, 420)),

@@ -68,23 +68,28 @@ async fn what_is_late_or_stranded_is_shown() {
     let router = api.router();
     let running = Running::start(&node);
     let client = node.client();
-    client
-        .enqueue(NewJob::new("unknown", &1).queue("odd"))
-        .await
-        .unwrap();
-    client
-        .enqueue(NewJob::new("unknown", &1).queue("paused"))
-        .await
-        .unwrap();
     client.pause_queue("paused").await.unwrap();
+    for queue in ["paused", "odd"] {
+        let job = NewJob::new("unknown", &1).queue(queue);
+        client.enqueue(job).await.unwrap();
+        tokio::time::sleep(100 * SECOND).await;
+    }
     let found = |overview: &Value| !overview["stranded"].as_array().unwrap().is_empty();
     let overview = until(&router, "/api/overview", found).await;
     let stranded = overview["stranded"].as_array().unwrap();
     assert_eq!(stranded.len(), 1, "{stranded:?}");
     assert_eq!(stranded[0]["queue"], "odd");
     assert_eq!(stranded[0]["kind"], "unknown");
-    let late = |overview: &Value| overview["oldest_due_ms"].as_u64() > Some(60_000);
-    until(&router, "/api/overview", late).await;
+    // The other has waited for longer, because of the pause.
+    let oldest = overview["oldest_due_ms"].as_u64().unwrap();
+    assert!((90_000..150_000).contains(&oldest), "{oldest}");
+    let queues = get(&router, "/api/queues").await.json();
+    let paused = &queues["queues"][1];
+    assert_eq!(
+        (&paused["name"], &paused["paused"]),
+        (&json!("paused"), &json!(true))
+    );
+    assert!(paused["overdue_ms"].as_u64() > Some(190_000), "{paused}");
     running.left().await;
 }
 

@@ -236,7 +236,9 @@ async fn connections_beyond_the_limit_wait() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_hangs_or_panics_is_an_error_and_no_more() {
     let router = builder().authorize(Hangs).build().unwrap().router();
+    let asked_at = ratchet_core::time::monotonic();
     let answer = get(&router, "/api/queues").await;
+    assert_eq!(asked_at.elapsed().as_secs(), 15);
     assert_eq!(
         (answer.status.as_u16(), &answer.json()["code"]),
         (503, &"timeout".into())

@@ -24,11 +24,15 @@ export function mount(view, { words, signal }) {
   const id = words[1];
   const path = `api/jobs/${part(id)}`;
   let job = null;
-  let shown = "";
   let readAt = 0;
+  let centred = false;
   let pending = 0;
-  const slots = { head: h("div"), message: h("div"), left: h("div", { class: "stack" }), right: h("div", { class: "stack" }), graph: h("div") };
-  put(view, slots.head, slots.message, slots.graph, h("div", { class: "columns wide-left" }, slots.left, slots.right));
+  const slot = () => h("div", { class: "slot" });
+  const slots = { head: slot(), message: slot(), graph: slot(), progress: slot(), error: slot(), attempts: slot(), data: slot(), facts: slot() };
+  const signs = new Map();
+  const opened = new Set();
+  put(view, slots.head, slots.message, slots.graph, h("div", { class: "columns wide-left" },
+    h("div", { class: "stack" }, slots.progress, slots.error, slots.attempts, slots.data), slots.facts));
   put(slots.head, head("Job"));
   put(slots.message, loading("Reading the job"));
 
@@ -44,24 +48,33 @@ export function mount(view, { words, signal }) {
       return;
     }
     job = detail.value;
-    const sign = JSON.stringify([detail.value, history.value, links.value, history.reason?.message, links.reason?.message]);
-    if (sign === shown) return;
-    shown = sign;
+    put(slots.message);
     draw(history, links);
   }
 
+  /** Draws what has changed: what one has opened or marked elsewhere stays. */
+  function fresh(name, of, make) {
+    const sign = signOf(of);
+    if (signs.get(name) === sign) return;
+    signs.set(name, sign);
+    redraw(slots[name], make());
+  }
+
   function draw(history, links) {
-    put(slots.message);
-    redraw(slots.head, head(job.kind, {
+    const { progress, last_error: error, payload, result, checkpoint, signal_payload: signalled, ...rest } = job;
+    fresh("head", [job.kind, job.state, job.cancel_requested, job.actions], () => head(job.kind, {
       sub: [badge(job.state), job.cancel_requested && job.state === "running" ? [" ", chip("asked to stop", "warn")] : null],
     }, h("div", { class: "buttons" }, ACTIONS.map(offer))));
-    put(slots.left, progress(job), failure(job),
-      history.status === "fulfilled" ? panel("Attempts", h("span", { class: "muted small" }, `${number(job.attempts)} of ${number(job.max_attempts)} used`), attempts(job, history.value.attempts))
-        : trouble("The attempts cannot be read", history.reason, load),
-      paper("Payload", job.payload, job.payload_hidden, job.payload_bytes),
-      paper("Result", job.result), paper("Checkpoint", job.checkpoint), paper("Signal", job.signal_payload));
-    put(slots.right, about(job), limits(job), origin(job, links.value));
-    put(slots.graph, links.status === "rejected" ? trouble("The workflow cannot be read", links.reason, load) : workflow(links.value, job));
+    fresh("progress", progress, () => progressPanel(progress));
+    fresh("error", error, () => failure(error));
+    fresh("attempts", [history.value, history.reason?.message, job.state, job.attempts, job.claim_seq, job.state === "running" && Math.floor(now() / RUNNING_AGAIN_MS)], () => (history.status === "fulfilled"
+      ? panel("Attempts", h("span", { class: "muted small" }, `${number(job.attempts)} of ${number(job.max_attempts)} used`), attempts(job, history.value.attempts, opened))
+      : trouble("The attempts cannot be read", history.reason, load)));
+    fresh("data", [payload, result, checkpoint, signalled, job.payload_hidden], () => h("div", { class: "stack" },
+      paper("Payload", payload, job.payload_hidden, job.payload_bytes), paper("Result", result), paper("Checkpoint", checkpoint), paper("Signal", signalled)));
+    fresh("facts", [rest, links.value], () => h("div", { class: "stack" }, about(job), limits(job), origin(job, links.value)));
+    fresh("graph", [links.value, links.reason?.message], () => (links.status === "rejected" ? trouble("The workflow cannot be read", links.reason, load) : workflow(links.value, job)));
+    if (!centred) centred = centre(slots.graph);
   }
 
   function offer(one) {
@@ -85,16 +98,34 @@ export function mount(view, { words, signal }) {
   return { refresh: load, unmount: () => { end(); clearInterval(timer); clearTimeout(pending); } };
 }
 
-function progress(job) {
-  if (!job.progress) return null;
-  return panel("Progress", null, progressBar(job.progress.percent, "Progress of the job"), job.progress.message && h("p", { class: "muted" }, job.progress.message));
+/** What differs if the value does; of what is nested too deeply, always something new. */
+function signOf(value) {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return `${Math.random()}`;
+  }
 }
 
-function failure(job) {
-  return job.last_error ? panel("Last error", null, h("pre", { class: "block bad", tabindex: "0" }, job.last_error)) : null;
+function progressPanel(progress) {
+  if (!progress) return null;
+  return panel("Progress", null, progressBar(progress.percent, "Progress of the job"), progress.message && h("p", { class: "muted" }, progress.message));
 }
 
-function attempts(job, list) {
+function failure(error) {
+  return error ? panel("Last error", null, h("pre", { class: "block bad", tabindex: "0" }, error)) : null;
+}
+
+/** Brings the job itself into view where the graph is wider than the page; says whether there is one. */
+function centre(slot) {
+  const [frame, own] = [slot.querySelector(".graph"), slot.querySelector(".graph .this")];
+  if (!frame || !own) return false;
+  const [outer, inner] = [frame.getBoundingClientRect(), own.getBoundingClientRect()];
+  frame.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
+  return true;
+}
+
+function attempts(job, list, opened) {
   const current = job.state === "running" && job.claimed_at
     ? [{ seq: job.claim_seq, node: job.node, claimed_at: job.claimed_at, ended_at: null, ran_for_ms: null, outcome: "running", error: null }] : [];
   const all = [...list, ...current];
@@ -114,7 +145,7 @@ function attempts(job, list) {
         time(one.claimed_at)),
       h("div", { class: "track", role: "img", "aria-label": `Claimed ${one.claimed_at}, ${one.ended_at ? `ended ${one.ended_at}` : "running"}` },
         h("i", { class: one.outcome === "running" ? "running" : `tone-${tone(one.outcome)}`, css: { left: `${Math.min(99.4, left)}%`, width: `${wide}%` } })),
-      one.error && h("details", { open: one === all.at(-1) && !job.last_error },
+      one.error && h("details", { open: opened.has(one.seq), ontoggle: (event) => opened[event.target.open ? "add" : "delete"](one.seq) },
         h("summary", { class: "small muted" }, "Error"), h("pre", { class: "block bad", tabindex: "0" }, one.error)));
   }));
 }
