@@ -6,6 +6,7 @@
 //! ```
 //!
 //! Without a configuration of its own it keeps its jobs in memory.
+#![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::sync::Arc;
 

@@ -40,7 +40,8 @@ struct Password;
 impl Authorizer for Password {
     async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied> {
         let given = request.headers.get("authorization");
-        if access == Access::Read || given.is_some_and(|it| it == "Basic b3BlcmF0b3I6b3BlcmF0b3I=") {
+        if access == Access::Read || given.is_some_and(|it| it == "Basic b3BlcmF0b3I6b3BlcmF0b3I=")
+        {
             Ok(())
         } else {
             Err(Denied::unauthorized("Basic realm=\"ratchet\""))

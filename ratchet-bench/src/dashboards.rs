@@ -135,7 +135,7 @@ impl Dashboard {
         again.tick().await;
         loop {
             tokio::select! {
-                _ = closed.wait_for(|closed| *closed) => return Ok(events),
+                _ = closed.changed() => return Ok(events),
                 count = count_events(&mut self.updates) => events += count?,
                 _ = again.tick() => read_page(self.address).await?,
             }

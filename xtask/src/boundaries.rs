@@ -65,7 +65,10 @@ pub(crate) fn run() -> Result<()> {
             problems.join("\n")
         );
     }
-    println!("{} know no backend, and the traits are small.", NEUTRAL.join(", "));
+    println!(
+        "{} know no backend, and the traits are small.",
+        NEUTRAL.join(", ")
+    );
     Ok(())
 }
 
