@@ -162,7 +162,7 @@ async fn ask(stream: &mut TcpStream, path: &str, connection: &str) -> Result<()>
 
 /// Waits for more of the stream. Returns how many live updates begin in it.
 async fn count_events(stream: &mut TcpStream) -> Result<usize> {
-    let mut buffer = [0; 16_384];
+    let mut buffer = vec![0; 16_384];
     loop {
         let read = stream.read(&mut buffer).await?;
         ensure!(read > 0, "the live updates ended");

@@ -140,7 +140,8 @@ impl Nodes {
     }
 
     fn start(&mut self) {
-        for node in self.nodes.iter().cloned() {
+        for node in &self.nodes {
+            let node = node.clone();
             let mut stopped = self.stop.subscribe();
             self.tasks.spawn(async move {
                 node.run_until(async move { drop(stopped.wait_for(|stop| *stop).await) })
