@@ -18,9 +18,12 @@ impl DiagnosticStore for SqliteStore {
     }
 }
 
+/// A look at one thing.
+type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
+
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mut findings = Vec::new();
-    let looks: [(&str, fn(&Work<'_>) -> Inner<Vec<Finding>>); 3] = [
+    let looks: [(&str, Look); 3] = [
         ("the schema", schema),
         ("the journal mode", journal),
         ("the write-ahead log", log),
