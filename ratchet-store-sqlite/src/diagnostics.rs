@@ -18,7 +18,7 @@ impl DiagnosticStore for SqliteStore {
     }
 }
 
-/// One thing to look at.
+/// A look at one thing.
 type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
