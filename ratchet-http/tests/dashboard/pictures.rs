@@ -275,7 +275,6 @@ async fn pictures(stage: &Stage, directory: &std::path::Path, invoice: JobId) ->
             (1280, 860),
         ),
         ("job", &job, "light", (1280, 1000)),
-        ("job-dark", &job, "dark", (1280, 1000)),
         ("queues", "queues", "light", (1280, 420)),
         ("recurring", "recurring", "light", (1280, 420)),
         ("cluster", "cluster", "dark", (1280, 720)),
