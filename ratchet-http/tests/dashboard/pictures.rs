@@ -270,7 +270,7 @@ async fn pictures(stage: &Stage, directory: &std::path::Path, invoice: JobId) ->
         ("overview-dark", "overview", "dark", (1280, 1000)),
         (
             "jobs",
-            "jobs?state=pending,running,blocked,failed",
+            "jobs?state=running,blocked,failed",
             "light",
             (1280, 860),
         ),
