@@ -270,12 +270,11 @@ async fn pictures(stage: &Stage, directory: &std::path::Path, invoice: JobId) ->
         ("overview-dark", "overview", "dark", (1280, 1000)),
         (
             "jobs",
-            "jobs?state=pending,running,blocked,failed",
+            "jobs?state=running,blocked,failed",
             "light",
             (1280, 860),
         ),
         ("job", &job, "light", (1280, 1000)),
-        ("job-dark", &job, "dark", (1280, 1000)),
         ("queues", "queues", "light", (1280, 420)),
         ("recurring", "recurring", "light", (1280, 420)),
         ("cluster", "cluster", "dark", (1280, 720)),
