@@ -349,12 +349,12 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     load.connections = optional_count(row, "connections")?;
     load.cpu_percent = optional_count(row, "cpu_percent")?;
     load.memory_bytes = optional_count(row, "memory_bytes")?;
-    // What cannot be read of the totals is not worth the node.
+    // What cannot be read of these is not worth the node, which then does not say it.
     let totals = text(row, "totals").ok().flatten();
     load.totals = totals.and_then(|text| NodeTotals::decode(text).ok());
     let mut profile = NodeProfile::new(names(row, "roles")?, names(row, "capabilities")?);
-    let kinds = text(row, "kinds")?;
-    profile.kinds = kinds.map(|text| Name::split("kinds", text)).transpose()?;
+    let kinds = text(row, "kinds").ok().flatten();
+    profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     let heartbeat = Heartbeat::new(node, label, status, interval)
         .load(load)
         .profile(profile);

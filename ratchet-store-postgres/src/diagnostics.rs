@@ -64,14 +64,14 @@ impl PostgresStore {
     ) -> Inner<Vec<Finding>> {
         let query = statement.query().bind(self.schema().to_owned());
         let mut findings = Vec::new();
-        for row in self.live().await?.rows(query).await? {
+        for row in self.lease().await?.rows(query).await? {
             findings.extend(read(&row)?);
         }
         Ok(findings)
     }
 
     async fn schema_findings(&self) -> Inner<Vec<Finding>> {
-        let mut lease = self.live().await?;
+        let mut lease = self.lease().await?;
         let state = migrate::state(&mut lease, self.sql(), self.schema()).await?;
         let mut findings = vec![Finding::schema(state.applied, state.known)];
         let missing = state.missing.iter();

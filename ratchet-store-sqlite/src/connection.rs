@@ -82,7 +82,7 @@ pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
 /// Opens a connection that changes nothing of the database; none if there is no such file.
 pub(crate) fn open_existing(config: &Config) -> Result<Option<Connection>> {
     match &config.location {
-        Location::File(path) if path.exists() => {}
+        Location::File(path) if path.try_exists().unwrap_or(true) => {}
         _ => return Ok(None),
     }
     wait_until(time::monotonic() + config.busy_timeout);

@@ -247,12 +247,12 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     load.connections = row.get(8)?;
     load.cpu_percent = row.get(9)?;
     load.memory_bytes = row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned);
-    // What cannot be read of the totals is not worth the node.
+    // What cannot be read of these is not worth the node, which then does not say it.
     load.totals = message(row, 14).and_then(|text| NodeTotals::decode(&text).ok());
     let mut profile = NodeProfile::new(names(row, 11, "roles")?, names(row, 12, "capabilities")?);
     profile.kinds = match row.get_ref(13)? {
         ValueRef::Null => None,
-        _ => Some(names(row, 13, "kinds")?),
+        _ => names(row, 13, "kinds").ok(),
     };
     let heartbeat = Heartbeat::new(node, label, status, interval)
         .load(load)

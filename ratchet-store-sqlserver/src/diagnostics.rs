@@ -50,14 +50,14 @@ impl SqlServerStore {
         read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
         let mut findings = Vec::new();
-        for row in self.live().await?.rows(query).await? {
+        for row in self.lease().await?.rows(query).await? {
             findings.extend(read(&row)?);
         }
         Ok(findings)
     }
 
     async fn schema_findings(&self) -> Inner<Vec<Finding>> {
-        let mut lease = self.live().await?;
+        let mut lease = self.lease().await?;
         // What stands in for the server calls indexes otherwise than they were called.
         let indexes = !self.info().version.starts_with("Babelfish");
         let state = migrate::state(&mut lease, self.sql(), self.schema(), indexes).await?;

@@ -141,7 +141,8 @@ impl SqlServerStore {
             .bind(after.map_or("", Name::as_str))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let mut locks = Vec::new();
-        for row in self.live().await?.rows(list).await? {
+        // Not where heartbeats wait: who asks may be anybody, and go away in the middle.
+        for row in self.lease().await?.rows(list).await? {
             let readable = || Ok::<_, Failure>((row::name(&row, 4, "name")?, lock_info(&row)?));
             match readable() {
                 Ok((name, lock)) => locks.extend(name.map(|name| (name, lock))),

@@ -34,7 +34,7 @@ impl NodeStore for SqlServerStore {
 
     async fn nodes(&self) -> Result<Vec<NodeRecord>> {
         self.call("nodes", || async {
-            let (nodes, _) = self.all_nodes(&mut self.live().await?).await?;
+            let (nodes, _) = self.all_nodes(&mut self.lease().await?).await?;
             Ok(nodes)
         })
         .await

@@ -275,9 +275,9 @@ pub(crate) fn node_record(row: &Row) -> Result<Option<NodeRecord>> {
 
 /// What only operators look at, of a row of `nodes.sql`.
 pub(crate) fn add_words(row: &Row, node: &mut NodeRecord) -> Result<()> {
-    let kinds = text(row, 14, "kinds")?;
-    node.profile.kinds = kinds.map(|text| Name::split("kinds", text)).transpose()?;
-    // What cannot be read of the totals is not worth the node.
+    // What cannot be read of these is not worth the node, which then does not say it.
+    let kinds = text(row, 14, "kinds").ok().flatten();
+    node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     node.load.totals = message(row, 15).and_then(|text| NodeTotals::decode(&text).ok());
     Ok(())
 }

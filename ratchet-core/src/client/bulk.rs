@@ -87,15 +87,15 @@ impl Bulk {
     /// # Cancel safety
     /// Dropped, the pass that was going on was made or not, as after an error.
     pub async fn run(&mut self) -> Result<BulkCounts> {
-        while !self.is_done() {
+        while !self.is_over() {
             self.make_pass().await?;
         }
         Ok(self.counts)
     }
 
     /// As [`run`](Self::run), but begins no pass once this time is over, and returns after the one that
-    /// goes on then: for callers that cannot wait for the end. At least one pass is made. Called again,
-    /// it goes on; [`is_complete`](Self::is_complete) and the counts say how far it has come.
+    /// goes on then: for callers that cannot wait for the end. Unless it is [over](Self::is_over), at
+    /// least one pass is made. Called again, it goes on; the counts say how far it has come.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
@@ -108,7 +108,7 @@ impl Bulk {
     /// # let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// # client.enqueue_all(&[NewJob::new("mail", "a"), NewJob::new("mail", "b")]).await?;
     /// let mut all = client.bulk(JobFilter::all(), JobAction::Cancel, 100_000).pass(1);
-    /// while !all.is_complete() {
+    /// while !all.is_over() {
     ///     let so_far = all.run_for(Duration::from_secs(1)).await?;
     ///     println!("{} are cancelled", so_far.changed);
     /// }
@@ -123,7 +123,7 @@ impl Bulk {
     /// As for [`run`](Self::run).
     pub async fn run_for(&mut self, time: Duration) -> Result<BulkCounts> {
         let began = monotonic();
-        while !self.is_done() {
+        while !self.is_over() {
             self.make_pass().await?;
             if began.elapsed() >= time {
                 break;
@@ -132,8 +132,9 @@ impl Bulk {
         Ok(self.counts)
     }
 
-    /// Whether there is no more pass to make.
-    fn is_done(&self) -> bool {
+    /// Whether there is no more pass to make: nothing is left, or the limit is reached.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
         self.is_complete || self.counts.total() >= self.limit
     }
 

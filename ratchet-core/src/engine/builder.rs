@@ -319,7 +319,7 @@ impl NodeBuilder {
     /// the cluster works, the others stand by, warm. What a node claimed and has not begun goes back
     /// when it ceases to lead.
     pub fn active_passive(mut self, role: &str) -> Self {
-        if let Some(role) = self.keep(Name::new("role", role)) {
+        if let Some(role) = self.keep(Name::new("active_passive", role)) {
             if !self.leads.contains(&role) {
                 self.leads.push(role.clone());
             }

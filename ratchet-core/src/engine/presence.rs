@@ -15,29 +15,29 @@ struct Inside {
     run: Weak<Run>,
     /// Who it was, and how its last run ended.
     last: (NodeId, NodeStatus),
+    /// Who the first run is to be, until it is.
+    first: Option<NodeId>,
     /// What people called it then; none: it did not run yet.
     label: Option<Name>,
 }
 
 impl Default for Presence {
     fn default() -> Self {
+        let id = NodeId::new();
         Self(Mutex::new(Inside {
             run: Weak::new(),
-            last: (NodeId::new(), NodeStatus::Joining),
+            last: (id, NodeStatus::Joining),
+            first: Some(id),
             label: None,
         }))
     }
 }
 
 impl Presence {
-    /// The id of the next run: the one that the node has already, but only once.
+    /// The id of the next run: the one that the node has already, but only once, since a node that has
+    /// left does not come back under its id.
     pub(super) fn next_id(&self) -> NodeId {
-        let inside = self.inside();
-        if inside.label.is_some() {
-            NodeId::new()
-        } else {
-            inside.last.0
-        }
+        self.inside().first.take().unwrap_or_else(NodeId::new)
     }
 
     /// The run that is under way.

@@ -154,17 +154,19 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
         .calls
         .call("settle", |store| store.jobs().settle(&failed));
     let answers = settle.await?;
-    let applied = |answer: &&Fenced| **answer == Fenced::Applied;
-    metrics::exhausted(answers.iter().filter(applied).count());
-    if run.shared.hooks.is_empty() {
-        return Ok(());
-    }
     let applied: Vec<&Settlement> = failed
         .iter()
         .zip(answers)
         .filter(|(_, answer)| *answer == Fenced::Applied)
         .map(|(settlement, _)| settlement)
         .collect();
+    metrics::exhausted(applied.len());
+    for settlement in &applied {
+        run.shared.totals.ended(&settlement.outcome);
+    }
+    if run.shared.hooks.is_empty() {
+        return Ok(());
+    }
     tell(run, &applied).await
 }
 

@@ -72,7 +72,8 @@ pub trait LockStore: Debug + Send + Sync {
     ///   [`inspect`](Self::inspect) shows it; one that cannot be read is left out.
     ///
     /// # Errors
-    /// `Invalid` for a limit of 0, or a failure of the store.
+    /// `Invalid` for a limit of 0 or above [`MAX_BATCH`](crate::limits::MAX_BATCH), or a failure of
+    /// the store.
     async fn list_locks(&self, after: Option<&Name>, limit: usize)
     -> Result<Vec<(Name, LockInfo)>>;
 }
