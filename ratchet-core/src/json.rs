@@ -9,6 +9,33 @@ use serde_json::value::RawValue;
 
 use crate::error::InvalidInput;
 
+/// What is wrong with a document that is not the JSON of some type, without anything that stands in
+/// it: serde quotes values, and this becomes part of errors, which more people see than payloads.
+pub(crate) fn misfit(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let said = said
+        .rsplit_once(" at line ")
+        .map_or(&*said, |(said, _)| said);
+    let kinds = [
+        "invalid type",
+        "invalid value",
+        "invalid length",
+        "unknown variant",
+        "unknown field",
+    ];
+    let what = match kinds.iter().find(|kind| said.starts_with(**kind)) {
+        // What a type expects, and the names of its fields, are the program's own words.
+        Some(kind) => match said.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("{kind}, expected {expected},"),
+            None => (*kind).to_owned(),
+        },
+        None if said.starts_with("missing field ") => said.to_owned(),
+        None if error.is_data() => "a value that does not fit".to_owned(),
+        None => "no JSON".to_owned(),
+    };
+    format!("{what} at line {} column {}", error.line(), error.column())
+}
+
 /// A JSON document, kept as text: a payload, a checkpoint or a result.
 ///
 /// Cheap to clone. Its `Debug` shows the size only, since payloads may hold what logs must not.
@@ -109,5 +136,51 @@ mod tests {
     fn debug_does_not_show_the_content() {
         let json = Json::encode("payload", "secret").unwrap();
         assert_eq!(format!("{json:?}"), "Json(8 bytes)");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_without_the_content() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only decoded")]
+        struct Card {
+            number: u64,
+            kind: Kind,
+            date: std::net::Ipv4Addr,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        enum Kind {
+            Debit,
+        }
+        for (text, told) in [
+            (
+                r#"{"number": "4111, expected 4111 at line 4111"}"#,
+                "invalid type, expected u64, at line 1 column 45",
+            ),
+            (
+                r#"{"kind": "4111"}"#,
+                "unknown variant, expected `Debit`, at line 1 column 15",
+            ),
+            (
+                r#"{"4111": 1}"#,
+                "unknown field, expected one of `number`, `kind`, `date`, at line 1 column 7",
+            ),
+            (
+                r#"{"date": "4111"}"#,
+                "a value that does not fit at line 1 column 15",
+            ),
+            (
+                r#"{"number": 1}"#,
+                "missing field `kind` at line 1 column 13",
+            ),
+            (
+                "4111 4111",
+                "invalid type, expected struct Card, at line 1 column 4",
+            ),
+            ("{4111", "no JSON at line 1 column 2"),
+        ] {
+            let error = Json::from_stored(text).decode::<Card>().unwrap_err();
+            assert_eq!(misfit(&error), told, "{error}");
+        }
     }
 }

@@ -32,7 +32,12 @@ impl PostgresStore {
             }
             Ok(())
         };
-        add("the schema", self.schema_findings().await)?;
+        let applied = self.applied().await;
+        // Without it, everything is looked for that there should be.
+        let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
+        let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
+        add("the migrations", version)?;
+        add("the tables and indexes", self.missing(steps).await)?;
         let invalid = self.found(&sql.invalid_indexes, |row| self.invalid(row));
         add("the state of the indexes", invalid.await)?;
         let vacuum = self.found(&sql.vacuum_settings, vacuum);
@@ -70,13 +75,17 @@ impl PostgresStore {
         Ok(findings)
     }
 
-    async fn schema_findings(&self) -> Inner<Vec<Finding>> {
+    async fn applied(&self) -> Inner<u64> {
+        migrate::applied(&mut self.lease().await?, self.sql()).await
+    }
+
+    async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
-        let state = migrate::state(&mut lease, self.sql(), self.schema()).await?;
-        let mut findings = vec![Finding::schema(state.applied, state.known)];
-        let missing = state.missing.iter();
-        findings.extend(missing.map(|object| Finding::missing(object)));
-        Ok(findings)
+        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied).await?;
+        Ok(missing
+            .iter()
+            .map(|object| Finding::missing(object))
+            .collect())
     }
 
     fn invalid(&self, row: &PgRow) -> Inner<Vec<Finding>> {

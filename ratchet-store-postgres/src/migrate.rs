@@ -210,27 +210,25 @@ pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     ))
 }
 
-/// How far a schema is.
-pub(crate) struct State {
-    /// How many migrations it says it has.
-    pub(crate) applied: u64,
-    /// How many this program knows.
-    pub(crate) known: u64,
-    /// The tables and indexes that it should have and has not.
-    pub(crate) missing: Vec<String>,
+/// How many migrations this program knows.
+pub(crate) const KNOWN: u64 = STEPS.len() as u64;
+
+/// How many migrations a schema says it has.
+pub(crate) async fn applied(lease: &mut Lease<'_>, sql: &Statements) -> Result<u64> {
+    Ok(lease.rows(sql.applied_migrations.query()).await?.len() as u64)
 }
 
-/// Looks how far a schema is.
-pub(crate) async fn state(lease: &mut Lease<'_>, sql: &Statements, name: &str) -> Result<State> {
-    let schema = Schema { name, sql };
-    let applied = lease.rows(sql.applied_migrations.query()).await?.len();
-    let own = schema.own_objects(lease).await?;
-    let expected = objects(&STEPS[..applied.min(STEPS.len())]);
-    Ok(State {
-        applied: applied as u64,
-        known: STEPS.len() as u64,
-        missing: expected.filter(|name| !own.contains(name)).collect(),
-    })
+/// The tables and indexes that a schema with so many migrations should have and has not.
+pub(crate) async fn missing(
+    lease: &mut Lease<'_>,
+    sql: &Statements,
+    name: &str,
+    applied: u64,
+) -> Result<Vec<String>> {
+    let own = Schema { name, sql }.own_objects(lease).await?;
+    let steps = usize::try_from(applied).unwrap_or(usize::MAX);
+    let expected = objects(&STEPS[..steps.min(STEPS.len())]);
+    Ok(expected.filter(|name| !own.contains(name)).collect())
 }
 
 struct Schema<'a> {

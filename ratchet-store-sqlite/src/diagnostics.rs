@@ -23,8 +23,9 @@ type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mut findings = Vec::new();
-    let looks: [(&str, Look); 3] = [
-        ("the schema", schema),
+    let looks: [(&str, Look); 4] = [
+        ("the migrations", version),
+        ("the tables and indexes", missing),
         ("the journal mode", journal),
         ("the write-ahead log", log),
     ];
@@ -39,12 +40,17 @@ fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
     Ok(findings)
 }
 
-fn schema(work: &Work<'_>) -> Inner<Vec<Finding>> {
+fn version(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let (applied, known) = migrate::versions(work.conn)?;
+    Ok(vec![Finding::schema(applied, known)])
+}
+
+fn missing(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let missing = migrate::missing_objects(work.conn)?;
-    let mut findings = vec![Finding::schema(applied, known)];
-    findings.extend(missing.iter().map(|object| Finding::missing(object)));
-    Ok(findings)
+    Ok(missing
+        .iter()
+        .map(|object| Finding::missing(object))
+        .collect())
 }
 
 /// In any other mode a reader keeps the writer out, and is kept out by it. A database in memory has

@@ -33,7 +33,12 @@ impl SqlServerStore {
             }
             Ok(())
         };
-        add("the schema", self.schema_findings().await)?;
+        let applied = self.applied().await;
+        // Without it, everything is looked for that there should be.
+        let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
+        let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
+        add("the migrations", version)?;
+        add("the tables and indexes", self.missing(steps).await)?;
         let reads = self.found(sql.database_settings.query(), reads);
         add("the settings of the database", reads.await)?;
         let held = self.found(sql.held_by_sessions.query(), held);
@@ -56,15 +61,20 @@ impl SqlServerStore {
         Ok(findings)
     }
 
-    async fn schema_findings(&self) -> Inner<Vec<Finding>> {
+    async fn applied(&self) -> Inner<u64> {
+        migrate::applied(&mut self.lease().await?, self.sql()).await
+    }
+
+    async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
         // What stands in for the server calls indexes otherwise than they were called.
         let indexes = !self.info().version.starts_with("Babelfish");
-        let state = migrate::state(&mut lease, self.sql(), self.schema(), indexes).await?;
-        let mut findings = vec![Finding::schema(state.applied, state.known)];
-        let missing = state.missing.iter();
-        findings.extend(missing.map(|object| Finding::missing(object)));
-        Ok(findings)
+        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied, indexes);
+        let missing = missing.await?;
+        Ok(missing
+            .iter()
+            .map(|object| Finding::missing(object))
+            .collect())
     }
 }
 

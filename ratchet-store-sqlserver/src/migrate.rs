@@ -185,23 +185,23 @@ pub(crate) fn release_lock(name: &str) -> String {
     format!("EXEC sp_releaseapplock @Resource = {name}, @LockOwner = 'Session'")
 }
 
-/// How far a schema is.
-pub(crate) struct State {
-    /// How many migrations it says it has.
-    pub(crate) applied: u64,
-    /// How many this program knows.
-    pub(crate) known: u64,
-    /// The tables, and the indexes if they are looked for, that it should have and has not.
-    pub(crate) missing: Vec<String>,
+/// How many migrations this program knows.
+pub(crate) const KNOWN: u64 = STEPS.len() as u64;
+
+/// How many migrations a schema says it has.
+pub(crate) async fn applied(lease: &mut Lease<'_>, sql: &Statements) -> Result<u64> {
+    Ok(lease.rows(sql.applied_migrations.query()).await?.len() as u64)
 }
 
-/// Looks how far a schema is.
-pub(crate) async fn state(
+/// The tables, and the indexes if they are looked for, that a schema with so many migrations should
+/// have and has not.
+pub(crate) async fn missing(
     lease: &mut Lease<'_>,
     sql: &Statements,
     name: &str,
+    applied: u64,
     indexes: bool,
-) -> Result<State> {
+) -> Result<Vec<String>> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     let tables = sql.own_objects.query().bind(name);
     let mut rows = lease.rows(tables).await?;
@@ -212,17 +212,11 @@ pub(crate) async fn state(
     for row in rows {
         found.insert(row.try_get(0)?);
     }
-    let applied = lease.rows(sql.applied_migrations.query()).await?.len();
-    let steps = &STEPS[..applied.min(STEPS.len())];
+    let steps = usize::try_from(applied).unwrap_or(usize::MAX);
+    let steps = &STEPS[..steps.min(STEPS.len())];
     let indexes = index_names(steps).filter(|_| indexes);
-    Ok(State {
-        applied: applied as u64,
-        known: STEPS.len() as u64,
-        missing: objects(steps)
-            .chain(indexes)
-            .filter(|name| !found.contains(name))
-            .collect(),
-    })
+    let expected = objects(steps).chain(indexes);
+    Ok(expected.filter(|name| !found.contains(name)).collect())
 }
 
 struct Schema<'a> {

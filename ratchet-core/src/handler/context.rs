@@ -12,7 +12,7 @@ use super::StateMap;
 use crate::client::Client;
 use crate::error::{InvalidInput, Result};
 use crate::id::JobId;
-use crate::json::Json;
+use crate::json::{Json, misfit};
 use crate::limits::MAX_MESSAGE_BYTES;
 use crate::model::{Claim, Enqueued, NewJob, ReportKind, Reported};
 use crate::name::Name;
@@ -196,7 +196,7 @@ impl JobContext {
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, InvalidInput> {
         let decode = |json: &Json| {
             json.decode().map_err(|error| {
-                InvalidInput::new("checkpoint", format!("does not decode: {error}"))
+                InvalidInput::new("checkpoint", format!("does not decode: {}", misfit(&error)))
             })
         };
         self.0.checkpoint.as_ref().map(decode).transpose()

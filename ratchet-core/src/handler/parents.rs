@@ -3,7 +3,7 @@ use serde::de::DeserializeOwned;
 use super::JobContext;
 use crate::error::{InvalidInput, Result};
 use crate::id::JobId;
-use crate::json::Json;
+use crate::json::{Json, misfit};
 use crate::model::{JobRecord, Link, Parent};
 use crate::state::JobState;
 
@@ -40,7 +40,7 @@ impl ParentJob {
 
 fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, InvalidInput> {
     json.decode()
-        .map_err(|error| InvalidInput::new(field, format!("does not decode: {error}")))
+        .map_err(|error| InvalidInput::new(field, format!("does not decode: {}", misfit(&error))))
 }
 
 impl JobContext {

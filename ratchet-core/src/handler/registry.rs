@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 #[cfg(feature = "tower")]
 use super::layers::{Layers, Stacks};
 use super::{Job, JobContext, JobError, JobResult, Requires};
-use crate::json::Json;
+use crate::json::{Json, misfit};
 use crate::model::check_payload_version;
 use crate::name::Name;
 
@@ -64,7 +64,7 @@ impl<J: Job> Handler for Typed<J> {
 
 /// The job of a payload of this version, or why there is none.
 pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
-    let no_such = |error| format!("the payload is not a {}: {error}", J::KIND);
+    let no_such = |error| format!("the payload is not a {}: {}", J::KIND, misfit(&error));
     if version > J::VERSION {
         return Err(format!(
             "the payload has version {version}, and {} is the newest known",
