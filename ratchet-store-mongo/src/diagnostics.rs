@@ -45,3 +45,23 @@ fn standalone(has_transactions: bool) -> Option<Finding> {
     (!has_transactions)
         .then(|| Finding::new("standalone", Severity::Warning, summary).remedy(remedy))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_transactions_is_named() {
+        assert_eq!(standalone(true), None);
+        let found = standalone(false).unwrap();
+        assert_eq!(
+            (found.code, found.severity),
+            ("standalone", Severity::Warning)
+        );
+        assert!(
+            found
+                .remedy
+                .is_some_and(|remedy| remedy.contains("replica set"))
+        );
+    }
+}

@@ -521,8 +521,9 @@ fn elections(
     for role in leads {
         match Election::new(Arc::clone(store), role, config.leadership) {
             Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
-            // The timings are among the problems already.
+            // The timings and the role are among the problems already.
             Err(_) if !config.leadership.problems().is_empty() => {}
+            Err(_) if Election::lock_of(role).is_err() => {}
             Err(error) => problems.push(error.to_string().into()),
         }
     }

@@ -170,6 +170,22 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_goes_on_until_it_is_over_stops_at_the_limit() {
+    let store = MemoryStore::new();
+    let jobs: Vec<NewJob> = (0..5).map(|n| NewJob::new("kind", &n)).collect();
+    store.enqueue(&jobs).await.unwrap();
+    let (client, _) = client(&store, |_| Fault::None);
+    let mut bulk = client.bulk(JobFilter::all(), JobAction::Cancel, 4).pass(3);
+    let mut calls = 0;
+    while !bulk.is_over() {
+        bulk.run_for(Duration::ZERO).await.unwrap();
+        calls += 1;
+    }
+    let (changed, complete) = (bulk.counts().changed, bulk.is_complete());
+    assert_eq!((calls, changed, complete), (2, 4, false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taken_key_is_counted_and_does_not_hold_the_others_up() {
     let store = MemoryStore::new();
     let dead = [

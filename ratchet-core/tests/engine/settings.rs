@@ -38,7 +38,7 @@ fn what_a_program_may_register_later_counts_as_known() {
 fn every_problem_names_its_settings() {
     let mut timings = LeaderTimings::default();
     timings.ttl = 9 * SECOND;
-    let table: [(NodeBuilder, &[&str]); 16] = [
+    let table: [(NodeBuilder, &[&str]); 19] = [
         (builder().concurrency(0), &["concurrency"]),
         (
             builder().poll_interval(2 * SECOND, SECOND),
@@ -81,6 +81,13 @@ fn every_problem_names_its_settings() {
             builder().active_passive("primary").promotable(false),
             &["active_passive", "role", "promotable"],
         ),
+        // A name, but no name of a lock with what that begins with.
+        (builder().role(&"r".repeat(125)), &["role"]),
+        (
+            builder().active_passive(&"r".repeat(125)),
+            &["active_passive"],
+        ),
+        (builder().active_passive(""), &["active_passive"]),
         (
             builder().pool(Pool::new("one").concurrency(1)),
             &["pool.one"],

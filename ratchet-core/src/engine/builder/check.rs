@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::NodeBuilder;
-use crate::cluster::LeaderTimings;
+use crate::cluster::{Election, LeaderTimings};
 use crate::engine::leader::MAINTENANCE;
 use crate::engine::partition::partition;
 use crate::engine::retention::Retention;
@@ -88,6 +88,15 @@ pub(super) fn taking(
         problems.extend(unknown);
         Taking::default()
     });
+    for role in &taking.leads {
+        if let Err(problem) = Election::lock_of(role) {
+            let setting = match active_in {
+                Some(gate) if gate == role => "active_passive",
+                _ => "role",
+            };
+            problems.push(SettingProblem::new(&[setting], problem.to_string()));
+        }
+    }
     if let Some(role) = active_in
         && taking.works
         && !taking.leads.contains(role)
