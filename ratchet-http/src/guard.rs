@@ -62,26 +62,29 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
 
 /// What holds for every request.
 pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST);
-    let mut response = if api.hosts().accept(host) {
-        let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
-        match tokio::time::timeout(api.limits().request_timeout, answer).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(_)) => {
-                tracing::error!("a request panicked");
-                Problem::new(Code::Internal, "the log of the server says why").into_response()
-            }
-            Err(_) => Problem::new(Code::Timeout, "there was no answer in time").into_response(),
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let mut response = match tokio::time::timeout(api.limits().request_timeout, answer).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => {
+            tracing::error!("a request panicked");
+            Problem::new(Code::Internal, "the log of the server says why").into_response()
         }
-    } else {
-        Problem::new(
-            Code::WrongHost,
-            "the Host of the request is not served here; ApiBuilder::hosts adds it",
-        )
-        .into_response()
+        Err(_) => Problem::new(Code::Timeout, "there was no answer in time").into_response(),
     };
     secure(response.headers_mut());
     response
+}
+
+/// Lets a request pass if it is for one of these hosts.
+pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
+    if hosts.accept(request.headers().get(header::HOST)) {
+        return next.run(request).await;
+    }
+    Problem::new(
+        Code::WrongHost,
+        "the Host of the request is not served here; ApiBuilder::hosts adds it",
+    )
+    .into_response()
 }
 
 /// Headers of every answer: nothing is run that is not of this origin, nothing is framed, nothing is
@@ -130,6 +133,14 @@ impl Hosts {
         }
     }
 
+    /// Those that name this machine and nothing else can: a page of another site may have the name of
+    /// that site point to this machine, and then reads what it likes from whoever answers here.
+    pub(crate) const fn loopback() -> Self {
+        Self {
+            allowed: Some(Vec::new()),
+        }
+    }
+
     /// Whether requests with this header are answered.
     pub(crate) fn accept(&self, host: Option<&HeaderValue>) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| {
@@ -145,12 +156,6 @@ impl Hosts {
     pub(crate) fn are_open(&self) -> bool {
         self.allowed.is_none()
     }
-}
-
-/// Whether the value of a `Host` header names this machine and nothing else can.
-pub(crate) fn is_loopback_host(host: Option<&HeaderValue>) -> bool {
-    let host = host.and_then(|host| host.to_str().ok());
-    host.is_some_and(|host| is_loopback(without_port(&host.to_ascii_lowercase())))
 }
 
 fn is_loopback(name: &str) -> bool {

@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+/// The longest timeout: one that can be added to any time of the clock.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How much the API takes on, from one request and from all of them together.
 ///
 /// ```
@@ -131,12 +134,24 @@ impl Limits {
             ("header_timeout", self.header_timeout),
             ("write_timeout", self.write_timeout),
         ];
+        let long = durations.iter().filter(|(_, time)| *time > LONGEST);
+        let long: Vec<String> = long
+            .map(|(name, time)| format!("limits.{name} is {time:?}; at most {LONGEST:?}"))
+            .collect();
         let counts = counts.iter().filter(|(_, count)| *count == 0);
         let durations = durations.iter().filter(|(_, time)| time.is_zero());
         let zero = counts
             .map(|(name, _)| *name)
             .chain(durations.map(|(name, _)| *name));
         let mut problems: Vec<String> = zero.map(|name| format!("limits.{name} is 0")).collect();
+        if self.connections > tokio::sync::Semaphore::MAX_PERMITS {
+            let most = tokio::sync::Semaphore::MAX_PERMITS;
+            let connections = self.connections;
+            problems.push(format!(
+                "limits.connections is {connections}; at most {most} can be counted"
+            ));
+        }
+        problems.extend(long);
         if self.page > ratchet_core::limits::MAX_BATCH {
             problems.push(format!(
                 "limits.page is {}; a store reads at most {} at a time",
@@ -162,5 +177,11 @@ mod tests {
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert_eq!(problems[0], "limits.body_timeout is 0");
         assert!(problems[1].contains("1000000"), "{problems:?}");
+        let limits = Limits::default()
+            .connections(usize::MAX)
+            .write_timeout(Duration::MAX);
+        let problems = limits.problems();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("connections") && problems[1].contains("write_timeout"));
     }
 }

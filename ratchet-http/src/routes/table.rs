@@ -175,14 +175,10 @@ impl Route {
     pub(crate) fn all_codes(&self) -> Vec<Code> {
         let mut codes = self.codes.clone();
         // Of a request that cannot be right, for every route; the store or the time may fail as well.
-        codes.extend([
-            Code::Invalid,
-            Code::WrongHost,
-            Code::Internal,
-            Code::Timeout,
-        ]);
+        codes.extend([Code::Invalid, Code::Internal, Code::Timeout]);
         if self.access.is_some() {
-            codes.extend([Code::Unauthorized, Code::Denied, Code::Malformed]);
+            codes.extend([Code::WrongHost, Code::Unauthorized]);
+            codes.extend([Code::Denied, Code::Malformed]);
         }
         if self.verb == Verb::Post {
             codes.extend([Code::ReadOnly, Code::TooManyRequests]);
