@@ -11,7 +11,7 @@ use ratchet_core::{Client, Name, Node};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth::{Access, Authorizer};
-use crate::guard::{Hosts, Writes};
+use crate::guard::{Hosts, Reads, Writes};
 use crate::limits::Limits;
 use crate::problem::{Code, Problem};
 #[cfg(feature = "prometheus")]
@@ -41,6 +41,7 @@ struct Inner {
     allow_remote: bool,
     ready_while_stranded: bool,
     namespaces: Vec<Name>,
+    reads: Reads,
     writes: Writes,
     sampler: Sampler,
     #[cfg(feature = "prometheus")]
@@ -186,6 +187,11 @@ impl Api {
         self.payloads() == Payloads::Shown && self.authorize(request, Access::Payload).await.is_ok()
     }
 
+    /// How many read from the store at present.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.0.reads
+    }
+
     /// Begins a write, unless too many were begun.
     pub(crate) fn admit_write(&self) -> Result<(), Problem> {
         self.0.writes.begin()
@@ -312,6 +318,7 @@ impl ApiBuilder {
         let closing = CancellationToken::new();
         let api = Api(Arc::new(Inner {
             sampler: Sampler::new(self.client.clone(), namespaces.clone()),
+            reads: Reads::new(self.limits.reads),
             writes: Writes::new(self.limits.writes_per_second),
             client: self.client,
             node: self.node,

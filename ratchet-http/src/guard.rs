@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use ratchet_core::time;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::api::Api;
@@ -58,6 +59,14 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         authority.is_none() || authority != text(header::HOST)
     })
+}
+
+/// Lets a request pass to its handler once few enough others read from the store.
+pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match api.reads().begin().await {
+        Ok(_permit) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// What holds for every request.
@@ -175,6 +184,28 @@ fn without_port(host: &str) -> &str {
     &host[..end]
 }
 
+/// How many requests may read from the store at once.
+#[derive(Debug)]
+pub(crate) struct Reads(Semaphore);
+
+impl Reads {
+    /// How long one waits for others.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    pub(crate) const fn new(most: usize) -> Self {
+        Self(Semaphore::const_new(most))
+    }
+
+    /// Begins one, which ends when the permit is dropped.
+    pub(crate) async fn begin(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        let permit = tokio::time::timeout(Self::PATIENCE, self.0.acquire()).await;
+        permit.ok().and_then(Result::ok).ok_or_else(|| {
+            Problem::new(Code::TooManyClients, "too many others read; try again soon")
+                .retry_after(Self::PATIENCE)
+        })
+    }
+}
+
 /// How many writes may still be begun: a bucket that fills with a steady rate, for all clients.
 #[derive(Debug)]
 pub(crate) struct Writes {
@@ -235,6 +266,20 @@ mod tests {
         tokio::time::advance(Duration::from_millis(500)).await;
         assert!(writes.begin().is_ok());
         assert!(writes.begin().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_at_once_are_bounded_and_wait_for_a_moment() {
+        let reads = Reads::new(1);
+        let first = reads.begin().await.unwrap();
+        let refused = reads.begin().await.unwrap_err();
+        assert_eq!(refused.code, Code::TooManyClients);
+        let ends = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(reads.begin(), ends);
+        assert!(second.is_ok());
     }
 
     #[test]

@@ -24,6 +24,7 @@ const NODES: usize = 100;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/jobs/{id}/graph", graph)
+            .reads()
             .says("What a job waits, or waited, for and who waits for it, as far as the limit goes")
             .part::<Id>("id")
             .query::<GraphQuery>()

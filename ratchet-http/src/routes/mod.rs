@@ -56,6 +56,9 @@ pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
             open = open.route(route.path, handler);
             continue;
         };
+        if route.reads {
+            handler = handler.route_layer(from_fn_with_state(api.clone(), guard::reads));
+        }
         // Probes may be asked with whatever keeps caches away.
         if route.query.is_none() {
             handler = handler.route_layer(from_fn(extract::no_query));
