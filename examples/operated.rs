@@ -33,7 +33,8 @@ impl Job for Mail {
     }
 }
 
-/// Everybody may look, and who knows the password may act. A service would ask its sessions.
+/// Everybody may look, and who knows the password may act. It stands here for all to read; a service
+/// would ask its sessions, or compare its secret in constant time.
 struct Password;
 
 #[async_trait::async_trait]

@@ -11,7 +11,7 @@ use ratchet_core::{Client, Name, Node};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth::{Access, Authorizer};
-use crate::guard::{Hosts, Writes};
+use crate::guard::{Hosts, Reads, Writes};
 use crate::limits::Limits;
 use crate::problem::{Code, Problem};
 #[cfg(feature = "prometheus")]
@@ -41,6 +41,7 @@ struct Inner {
     allow_remote: bool,
     ready_while_stranded: bool,
     namespaces: Vec<Name>,
+    reads: Reads,
     writes: Writes,
     sampler: Sampler,
     #[cfg(feature = "prometheus")]
@@ -72,7 +73,7 @@ impl Api {
 
     /// The router, to be nested at any path, also below others.
     pub fn router(&self) -> Router {
-        routes::router(self)
+        routes::router(self, self.hosts().clone())
     }
 
     /// Ends the event streams that are open, and the reading in the background, for good. Servers
@@ -186,6 +187,11 @@ impl Api {
         self.payloads() == Payloads::Shown && self.authorize(request, Access::Payload).await.is_ok()
     }
 
+    /// How many read from the store at present.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.0.reads
+    }
+
     /// Begins a write, unless too many were begun.
     pub(crate) fn admit_write(&self) -> Result<(), Problem> {
         self.0.writes.begin()
@@ -237,7 +243,7 @@ impl ApiBuilder {
         self
     }
 
-    /// Asks this before every request but the probes. Without one the API only reads.
+    /// Asks this before every request but the probes and the files of the dashboard. Without one the API only reads.
     pub fn authorize(mut self, authorizer: impl Authorizer) -> Self {
         self.authorizer = Some(Arc::new(authorizer));
         self
@@ -256,9 +262,9 @@ impl ApiBuilder {
     }
 
     /// Answers only requests for one of these hosts, names or addresses without a port, and those on
-    /// loopback. Without any, [`serve`](crate::serve) on loopback without an authorizer answers
-    /// only for loopback, and other hosts are not looked at: a page of another site that has the
-    /// name of that site point to this machine must not read the jobs.
+    /// loopback; the probes are answered for any. Without any, [`serve`](crate::serve) on loopback
+    /// answers only for loopback: a page of another site that has the name of that site point to this
+    /// machine must not read the jobs. Elsewhere hosts are then not looked at.
     pub fn hosts<I: IntoIterator<Item: Into<String>>>(mut self, hosts: I) -> Self {
         self.hosts = hosts.into_iter().map(Into::into).collect();
         self
@@ -278,7 +284,8 @@ impl ApiBuilder {
     }
 
     /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no authorizer:
-    /// everybody who reaches the port may then read everything but payloads.
+    /// everybody who reaches the port may then read everything but payloads. On loopback without
+    /// [`hosts`](Self::hosts) it answers for any host.
     pub fn allow_remote(mut self) -> Self {
         self.allow_remote = true;
         self
@@ -311,6 +318,7 @@ impl ApiBuilder {
         let closing = CancellationToken::new();
         let api = Api(Arc::new(Inner {
             sampler: Sampler::new(self.client.clone(), namespaces.clone()),
+            reads: Reads::new(self.limits.reads),
             writes: Writes::new(self.limits.writes_per_second),
             client: self.client,
             node: self.node,

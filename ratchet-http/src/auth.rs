@@ -8,8 +8,9 @@ use crate::problem::{Code, Problem};
 
 /// Decides who may read and who may act.
 ///
-/// It is asked before every request but the probes `/health`, `/ready` and `/leader`, which hold
-/// nothing worth protecting. It sees the head of the request: its headers, its path, and the
+/// It is asked before every request but the probes `/health`, `/ready` and `/leader` and the files of
+/// the dashboard, which hold nothing worth protecting; for a stream of events once, when it is opened.
+/// It sees the head of the request: its headers, its path, and the
 /// extensions that layers of the application put there. Without one, everybody who reaches the API
 /// may read it and nobody may change anything.
 ///

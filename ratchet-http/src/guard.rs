@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use ratchet_core::time;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::api::Api;
@@ -60,28 +61,39 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Lets a request pass to its handler once few enough others read from the store.
+pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match api.reads().begin().await {
+        Ok(_permit) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
 /// What holds for every request.
 pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST);
-    let mut response = if api.hosts().accept(host) {
-        let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
-        match tokio::time::timeout(api.limits().request_timeout, answer).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(_)) => {
-                tracing::error!("a request panicked");
-                Problem::new(Code::Internal, "the log of the server says why").into_response()
-            }
-            Err(_) => Problem::new(Code::Timeout, "there was no answer in time").into_response(),
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let mut response = match tokio::time::timeout(api.limits().request_timeout, answer).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => {
+            tracing::error!("a request panicked");
+            Problem::new(Code::Internal, "the log of the server says why").into_response()
         }
-    } else {
-        Problem::new(
-            Code::WrongHost,
-            "the Host of the request is not served here; ApiBuilder::hosts adds it",
-        )
-        .into_response()
+        Err(_) => Problem::new(Code::Timeout, "there was no answer in time").into_response(),
     };
     secure(response.headers_mut());
     response
+}
+
+/// Lets a request pass if it is for one of these hosts.
+pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
+    if hosts.accept(request.headers().get(header::HOST)) {
+        return next.run(request).await;
+    }
+    Problem::new(
+        Code::WrongHost,
+        "the Host of the request is not served here; ApiBuilder::hosts adds it",
+    )
+    .into_response()
 }
 
 /// Headers of every answer: nothing is run that is not of this origin, nothing is framed, nothing is
@@ -130,6 +142,14 @@ impl Hosts {
         }
     }
 
+    /// Those that name this machine and nothing else can: a page of another site may have the name of
+    /// that site point to this machine, and then reads what it likes from whoever answers here.
+    pub(crate) const fn loopback() -> Self {
+        Self {
+            allowed: Some(Vec::new()),
+        }
+    }
+
     /// Whether requests with this header are answered.
     pub(crate) fn accept(&self, host: Option<&HeaderValue>) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| {
@@ -147,12 +167,6 @@ impl Hosts {
     }
 }
 
-/// Whether the value of a `Host` header names this machine and nothing else can.
-pub(crate) fn is_loopback_host(host: Option<&HeaderValue>) -> bool {
-    let host = host.and_then(|host| host.to_str().ok());
-    host.is_some_and(|host| is_loopback(without_port(&host.to_ascii_lowercase())))
-}
-
 fn is_loopback(name: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');
     let address: Result<std::net::IpAddr, _> = address.parse();
@@ -168,6 +182,28 @@ fn without_port(host: &str) -> &str {
         None => host.find(':').unwrap_or(host.len()),
     };
     &host[..end]
+}
+
+/// How many requests may read from the store at once.
+#[derive(Debug)]
+pub(crate) struct Reads(Semaphore);
+
+impl Reads {
+    /// How long one waits for others.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    pub(crate) const fn new(most: usize) -> Self {
+        Self(Semaphore::const_new(most))
+    }
+
+    /// Begins one, which ends when the permit is dropped.
+    pub(crate) async fn begin(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        let permit = tokio::time::timeout(Self::PATIENCE, self.0.acquire()).await;
+        permit.ok().and_then(Result::ok).ok_or_else(|| {
+            Problem::new(Code::TooManyClients, "too many others read; try again soon")
+                .retry_after(Self::PATIENCE)
+        })
+    }
 }
 
 /// How many writes may still be begun: a bucket that fills with a steady rate, for all clients.
@@ -230,6 +266,20 @@ mod tests {
         tokio::time::advance(Duration::from_millis(500)).await;
         assert!(writes.begin().is_ok());
         assert!(writes.begin().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_at_once_are_bounded_and_wait_for_a_moment() {
+        let reads = Reads::new(1);
+        let first = reads.begin().await.unwrap();
+        let refused = reads.begin().await.unwrap_err();
+        assert_eq!(refused.code, Code::TooManyClients);
+        let ends = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(reads.begin(), ends);
+        assert!(second.is_ok());
     }
 
     #[test]

@@ -1,5 +1,10 @@
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
+/// The longest timeout: one that can be added to any time of the clock.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How much the API takes on, from one request and from all of them together.
 ///
 /// ```
@@ -17,6 +22,10 @@ pub struct Limits {
     pub page: usize,
     /// How many clients may listen to `/api/events` at once; 200. More are answered with 503.
     pub event_clients: usize,
+    /// How many requests read from the store at once; 8. Others wait for up to a second, and are then
+    /// answered with 503. The probes, the overview, the queues and the nodes are answered from memory
+    /// and do not count.
+    pub reads: usize,
     /// How many writes are begun in a second, of all clients together; 20. More are answered with
     /// 429.
     pub writes_per_second: u32,
@@ -39,6 +48,7 @@ impl Default for Limits {
             body_bytes: 64 * 1024,
             page: 200,
             event_clients: 200,
+            reads: 8,
             writes_per_second: 20,
             request_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(10),
@@ -68,6 +78,13 @@ impl Limits {
     #[must_use]
     pub const fn event_clients(mut self, clients: usize) -> Self {
         self.event_clients = clients;
+        self
+    }
+
+    /// Sets [`reads`](Self::reads).
+    #[must_use]
+    pub const fn reads(mut self, reads: usize) -> Self {
+        self.reads = reads;
         self
     }
 
@@ -119,6 +136,7 @@ impl Limits {
             ("body_bytes", self.body_bytes),
             ("page", self.page),
             ("event_clients", self.event_clients),
+            ("reads", self.reads),
             ("connections", self.connections),
             (
                 "writes_per_second",
@@ -131,12 +149,24 @@ impl Limits {
             ("header_timeout", self.header_timeout),
             ("write_timeout", self.write_timeout),
         ];
+        let long = durations.iter().filter(|(_, time)| *time > LONGEST);
+        let long: Vec<String> = long
+            .map(|(name, time)| format!("limits.{name} is {time:?}; at most {LONGEST:?}"))
+            .collect();
         let counts = counts.iter().filter(|(_, count)| *count == 0);
         let durations = durations.iter().filter(|(_, time)| time.is_zero());
         let zero = counts
             .map(|(name, _)| *name)
             .chain(durations.map(|(name, _)| *name));
         let mut problems: Vec<String> = zero.map(|name| format!("limits.{name} is 0")).collect();
+        let most = Semaphore::MAX_PERMITS;
+        let many = [("reads", self.reads), ("connections", self.connections)];
+        for (name, count) in many.into_iter().filter(|(_, count)| *count > most) {
+            problems.push(format!(
+                "limits.{name} is {count}; at most {most} can be counted"
+            ));
+        }
+        problems.extend(long);
         if self.page > ratchet_core::limits::MAX_BATCH {
             problems.push(format!(
                 "limits.page is {}; a store reads at most {} at a time",
@@ -162,5 +192,11 @@ mod tests {
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert_eq!(problems[0], "limits.body_timeout is 0");
         assert!(problems[1].contains("1000000"), "{problems:?}");
+        let limits = Limits::default()
+            .connections(usize::MAX)
+            .write_timeout(Duration::MAX);
+        let problems = limits.problems();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("connections") && problems[1].contains("write_timeout"));
     }
 }

@@ -51,7 +51,7 @@ pub enum Code {
     Unavailable,
     /// 503: the answer took too long.
     Timeout,
-    /// 503: as many clients listen to events as may.
+    /// 503: as many clients listen to events, or read from the store, as may at once.
     TooManyClients,
 }
 

@@ -1,14 +1,9 @@
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
-use http::header;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -17,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::api::Api;
-use crate::guard;
+use crate::guard::Hosts;
 use crate::limits::Limits;
 use crate::patient::Patient;
-use crate::problem::{Code, Problem};
+use crate::routes;
 
 /// How long connections that are open when it ends may take to finish.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -33,8 +28,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// Clients are bounded: heads of requests, bodies and answers each have a timeout, and connections
 /// are counted ([`Limits`]). Without an authorizer it listens on loopback only, unless
-/// [`allow_remote`](crate::ApiBuilder::allow_remote) was called, and there it answers only requests
-/// whose `Host` is this machine or one of [`hosts`](crate::ApiBuilder::hosts).
+/// [`allow_remote`](crate::ApiBuilder::allow_remote) was called. On loopback it answers only requests
+/// whose `Host` is this machine or one of [`hosts`](crate::ApiBuilder::hosts), the probes aside, with
+/// an authorizer too: it may let everybody read.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,10 +59,13 @@ where
     if !protected && !address.ip().is_loopback() {
         return Err(ServeError::Exposed { address });
     }
-    let mut router = api.router();
-    if !protected && api.hosts().are_open() {
-        router = router.layer(from_fn(loopback_only));
-    }
+    let alone = address.ip().is_loopback() && !api.allows_remote();
+    let hosts = if alone && api.hosts().are_open() {
+        Hosts::loopback()
+    } else {
+        api.hosts().clone()
+    };
+    let router = routes::router(&api, hosts);
     let connections = Arc::new(Semaphore::new(api.limits().connections));
     let graceful = GracefulShutdown::new();
     tokio::pin!(shutdown);
@@ -126,19 +125,6 @@ fn connection(
             tracing::debug!(%error, "a connection broke off");
         }
     }
-}
-
-/// Refuses requests for other hosts: a page of another site may have the name of that site point to
-/// this machine, and then reads what it likes from whoever answers here.
-async fn loopback_only(request: Request, next: Next) -> Result<Response, Infallible> {
-    if guard::is_loopback_host(request.headers().get(header::HOST)) {
-        return Ok(next.run(request).await);
-    }
-    let problem = Problem::new(
-        Code::WrongHost,
-        "this API answers for localhost only; ApiBuilder::hosts adds other names",
-    );
-    Ok(problem.into_response())
 }
 
 /// Why an API was not served, or is no more.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use ratchet_config::{HttpConfig, Secret};
 use ratchet_http::{Access, Api, Authorizer, Denied, Limits, Payloads, ServeError};
 use serde::Serialize;
@@ -43,15 +44,12 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     let mut api = Api::builder(client)
         .limits(limits(&config.http))
         .payloads(payloads(&config.http));
-    if address.ip().is_loopback() {
-        // A page of another site that has its name point here must not read the jobs.
-        api = api.hosts(["localhost"]);
-    } else {
+    if !address.ip().is_loopback() {
         // Whoever names such an address means it.
         api = api.allow_remote();
     }
     if let Some(token) = token {
-        api = api.authorize(Bearer(token));
+        api = api.authorize(Token(token));
     }
     let api = api
         .build()
@@ -130,11 +128,12 @@ async fn stopped() {
     drop(tokio::signal::ctrl_c().await);
 }
 
-/// Everybody who reaches it may read; who sends the token may write.
-struct Bearer(Secret<String>);
+/// Everybody who reaches it may read; who sends the token may write: programs as a bearer, browsers as
+/// the password of HTTP Basic, which they ask for by themselves, with any name.
+struct Token(Secret<String>);
 
 #[async_trait]
-impl Authorizer for Bearer {
+impl Authorizer for Token {
     async fn authorize(
         &self,
         request: &http::request::Parts,
@@ -145,12 +144,30 @@ impl Authorizer for Bearer {
         }
         let sent = request.headers.get(http::header::AUTHORIZATION);
         let sent = sent.and_then(|value| value.to_str().ok());
-        match sent.and_then(|value| value.strip_prefix("Bearer ")) {
-            None => Err(Denied::unauthorized("Bearer")),
-            Some(sent) if is_same(sent.trim().as_bytes(), self.0.expose().as_bytes()) => Ok(()),
-            Some(_) => Err(Denied::forbidden()),
+        let (scheme, sent) = sent
+            .and_then(|sent| sent.split_once(' '))
+            .unwrap_or_default();
+        let token = self.0.expose().as_bytes();
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return match is_same(sent.trim().as_bytes(), token) {
+                true => Ok(()),
+                false => Err(Denied::forbidden()),
+            };
+        }
+        let password = password(sent).filter(|_| scheme.eq_ignore_ascii_case("basic"));
+        match password.is_some_and(|password| is_same(&password, token)) {
+            true => Ok(()),
+            // A browser that sent a wrong one asks again.
+            false => Err(Denied::unauthorized("Basic realm=\"ratchet\"")),
         }
     }
+}
+
+/// What stands behind the name in the credentials of HTTP Basic.
+fn password(credentials: &str) -> Option<Vec<u8>> {
+    let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some(decoded[colon + 1..].to_vec())
 }
 
 /// Compares in a time that does not tell where the two differ.

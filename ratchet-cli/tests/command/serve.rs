@@ -85,6 +85,17 @@ fn writes_need_the_token() {
     let with = |token: &str| server.ask(&format!("{cancel}\r\nAuthorization: Bearer {token}"));
     assert!(server.ask(&cancel).starts_with("HTTP/1.1 401"));
     assert!(with("close sesame").starts_with("HTTP/1.1 403"));
+    // Browsers are asked for it, and send it as a password.
+    let basic = |pair: &str| server.ask(&format!("{cancel}\r\nAuthorization: Basic {pair}"));
+    let wrong = basic("bWU6Y2xvc2Ugc2VzYW1l");
+    assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
+    let challenge = "www-authenticate: basic realm=\"ratchet\"";
+    assert!(wrong.to_lowercase().contains(challenge), "{wrong}");
+    let right = basic("bWU6b3BlbiBzZXNhbWU=");
+    assert!(right.starts_with("HTTP/1.1 200"), "{right}");
+    let id = place.enqueue(&["mail", "2"]);
+    let cancel = format!("POST /api/jobs/{id}/cancel HTTP/1.1");
+    let with = |token: &str| server.ask(&format!("{cancel}\r\nAuthorization: Bearer {token}"));
     let done = with("open sesame");
     assert!(done.starts_with("HTTP/1.1 200"), "{done}");
     assert_eq!(place.json(&["jobs", "show", &id])["state"], "cancelled");

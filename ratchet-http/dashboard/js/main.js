@@ -2,6 +2,7 @@
 
 import { learn, watchAccess } from "./access.js";
 import { get } from "./api.js";
+import { time } from "./clock.js";
 import { h, put } from "./dom.js";
 import { connect, listen, stream } from "./events.js";
 import { keys, list } from "./keys.js";
@@ -44,7 +45,7 @@ function route(first) {
 
 function pageOf(words) {
   if (words[0] === "jobs" && words.length === 2) return job;
-  return words.length === 1 ? PAGES[words[0]] : undefined;
+  return words.length === 1 && Object.hasOwn(PAGES, words[0]) ? PAGES[words[0]] : undefined;
 }
 
 function show(page, words, query, first) {
@@ -74,15 +75,29 @@ async function status() {
 }
 
 let lostTimer = 0;
+/** When the server last heard of its database, if that is too long ago. */
+let behind = null;
+
+function heardOf({ stale, read_at: at }) {
+  if ((stale ? at : null) === behind) return;
+  behind = stale ? at : null;
+  put(banner, behind ? aged(behind) : null);
+  banner.hidden = !behind;
+}
+
+function aged(at) {
+  return ["The server does not hear from its database. What you see is as it was ", time(at), "."];
+}
 
 function connection(state) {
   bar.connection(state);
   clearTimeout(lostTimer);
   if (state.name === "live") {
-    banner.hidden = true;
+    put(banner, behind ? aged(behind) : null);
+    banner.hidden = !behind;
   } else if (state.name === "lost") {
     lostTimer = setTimeout(() => {
-      if (banner.hidden) put(banner, "The connection to the server is lost. What you see is as it was; it is tried again and again.");
+      if (banner.hidden || behind) put(banner, "The connection to the server is lost. What you see is as it was; it is tried again and again.");
       banner.hidden = false;
     }, banner.hidden ? BANNER_AFTER_MS : 0);
   }
@@ -107,7 +122,10 @@ keys({ page: () => shown, theme: toggle, refresh: () => shown?.refresh?.() });
 watchAccess(again);
 listen({
   state: connection,
-  tick: (tick) => { if (tick.counts) bar.failures(tick.counts.failed); },
+  tick: (tick) => {
+    if (tick.counts) bar.failures(tick.counts.failed);
+    heardOf(tick);
+  },
   again: status,
 });
 document.documentElement.ratchet = stream;

@@ -1,6 +1,6 @@
 // Actions on jobs: asked for, confirmed, done, told.
 
-import { post, part } from "./api.js";
+import { get, post, part } from "./api.js";
 import { learnFrom } from "./access.js";
 import { confirm } from "./dialog.js";
 import { number } from "./format.js";
@@ -36,7 +36,7 @@ export async function actOn(job, action) {
     const yes = await confirm({ title: `${action.text} this job?`, text: [`${job.kind}, ${job.id}.`, `${action.meaning}.`], yes: `${action.text} it`, danger: true });
     if (!yes) return false;
   }
-  return attempt(`Could not ${action.name} the job`, async () => told(action, await one(job.id, action)));
+  return attempt(`Could not ${action.name} the job`, async () => told(action, await patiently(`api/jobs/${part(job.id)}/${action.name}`)));
 }
 
 function told(action, answer) {
@@ -44,10 +44,11 @@ function told(action, answer) {
   return answer.state ? `The job is ${answer.state} now` : `The job is ${action.past}`;
 }
 
-async function one(id, action) {
+/** Posts, and waits where too many writes were begun. */
+async function patiently(path, body) {
   for (;;) {
     try {
-      return await post(`api/jobs/${part(id)}/${action.name}`);
+      return await post(path, body);
     } catch (error) {
       if (error.status !== 429) throw error;
       await new Promise((resolve) => setTimeout(resolve, 1000 * (Number(error.retryAfter) || 1)));
@@ -55,7 +56,38 @@ async function one(id, action) {
   }
 }
 
-/** Acts on the chosen jobs, one after the other: those that are not in the right state are counted. */
+/** Acts on many jobs in parts, and tells what was done of it, also where it did not go on. */
+async function inParts(action, run) {
+  const sum = { changed: 0, cancel_requested: 0, key_taken: 0, refused: 0 };
+  const act = async (body) => {
+    const answer = await patiently("api/jobs/bulk", { action: action.name, ...body });
+    for (const name of Object.keys(sum)) sum[name] += answer[name] ?? 0;
+    return answer;
+  };
+  try {
+    await run(act);
+    done(summed(action, sum));
+    return true;
+  } catch (error) {
+    learnFrom(error);
+    const some = Object.values(sum).some((count) => count > 0);
+    failed(`Could not ${action.name} all of the jobs${some ? `; before that: ${summed(action, sum)}` : ""}`, error);
+    return false;
+  }
+}
+
+function summed(action, sum) {
+  const parts = [`${number(sum.changed)} ${action.past}`];
+  if (sum.cancel_requested > 0) parts.push(`${number(sum.cancel_requested)} asked to stop`);
+  if (sum.key_taken > 0) parts.push(`${number(sum.key_taken)} left: their unique key is taken`);
+  if (sum.refused > 0) parts.push(`${number(sum.refused)} left as they were`);
+  return parts.join(", ");
+}
+
+/**
+ * Acts on the chosen jobs, which are on one page, by one request: those that are not in the right
+ * state are counted. Null: it was not meant. Otherwise whether it went well.
+ */
 export async function actOnMany(jobs, action) {
   const fit = jobs.filter((job) => action.from.includes(job.state)).length;
   const yes = await confirm({
@@ -64,24 +96,14 @@ export async function actOnMany(jobs, action) {
     yes: `${action.text} ${jobs.length === 1 ? "it" : `all ${number(jobs.length)}`}`,
     danger: action.danger,
   });
-  if (!yes) return false;
-  let changed = 0;
-  let refused = 0;
-  return attempt(`Could not ${action.name} all of the jobs`, async () => {
-    for (const job of jobs) {
-      try {
-        await one(job.id, action);
-        changed += 1;
-      } catch (error) {
-        if (error.status !== 409 && error.status !== 404) throw error;
-        refused += 1;
-      }
-    }
-    return `${number(changed)} ${action.past}${refused > 0 ? `, ${number(refused)} left as they were` : ""}`;
-  });
+  if (!yes) return null;
+  return inParts(action, (act) => act({ ids: jobs.map((job) => job.id) }));
 }
 
-/** Acts on all jobs that match the filter, a part at a time, until none is left. */
+/**
+ * Acts on all jobs that match the filter, a part at a time, up to the newest one that there was when it
+ * began: jobs go on coming. Null: it was not meant. Otherwise whether it went well.
+ */
 export async function actOnAll(filter, words, action) {
   const everything = Object.keys(filter).length === 0;
   const yes = await confirm({
@@ -90,21 +112,16 @@ export async function actOnAll(filter, words, action) {
     yes: `${action.text} all that match`,
     danger: true,
   });
-  if (!yes) return false;
-  const sum = { changed: 0, cancel_requested: 0, key_taken: 0, refused: 0 };
-  return attempt(`Could not ${action.name} all of the jobs`, async () => {
-    // Running jobs go on matching until their nodes have heard of it: each part goes on behind the last.
-    for (let complete = false, after; !complete;) {
-      const answer = await post("api/jobs/bulk", { action: action.name, filter, limit: PART, ...(everything ? { all: true } : {}), ...(after ? { after } : {}) });
-      after = answer.next;
-      for (const name of Object.keys(sum)) sum[name] += answer[name] ?? 0;
+  if (!yes) return null;
+  return inParts(action, async (act) => {
+    const { states, ...others } = filter;
+    const { jobs: [newest] } = await get("api/jobs", { ...others, state: states?.join(","), order: "newest", limit: 1 });
+    // Ids begin with their time. Running jobs go on matching until their nodes have heard of it: each
+    // part goes on behind the last, whatever came of that.
+    for (let complete = !newest, after; !complete && !(after >= newest.id);) {
+      const answer = await act({ filter, limit: PART, ...(everything ? { all: true } : {}), ...(after ? { after } : {}) });
+      after = answer.next ?? after;
       complete = answer.complete;
-      if (answer.changed + (answer.cancel_requested ?? 0) === 0) break;
     }
-    const parts = [`${number(sum.changed)} ${action.past}`];
-    if (sum.cancel_requested > 0) parts.push(`${number(sum.cancel_requested)} asked to stop`);
-    if (sum.key_taken > 0) parts.push(`${number(sum.key_taken)} left: their unique key is taken`);
-    if (sum.refused > 0) parts.push(`${number(sum.refused)} left as they were`);
-    return parts.join(", ");
   });
 }

@@ -19,11 +19,13 @@ pub(super) fn routes() -> Vec<Route> {
     const CODES: [Code; 3] = [Code::NotFound, Code::Unsupported, Code::Unavailable];
     vec![
         get("/api/batches", list)
+            .reads()
             .says("One page of the batches, the newest first")
             .query::<Before>()
             .ok::<Batches>("The page")
             .refuses(&[Code::Unsupported, Code::Unavailable]),
         get("/api/batches/{id}", show)
+            .reads()
             .says("One batch")
             .part::<Id>("id")
             .ok::<Batch>("The batch")

@@ -19,11 +19,12 @@ use crate::problem::{Code, Problem};
 use crate::view::{Edge, Graph, GraphNode};
 
 /// How many jobs and batches are shown unless told otherwise.
-const NODES: usize = 50;
+const NODES: usize = 100;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/jobs/{id}/graph", graph)
+            .reads()
             .says("What a job waits, or waited, for and who waits for it, as far as the limit goes")
             .part::<Id>("id")
             .query::<GraphQuery>()
@@ -36,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GraphQuery {
-    /// The most jobs and batches to show, those nearest to the job; 50 unless said.
+    /// The most jobs and batches to show, those nearest to the job; 100 unless said.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }

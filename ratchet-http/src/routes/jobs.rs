@@ -21,16 +21,19 @@ use crate::view::{
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = vec![
         get("/api/jobs", list)
+            .reads()
             .says("One page of the jobs that match every given parameter, without payloads")
             .query::<ListQuery>()
             .ok::<Jobs>("The page")
             .refuses(&[Code::Unavailable]),
         get("/api/jobs/{id}", show)
+            .reads()
             .says("One job with everything known about it")
             .part::<Id>("id")
             .ok::<JobDetail>("The job")
             .refuses(&[Code::NotFound, Code::Unavailable]),
         get("/api/jobs/{id}/history", history)
+            .reads()
             .says("The ended claims of a job, first to last; of many the last, as many as a page may have")
             .part::<Id>("id")
             .ok::<Attempts>("The history")

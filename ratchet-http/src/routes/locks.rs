@@ -11,10 +11,12 @@ use crate::view::{Lock, Locks, Permit, Permits};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/locks", locks)
+            .reads()
             .says("The locks, also those that are free at present, by name")
             .ok::<Locks>("The locks")
             .refuses(&[Code::Unavailable]),
         get("/api/permits", permits)
+            .reads()
             .says("The resources that have permits, and how many are held")
             .ok::<Permits>("The permits")
             .refuses(&[Code::Unsupported, Code::Unavailable]),

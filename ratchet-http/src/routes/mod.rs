@@ -22,6 +22,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use table::Route;
 
 use crate::api::Api;
+use crate::guard::Hosts;
 use crate::{extract, guard};
 
 /// Every route.
@@ -45,26 +46,35 @@ fn all() -> Vec<Route> {
     topics.into_iter().flatten().collect()
 }
 
-/// The router of all of them.
-pub(crate) fn router(api: &Api) -> Router {
-    let mut router = Router::new();
+/// The router of all of them, which answers for these hosts. Probes are answered for any: load
+/// balancers ask by address, or without a host at all.
+pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
+    let (mut open, mut router) = (Router::new(), Router::new());
     for route in all() {
         let mut handler = route.handler;
-        if let Some(access) = route.access {
-            // Probes may be asked with whatever keeps caches away.
-            if route.query.is_none() {
-                handler = handler.route_layer(from_fn(extract::no_query));
-            }
-            let guard = from_fn_with_state((api.clone(), access), guard::access);
-            handler = handler.route_layer(guard);
+        let Some(access) = route.access else {
+            open = open.route(route.path, handler);
+            continue;
+        };
+        if route.reads {
+            handler = handler.route_layer(from_fn_with_state(api.clone(), guard::reads));
         }
+        // Probes may be asked with whatever keeps caches away.
+        if route.query.is_none() {
+            handler = handler.route_layer(from_fn(extract::no_query));
+        }
+        let guard = from_fn_with_state((api.clone(), access), guard::access);
+        handler = handler.route_layer(guard);
         router = router.route(route.path, handler);
     }
     #[cfg(feature = "dashboard")]
     let router = crate::dashboard::add(router);
-    router
+    let router = router
         .fallback(extract::not_found)
         .method_not_allowed_fallback(extract::method_not_allowed)
+        .layer(from_fn_with_state(hosts, guard::host));
+    open.method_not_allowed_fallback(extract::method_not_allowed)
+        .merge(router)
         .layer(from_fn_with_state(api.clone(), guard::every))
         .with_state(api.clone())
 }

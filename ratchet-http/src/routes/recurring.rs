@@ -18,11 +18,13 @@ pub(super) fn routes() -> Vec<Route> {
     const CODES: [Code; 3] = [Code::NotFound, Code::Unsupported, Code::Unavailable];
     vec![
         get("/api/recurring", list)
+            .reads()
             .says("One page of the recurring definitions, by name")
             .query::<AfterName>()
             .ok::<Recurrings>("The page")
             .refuses(&[Code::Unsupported, Code::Unavailable]),
         get("/api/recurring/{name}", show)
+            .reads()
             .says("One recurring definition")
             .part::<NameText>("name")
             .ok::<RecurringJob>("The definition")

@@ -27,6 +27,8 @@ pub(crate) struct Route {
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
     pub(crate) answers: Vec<Answer>,
+    /// Whether it reads from the store, and not what was read in the background.
+    pub(crate) reads: bool,
     /// How it may be refused, apart from what every route of its access may be refused for.
     pub(crate) codes: Vec<Code>,
     pub(crate) handler: MethodRouter<Api>,
@@ -101,6 +103,7 @@ impl Route {
             query: None,
             body: None,
             answers: Vec::new(),
+            reads: false,
             codes: Vec::new(),
             handler,
         }
@@ -115,6 +118,12 @@ impl Route {
     /// Lets everybody use it: it holds nothing worth protecting.
     pub(crate) const fn open(mut self) -> Self {
         self.access = None;
+        self
+    }
+
+    /// Says that it reads from the store for each request: few do so at once.
+    pub(crate) const fn reads(mut self) -> Self {
+        self.reads = true;
         self
     }
 
@@ -175,18 +184,17 @@ impl Route {
     pub(crate) fn all_codes(&self) -> Vec<Code> {
         let mut codes = self.codes.clone();
         // Of a request that cannot be right, for every route; the store or the time may fail as well.
-        codes.extend([
-            Code::Invalid,
-            Code::WrongHost,
-            Code::Internal,
-            Code::Timeout,
-        ]);
+        codes.extend([Code::Invalid, Code::Internal, Code::Timeout]);
         if self.access.is_some() {
-            codes.extend([Code::Unauthorized, Code::Denied, Code::Malformed]);
+            codes.extend([Code::WrongHost, Code::Unauthorized]);
+            codes.extend([Code::Denied, Code::Malformed]);
         }
         if self.verb == Verb::Post {
             codes.extend([Code::ReadOnly, Code::TooManyRequests]);
             codes.extend([Code::TooLarge, Code::TooSlow]);
+        }
+        if self.reads {
+            codes.push(Code::TooManyClients);
         }
         if self.body.is_some() {
             codes.push(Code::UnsupportedMediaType);

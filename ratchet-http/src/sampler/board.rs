@@ -10,6 +10,7 @@ use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{JobState, Name};
 use tokio::time::Instant;
 
+use super::FRESH;
 use super::rates::Meter;
 use super::series::{Ring, STEP};
 use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
@@ -20,6 +21,10 @@ const STRANDED_FOR: Duration = Duration::from_secs(30);
 
 /// How many readings in a row must fail before the database counts as away: one may lose a race.
 const FAILURES: u32 = 2;
+
+/// How old a reading of the nodes may be for the database to count as there: more than the longest pause
+/// between two of them. Readings may also stop without failing.
+const TRUSTED: Duration = Duration::from_secs(30);
 
 /// The nodes and who leads, at one moment.
 #[derive(Clone, Debug)]
@@ -42,6 +47,13 @@ pub(super) struct Counted {
     pub(super) read_at: Instant,
 }
 
+/// What was due at one moment.
+#[derive(Clone, Debug)]
+struct Due {
+    routes: Vec<DueRoute>,
+    at: Timestamp,
+}
+
 /// What readiness depends on, apart from the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fitness {
@@ -57,7 +69,9 @@ pub(super) struct Board {
     cluster: Option<Arc<Cluster>>,
     /// Readings of the cluster that failed since the last one that did not.
     failures: u32,
-    due: Option<Vec<DueRoute>>,
+    due: Option<Due>,
+    /// Readings of what is due that failed since the last one that did not.
+    due_failures: u32,
     stranded: Vec<DueRoute>,
     stranded_since: Option<Instant>,
     counted: Option<Counted>,
@@ -84,7 +98,7 @@ impl Board {
             live_nodes: cluster.live().count(),
         });
         self.failures = 0;
-        self.meter.read(&cluster.nodes);
+        self.meter.read(cluster.live());
         self.cluster = Some(Arc::new(cluster));
         changed
     }
@@ -94,14 +108,29 @@ impl Board {
     }
 
     /// Takes in what is due, and finds what of it is stranded.
-    pub(super) fn read_due(&mut self, due: Vec<DueRoute>) {
-        let nodes = self.cluster.as_ref();
-        self.stranded = nodes.map_or_else(Vec::new, |read| stranded(&due, &read.nodes));
-        self.due = Some(due);
+    pub(super) fn read_due(&mut self, routes: Vec<DueRoute>) {
+        let Some(cluster) = &self.cluster else {
+            return;
+        };
+        let live: Vec<NodeRecord> = cluster.live().cloned().collect();
+        let at = cluster.now();
+        self.stranded = stranded(&routes, &live);
+        self.due = Some(Due { routes, at });
+        self.due_failures = 0;
         if self.stranded.is_empty() {
             self.stranded_since = None;
         } else {
             self.stranded_since.get_or_insert_with(time::monotonic);
+        }
+    }
+
+    /// What was due once is not known any more after some failures.
+    pub(super) fn due_failed(&mut self) {
+        self.due_failures = self.due_failures.saturating_add(1);
+        if self.due_failures >= FAILURES {
+            self.due = None;
+            self.stranded.clear();
+            self.stranded_since = None;
         }
     }
 
@@ -132,7 +161,8 @@ impl Board {
     pub(super) fn fitness(&self) -> Fitness {
         let long = |since: Instant| time::monotonic() >= since + STRANDED_FOR;
         Fitness {
-            database: self.cluster.is_some() && self.failures < FAILURES,
+            database: self.failures < FAILURES
+                && (self.cluster.as_ref()).is_some_and(|cluster| cluster.age() <= TRUSTED),
             stranded: self.stranded_since.is_some_and(long),
         }
     }
@@ -147,10 +177,11 @@ impl Board {
             return;
         };
         self.last_point = Some(now);
-        let pending = overview.counts.0.get(&JobState::Pending.into()).copied();
+        let counts = overview.counts.as_ref();
+        let pending = counts.and_then(|counts| counts.0.get(&JobState::Pending.into()));
         let mut point = Point::new(overview.at);
         point.rates = overview.rates;
-        point.pending = pending.filter(|_| self.counted.is_some());
+        point.pending = pending.copied();
         point.running = overview.running;
         point.overdue_ms = self
             .due
@@ -171,21 +202,28 @@ impl Board {
             }
             Counts::from(&total)
         });
-        let may_run = self.due.iter().flatten().filter(|due| !due.paused);
+        let may_run = self.due_routes().filter(|due| !due.paused);
         Some(Overview {
             at: At(cluster.now()),
+            read_at: At(cluster.at),
+            stale: cluster.age() > FRESH || self.failures >= FAILURES,
             live_nodes: live.len(),
             running: sum(|node| node.load.running),
             capacity: sum(|node| node.load.capacity),
-            counts: counts.unwrap_or_else(|| Counts::from(&std::collections::BTreeMap::new())),
+            counts,
             counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
             counts_exact: true,
             oldest_due_ms: may_run.map(|due| view::millis(due.overdue)).max(),
+            due_at: self.due.as_ref().map(|due| At(due.at)),
             rates: self.rates(),
             series: view::Series::default(),
             stranded: self.stranded.iter().map(Into::into).collect(),
             leaders: cluster.leaders(),
         })
+    }
+
+    fn due_routes(&self) -> impl Iterator<Item = &DueRoute> {
+        self.due.iter().flat_map(|due| &due.routes)
     }
 
     fn rates(&self) -> Rates {
@@ -199,8 +237,7 @@ impl Board {
     /// The queues as they were last counted, with how late each is.
     pub(super) fn queues(&self) -> view::Queues {
         let overdue = |name: &Name| {
-            let due = self.due.iter().flatten();
-            let of_queue = due.filter(|due| due.route.queue == *name);
+            let of_queue = self.due_routes().filter(|due| due.route.queue == *name);
             of_queue.map(|due| view::millis(due.overdue)).max()
         };
         let queues = self.counted.iter().flat_map(|counted| &counted.queues);
@@ -264,10 +301,69 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use ratchet_core::model::{Heartbeat, NodeLoad, NodeStatus, NodeTotals};
     use ratchet_core::store::{HeldLock, LockInfo};
     use ratchet_core::{Fence, NodeId};
 
     use super::*;
+
+    /// A reading at this time, of a node that beat at that one.
+    fn reading(at: i64, node: NodeId, beat: i64, succeeded: u64) -> Cluster {
+        let label = Name::new("label", "n").unwrap();
+        let mut load = NodeLoad::new(0, 1);
+        load.totals = Some(NodeTotals::new(succeeded, 0, succeeded, 0, 0));
+        let heartbeat = Heartbeat::new(node, label, NodeStatus::Active, Duration::from_secs(5));
+        Cluster {
+            nodes: vec![NodeRecord::joined(
+                &heartbeat.load(load),
+                time::from_millis(beat),
+            )],
+            leaders: Vec::new(),
+            versions: Vec::new(),
+            at: time::from_millis(at),
+            read_at: time::monotonic(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_silent_for_too_long_does_nothing_any_more() {
+        let (mut board, node) = (Board::default(), NodeId::new());
+        board.read_cluster(reading(0, node, 0, 0));
+        board.read_cluster(reading(5_000, node, 5_000, 50));
+        assert!(board.overview().unwrap().rates.finished_per_s > 9.0);
+        board.read_cluster(reading(3_600_000, node, 5_000, 50));
+        assert_eq!(board.overview().unwrap().rates, Rates::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_reading_is_said_to_be_old_and_not_trusted_for_long() {
+        let mut board = Board::default();
+        board.read_cluster(reading(1_000, NodeId::new(), 0, 0));
+        assert!(board.fitness().database);
+        tokio::time::advance(Duration::from_secs(8)).await;
+        let overview = board.overview().unwrap();
+        assert!(overview.stale && board.fitness().database);
+        let at = |millis| At(time::from_millis(millis));
+        assert_eq!((overview.read_at, overview.at), (at(1_000), at(9_000)));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert!(!board.fitness().database);
+        board.read_cluster(reading(39_000, NodeId::new(), 39_000, 0));
+        assert!(board.fitness().database && !board.overview().unwrap().stale);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_known_is_not_shown_as_none() {
+        let mut board = Board::default();
+        board.read_cluster(reading(0, NodeId::new(), 0, 0));
+        let overview = board.overview().unwrap();
+        assert_eq!((overview.counts, overview.due_at), (None, None));
+        board.read_due(Vec::new());
+        assert!(board.overview().unwrap().due_at.is_some());
+        board.due_failed();
+        assert!(board.overview().unwrap().due_at.is_some());
+        board.due_failed();
+        assert_eq!(board.overview().unwrap().due_at, None);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_that_has_run_out_since_it_was_read_leads_no_more() {

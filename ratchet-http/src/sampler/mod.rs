@@ -264,6 +264,7 @@ impl Shared {
                 }
                 Err(error) => {
                     failures += 1;
+                    self.board().due_failed();
                     tracing::debug!(%error, "what is due could not be read");
                 }
             }

@@ -28,10 +28,9 @@ struct Window {
 }
 
 impl Meter {
-    /// Takes in what the nodes say; those that do not live any more count no longer.
-    pub(super) fn read(&mut self, nodes: &[NodeRecord]) {
-        let live = nodes.iter().filter(|node| node.status.is_live());
-        let read = live.filter_map(|node| {
+    /// Takes in what the nodes say that live; others count no longer.
+    pub(super) fn read<'a>(&mut self, live: impl IntoIterator<Item = &'a NodeRecord>) {
+        let read = live.into_iter().filter_map(|node| {
             let totals = node.load.totals?;
             let before = self.0.get(&node.node);
             let reading = match before {
@@ -142,9 +141,7 @@ mod tests {
         let busy = Some(NodeTotals::new(10, 0, 10, 0, 0));
         meter.read(&[node(one, 1_000, busy), node(other, 1_000, None)]);
         assert!(meter.rates().finished_per_s > 9.0);
-        let mut dead = node(one, 1_000, busy);
-        dead.status = NodeStatus::Dead;
-        meter.read(&[dead]);
+        meter.read(&[]);
         assert_eq!(meter.rates(), Rates::default());
     }
 }

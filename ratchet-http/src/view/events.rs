@@ -8,8 +8,12 @@ use super::{At, Counts, Job, Overview, Rates};
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Tick {
-    /// When it was so, by the database's clock.
+    /// The time by the database's clock.
     pub at: At,
+    /// See [`Overview`].
+    pub read_at: At,
+    /// See [`Overview`].
+    pub stale: bool,
     /// See [`Overview`].
     pub live_nodes: usize,
     /// See [`Overview`].
@@ -17,13 +21,15 @@ pub struct Tick {
     /// See [`Overview`].
     pub capacity: u64,
     /// See [`Overview`].
-    pub counts: Counts,
+    pub counts: Option<Counts>,
     /// See [`Overview`].
     pub counts_at: Option<At>,
     /// See [`Overview`].
     pub counts_exact: bool,
     /// See [`Overview`].
     pub oldest_due_ms: Option<u64>,
+    /// See [`Overview`].
+    pub due_at: Option<At>,
     /// How much is done.
     pub rates: Rates,
     /// The newest job; null: there is none, or it was not seen yet.
@@ -34,6 +40,8 @@ impl Tick {
     pub(crate) fn new(overview: &Overview, newest: Option<JobId>) -> Self {
         Self {
             at: overview.at,
+            read_at: overview.read_at,
+            stale: overview.stale,
             live_nodes: overview.live_nodes,
             running: overview.running,
             capacity: overview.capacity,
@@ -41,6 +49,7 @@ impl Tick {
             counts_at: overview.counts_at,
             counts_exact: overview.counts_exact,
             oldest_due_ms: overview.oldest_due_ms,
+            due_at: overview.due_at,
             rates: overview.rates,
             newest: newest.map(|job| job.to_string()),
         }

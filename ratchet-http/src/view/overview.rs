@@ -7,22 +7,29 @@ use super::{At, Counts, Leader};
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overview {
-    /// When it was so, by the database's clock.
+    /// The time by the database's clock.
     pub at: At,
+    /// When the nodes were read, from which the live nodes, bodies, rates and leaders are.
+    pub read_at: At,
+    /// Whether that is longer ago than it should be, because the database does not answer.
+    pub stale: bool,
     /// Nodes that have not ended and are not silent for too long.
     pub live_nodes: usize,
     /// Bodies that they run.
     pub running: u64,
     /// Bodies that they may run at once.
     pub capacity: u64,
-    /// Jobs by state, when they were last counted.
-    pub counts: Counts,
-    /// When that was; null: they were not counted yet.
+    /// Jobs by state, when they were last counted; null: they were not counted yet.
+    pub counts: Option<Counts>,
+    /// When that was; null: they were not.
     pub counts_at: Option<At>,
     /// Whether every job was counted; false: the store has estimated.
     pub counts_exact: bool,
-    /// For how long the longest-overdue job that may be claimed has been due; null: none is due.
+    /// For how long the longest-overdue job that may be claimed has been due; null: none is due,
+    /// or it is not known.
     pub oldest_due_ms: Option<u64>,
+    /// When it was read what is due; null: it is not known, and what is stranded is not either.
+    pub due_at: Option<At>,
     /// How much is done.
     pub rates: Rates,
     /// The same over the last two hours.

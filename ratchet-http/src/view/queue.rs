@@ -22,7 +22,8 @@ pub struct Queue {
     pub paused: bool,
     /// Its jobs by state, when they were last counted.
     pub counts: Counts,
-    /// For how long its longest-overdue job has been due; null: none is overdue.
+    /// For how long its longest-overdue job has been due; null: none is overdue, or it is not
+    /// known.
     pub overdue_ms: Option<u64>,
 }
 

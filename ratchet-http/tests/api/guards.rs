@@ -1,9 +1,11 @@
 //! What stands before every route: leave to use it, and the rate of writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::Method;
+use ratchet_core::memory::Fault;
 use ratchet_core::{JobState, MemoryStore};
 use ratchet_http::{Access, Limits};
 use serde_json::json;
@@ -99,6 +101,25 @@ async fn too_many_writes_are_told_when_to_come_again() {
     for _ in 0..50 {
         world.get("/api/jobs").await.ok();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_who_read_at_once_are_told_when_to_come_again() {
+    let store = MemoryStore::new().with_faults(|operation| match operation {
+        "list" => Fault::Delay(Duration::from_secs(3)),
+        _ => Fault::None,
+    });
+    let limits = Limits::default().reads(1);
+    let world = World::built(Arc::new(store), |builder| builder.limits(limits));
+    let (one, other) = tokio::join!(world.get("/api/jobs"), world.get("/api/jobs"));
+    let (read, refused) = match one.status.as_u16() {
+        200 => (one, other),
+        _ => (other, one),
+    };
+    read.ok();
+    assert_eq!(refused.headers["retry-after"], "1");
+    refused.refused(503, "too_many_clients");
+    world.get("/api/jobs").await.ok();
 }
 
 #[tokio::test]

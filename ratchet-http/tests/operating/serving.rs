@@ -130,13 +130,39 @@ async fn on_loopback_other_hosts_are_refused() {
         );
     }
     let named = builder().hosts(["ops.example.com"]).build().unwrap();
-    let served_named = served(named).await;
-    for (host, status) in [("ops.example.com", "200"), ("evil.example", "421")] {
-        let answer = raw(served_named.address, &get_of(host, "/api/jobs")).await;
+    let named = served(named).await;
+    let protected = served(builder().authorize(Anybody).build().unwrap()).await;
+    let open = builder().authorize(Anybody).allow_remote();
+    let open = served(open.build().unwrap()).await;
+    for (served, host, status) in [
+        (&named, "ops.example.com", "200"),
+        (&named, "evil.example", "421"),
+        (&protected, "localhost", "200"),
+        (&protected, "evil.example", "421"),
+        (&open, "evil.example", "200"),
+    ] {
+        let answer = raw(served.address, &get_of(host, "/api/jobs")).await;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {status}")),
             "{host}: {answer}"
         );
+    }
+}
+
+#[tokio::test]
+async fn probes_are_answered_for_any_host_and_for_none() {
+    let named = builder().hosts(["ops.example.com"]).build().unwrap();
+    for api in [named, builder().build().unwrap()] {
+        let served = served(api).await;
+        let without = "GET /health HTTP/1.0\r\n\r\n".to_owned();
+        for request in [get_of("10.1.2.3:8080", "/health"), without] {
+            let answer = raw(served.address, &request).await;
+            assert!(answer.contains(" 200 OK\r\n"), "{answer}");
+        }
+        for path in ["/", "/nothing", "/api/openapi.json"] {
+            let answer = raw(served.address, &get_of("evil.example", path)).await;
+            assert!(answer.starts_with("HTTP/1.1 421"), "{path}: {answer}");
+        }
     }
 }
 

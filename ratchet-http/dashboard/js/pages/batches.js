@@ -14,13 +14,13 @@ import { table } from "../table.js";
 import { attempt } from "../work.js";
 
 const AGAIN_MS = 5_000;
-const LIMIT = 50;
 
 export const title = "Batches";
 
 export function mount(view, { query, signal }) {
   let before = query.get("before") ?? "";
   let next = null;
+  let turn = 0;
   const message = h("div");
   const more = h("div", { class: "bar end" });
   const rows = table({ caption: "Batches", key: (batch) => batch.id, columns: columns(load), empty: "No batch is stored." });
@@ -28,8 +28,11 @@ export function mount(view, { query, signal }) {
   put(message, loading("Reading the batches"));
 
   async function load() {
+    turn += 1;
+    const mine = turn;
     try {
-      const answer = await get("api/batches", { before, limit: LIMIT }, signal);
+      const answer = await get("api/batches", { before }, signal);
+      if (mine !== turn) return;
       put(message);
       next = answer.next;
       rows.set(answer.batches);
@@ -38,7 +41,7 @@ export function mount(view, { query, signal }) {
         h("button", { type: "button", class: "button slim", disabled: !before, onclick: () => go(way(["batches"])) }, "First page"),
         h("button", { type: "button", class: "button slim", disabled: !next, onclick: () => go(way(["batches"], { before: next })) }, "Next page"));
     } catch (error) {
-      if (!signal.aborted) put(message, trouble("The batches cannot be read", error, load));
+      if (!signal.aborted && mine === turn) put(message, trouble("The batches cannot be read", error, load));
     }
   }
 

@@ -16,7 +16,6 @@ import { ACTIONS, actOn } from "../work.js";
 
 const AGAIN_MS = 1_000;
 const RUNNING_AGAIN_MS = 3_000;
-const MOST_GRAPH = 100;
 
 export const title = "Job";
 
@@ -27,6 +26,7 @@ export function mount(view, { words, signal }) {
   let readAt = 0;
   let centred = false;
   let pending = 0;
+  let turn = 0;
   const slot = () => h("div", { class: "slot" });
   const slots = { head: slot(), message: slot(), graph: slot(), progress: slot(), error: slot(), attempts: slot(), data: slot(), facts: slot() };
   const signs = new Map();
@@ -39,10 +39,12 @@ export function mount(view, { words, signal }) {
   async function load() {
     clearTimeout(pending);
     pending = 0;
+    turn += 1;
+    const mine = turn;
     readAt = performance.now();
     const [detail, history, links] = await Promise.allSettled([
-      getExact(path, null, signal), get(`${path}/history`, null, signal), get(`${path}/graph`, { limit: MOST_GRAPH }, signal)]);
-    if (signal.aborted) return;
+      getExact(path, null, signal), get(`${path}/history`, null, signal), get(`${path}/graph`, null, signal)]);
+    if (signal.aborted || mine !== turn) return;
     if (detail.status === "rejected") {
       put(slots.message, trouble("The job cannot be read", detail.reason, load));
       return;
@@ -216,7 +218,7 @@ function origin(job, links) {
 
 function workflow(links, job) {
   if (!links || links.edges.length === 0) return null;
-  const note = links.truncated ? `the ${MOST_GRAPH} nearest of more` : `${links.nodes.length} nodes`;
+  const note = links.truncated ? `the ${links.nodes.length} nearest of more` : `${links.nodes.length} nodes`;
   return h("section", { class: "panel flush", css: { "margin-bottom": "16px" } },
     h("div", { class: "top" }, h("h2", null, "Workflow"), h("span", { class: "spring" }), h("span", { class: "muted small" }, note)),
     graph(links, job.id));

@@ -15,6 +15,8 @@ import { table } from "../table.js";
 import { ACTIONS, actOnAll, actOnMany } from "../work.js";
 
 const SIZES = [25, 50, 100];
+/** What a page has unless one asks for more or less, or the API allows less. */
+const USUAL = 50;
 const TEXTS = [["queue", "Queue"], ["kind", "Kind"], ["tag", "Tag"], ["batch", "Batch"]];
 const NAMES = ["state", "queue", "kind", "tag", "batch", "order", "limit"];
 
@@ -98,7 +100,7 @@ export function mount(view, { query, signal }) {
     const mine = turn;
     if (rows.items().length === 0) put(message, loading("Reading jobs"));
     try {
-      const answer = await get("api/jobs", { ...wire(filter), after: filter.after, limit: filter.limit, order: filter.order }, signal);
+      const answer = await get("api/jobs", { ...wire(filter), after: filter.after, limit: filter.limit === USUAL ? "" : filter.limit, order: filter.order }, signal);
       if (mine !== turn) return;
       put(message);
       next = answer.next;
@@ -152,9 +154,11 @@ export function mount(view, { query, signal }) {
   async function bulk(one) {
     const picked = rows.items().filter((job) => chosen.has(job.id));
     const went = everything ? await actOnAll(body(filter), words(filter), one) : await actOnMany(picked, one);
-    if (!went) return;
-    chosen.clear();
-    everything = false;
+    if (went === null) return;
+    if (went) {
+      chosen.clear();
+      everything = false;
+    }
     await load();
   }
 
@@ -204,7 +208,7 @@ function read(query) {
     queue: query.get("queue") ?? "", kind: query.get("kind") ?? "", tag: query.get("tag") ?? "", batch: query.get("batch") ?? "",
     order: query.get("order") === "oldest" ? "oldest" : "newest",
     after: query.get("after") ?? "",
-    limit: SIZES.includes(limit) ? limit : 50,
+    limit: SIZES.includes(limit) ? limit : USUAL,
   };
 }
 
@@ -214,7 +218,7 @@ function wire({ states, queue, kind, tag, batch }) {
 
 function address(filter) {
   const { order, limit, after } = filter;
-  return way(["jobs"], { ...wire(filter), order: order === "newest" ? "" : order, limit: limit === 50 ? "" : limit, after });
+  return way(["jobs"], { ...wire(filter), order: order === "newest" ? "" : order, limit: limit === USUAL ? "" : limit, after });
 }
 
 function body({ states, queue, kind, tag, batch }) {

@@ -80,7 +80,7 @@ export function mount(view, { signal }) {
     if (late !== warned) put(alerts, stranded(data.stranded));
     warned = late;
     renew(tiles, tilesOf(data));
-    renew(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${about(data)}${compact(data.counts?.[state] ?? 0)} ${state}`))));
+    renew(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${about(data)}${compact(data.counts?.[state])} ${state}`))));
     leaders.set(data.leaders ?? []);
     drawPlots();
   }
@@ -94,13 +94,13 @@ export function mount(view, { signal }) {
 
   function ticked(tick) {
     if (!data) return;
-    for (const name of ["at", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "counts", "counts_at", "counts_exact"]) {
+    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "counts", "counts_at", "counts_exact"]) {
       if (tick[name] !== undefined) data[name] = tick[name];
     }
     const moment = Date.parse(tick.at);
     const last = points.at(-1);
-    if (Number.isFinite(moment) && tick.rates && (!last || moment - last.moment >= (data.series?.step_ms ?? 1000) * 0.9)) {
-      points.push({ ...tick.rates, pending: data.counts?.pending ?? null, running: data.running, overdue_ms: data.oldest_due_ms, moment });
+    if (!tick.stale && Number.isFinite(moment) && tick.rates && (!last || moment - last.moment >= (data.series?.step_ms ?? 1000) * 0.9)) {
+      points.push({ ...tick.rates, pending: data.counts?.pending ?? null, running: data.running, overdue_ms: data.due_at ? data.oldest_due_ms ?? 0 : null, moment });
       while (points.length > 0 && moment - points[0].moment > 7_300_000) points.shift();
     }
     draw();
@@ -123,7 +123,8 @@ function about(data) {
 }
 
 function tilesOf(data) {
-  const { rates = {}, counts = {} } = data;
+  const { rates = {} } = data;
+  const counts = data.counts ?? {};
   const used = data.capacity > 0 ? Math.round((100 * data.running) / data.capacity) : 0;
   const late = (data.oldest_due_ms ?? 0) > LATE_MS;
   const counted = data.counts_at ? `Counted at ${data.counts_at}${data.counts_exact === false ? ", an estimate" : ""}` : "Not counted yet";
@@ -131,9 +132,9 @@ function tilesOf(data) {
     tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
     tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
     tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
-    tile({ name: "Pending", value: `${about(data)}${compact(counts.pending ?? 0)}`, note: `${compact(counts.blocked ?? 0)} blocked, ${compact(counts.paused ?? 0)} paused`, hint: `${number(counts.pending ?? 0)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
-    tile({ name: "Oldest due job", value: data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : "time since it was due", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
-    tile({ name: "Dead letters", value: `${about(data)}${compact(counts.failed ?? 0)}`, note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed ?? 0)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
+    tile({ name: "Pending", value: `${about(data)}${compact(counts.pending)}`, note: `${compact(counts.blocked)} blocked, ${compact(counts.paused)} paused`, hint: `${number(counts.pending)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
+    tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it was due" : "not known at present", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
+    tile({ name: "Dead letters", value: `${about(data)}${compact(counts.failed)}`, note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
   ];
 }
 

@@ -21,14 +21,17 @@ export function mount(view, { signal }) {
   const message = h("div");
   const counted = h("span", { class: "sub" });
   const rows = table({ caption: "Queues", key: (queue) => queue.name, columns: columns(load), empty: "No queue has had a job yet." });
-  put(view, head("Queues", {}, counted), message, tablePanel(null, null, rows.element));
+  const panel = tablePanel(null, null, rows.element);
+  panel.hidden = true;
+  put(view, head("Queues", {}, counted), message, panel);
   put(message, loading("Reading the queues"));
 
   async function load() {
     try {
       const answer = await get("api/queues", null, signal);
-      put(message);
       put(counted, answer.counts_at ? ["counted ", time(answer.counts_at)] : "not counted yet");
+      put(message, answer.counts_at ? null : loading("The jobs are being counted"));
+      panel.hidden = !answer.counts_at;
       rows.set(answer.queues);
     } catch (error) {
       if (!signal.aborted) put(message, trouble("The queues cannot be read", error, load));

@@ -14,13 +14,13 @@ import { table } from "../table.js";
 import { attempt } from "../work.js";
 
 const AGAIN_MS = 10_000;
-const LIMIT = 50;
 
 export const title = "Recurring";
 
 export function mount(view, { query, signal }) {
   let after = query.get("after") ?? "";
   let next = null;
+  let turn = 0;
   const message = h("div");
   const more = h("div", { class: "bar end" });
   const rows = table({ caption: "Recurring jobs", key: (one) => one.name, columns: columns(load), empty: "Nothing recurs." });
@@ -28,8 +28,11 @@ export function mount(view, { query, signal }) {
   put(message, loading("Reading the recurring jobs"));
 
   async function load() {
+    turn += 1;
+    const mine = turn;
     try {
-      const answer = await get("api/recurring", { after, limit: LIMIT }, signal);
+      const answer = await get("api/recurring", { after }, signal);
+      if (mine !== turn) return;
       put(message);
       next = answer.next;
       rows.set(answer.recurring);
@@ -38,7 +41,7 @@ export function mount(view, { query, signal }) {
         h("button", { type: "button", class: "button slim", disabled: !after, onclick: () => go(way(["recurring"])) }, "First page"),
         h("button", { type: "button", class: "button slim", disabled: !next, onclick: () => go(way(["recurring"], { after: next })) }, "Next page"));
     } catch (error) {
-      if (!signal.aborted) put(message, trouble("The recurring jobs cannot be read", error, load));
+      if (!signal.aborted && mine === turn) put(message, trouble("The recurring jobs cannot be read", error, load));
     }
   }
 
