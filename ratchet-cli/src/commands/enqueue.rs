@@ -16,7 +16,11 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     let new = new_job(&job, &payload);
     new.validate()?;
     let client = app.client().await?;
-    let (job, created) = match client.enqueue(new).await? {
+    let enqueued = match job.idempotency_key {
+        Some(_) => client.enqueue(new).await?,
+        None => (client.enqueue(new).await).map_err(Failure::of_unrepeatable)?,
+    };
+    let (job, created) = match enqueued {
         Enqueued::Created(job) => (job.to_string(), true),
         Enqueued::Duplicate(job) => (job.to_string(), false),
     };

@@ -181,6 +181,12 @@ fn queues_are_paused_and_resumed() {
         .exits(0)
         .says("Done");
     assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
+    place
+        .run(&["queues", "pause", "slwo"])
+        .exits(3)
+        .complains("slwo");
+    place.run(&["queues", "pause", "later", "--new"]).exits(0);
+    place.run(&["queues", "list"]).exits(0).says("later");
 }
 
 #[test]
