@@ -71,6 +71,7 @@ scenarios! {
     upkeep::definitions_of_a_newer_release_are_met,
     upkeep::what_is_old_is_done_away_with,
     upkeep::signals_that_do_not_come,
+    upkeep::what_alerts_watch_is_there_before_anything_happens,
 }
 
 #[test]
