@@ -50,6 +50,7 @@ macro_rules! scenarios {
 
 scenarios! {
     jobs::outcomes_are_counted_by_kind_and_pool,
+    jobs::a_cancelled_body_counts_as_cancelled_whatever_it_returns,
     jobs::waiting_is_measured_from_when_a_job_was_due,
     jobs::a_body_that_stalls_is_lost,
     jobs::what_may_not_begin_is_put_off,
