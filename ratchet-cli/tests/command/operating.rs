@@ -67,8 +67,11 @@ fn a_job_is_enqueued_as_told_and_shown() {
     let twice = place.json(&["enqueue", "resize", "1", "--unique-key", "cat"]);
     assert_eq!(
         (&twice["job"], &twice["created"]),
-        (&id.into(), &false.into())
+        (&id.as_str().into(), &false.into())
     );
+    let twice = place.run(&["enqueue", "resize", "1", "--unique-key", "cat"]);
+    let twice = twice.exits(0).complains("nothing was enqueued");
+    assert_eq!(twice.stdout, format!("{id}\n"));
 }
 
 #[test]
