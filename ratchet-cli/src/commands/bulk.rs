@@ -78,8 +78,8 @@ async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), F
             failure = failure.or(problem);
         }
     }
-    if app.out.is_json() {
-        app.out.document(&Acted { jobs })?;
+    let told = if app.out.is_json() {
+        app.out.document(&Acted { jobs })
     } else {
         let mut table = Table::plain(3);
         for one in jobs {
@@ -90,9 +90,9 @@ async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), F
                 state.into(),
             ]);
         }
-        app.out.table(&table, "")?;
-    }
-    failure.map_or(Ok(()), Err)
+        app.out.table(&table, "")
+    };
+    failure.map_or(Ok(()), Err).told(told)
 }
 
 fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
