@@ -92,6 +92,19 @@ impl Failure {
         Self::new(Kind::Interrupted, message)
     }
 
+    /// As the failure of the store, of what takes effect each time it is done.
+    pub(crate) fn of_unrepeatable(error: StoreError) -> Self {
+        let unknown = error.kind() == StoreErrorKind::Timeout;
+        let failure = Self::from(error);
+        match unknown {
+            true => failure.remedy(
+                "Whether it took effect is unknown, and repeated it may do so twice: look first, \
+                 with `ratchet jobs list`.",
+            ),
+            false => failure,
+        }
+    }
+
     /// Says what to do about it.
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
@@ -127,6 +140,26 @@ impl Failure {
         }
         // There is nobody left to tell if this fails.
         drop(writeln!(anstream::stderr(), "{text}"));
+    }
+}
+
+/// What a command found out, which stays so whoever reads it.
+pub(crate) trait Verdict {
+    /// The verdict, unless it is good and could not be told.
+    ///
+    /// # Errors
+    /// The verdict itself, or why it could not be told.
+    fn told(self, telling: Result<(), Failure>) -> Result<(), Failure>;
+}
+
+impl Verdict for Result<(), Failure> {
+    fn told(self, telling: Result<(), Failure>) -> Result<(), Failure> {
+        match telling {
+            Err(closed) if closed.kind == Kind::Closed => self.and(Err(closed)),
+            // Its output says what was found, and is not there.
+            Err(other) if self.as_ref().is_err_and(|own| own.kind == Kind::Found) => Err(other),
+            telling => self.and(telling),
+        }
     }
 }
 
@@ -208,6 +241,27 @@ mod tests {
             let line = format!("\n  {:<3}  ", Failure::new(kind, "").code());
             assert!(CODES.contains(&line), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn what_may_have_happened_is_not_said_to_be_repeatable() {
+        let late = || StoreError::new(StoreErrorKind::Timeout, "enqueue");
+        let remedy = |failure: Failure| failure.remedy.unwrap_or_default();
+        assert!(remedy(Failure::from(late())).contains("can be repeated"));
+        assert!(remedy(Failure::of_unrepeatable(late())).contains("twice"));
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_changes_no_verdict() {
+        let closed = || Err(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)));
+        let code =
+            |result: Result<(), Failure>| result.map_or_else(|failure| failure.code(), |()| 0);
+        assert_eq!(code(Err(Failure::found()).told(closed())), 6);
+        assert_eq!(code(Err(Failure::failed("")).told(closed())), 1);
+        assert_eq!(code(Ok(()).told(closed())), 0);
+        let full = || Err(Failure::from(io::Error::from(io::ErrorKind::StorageFull)));
+        assert_eq!(code(Err(Failure::found()).told(full())), 1);
+        assert_eq!(code(Err(Failure::interrupted("")).told(Ok(()))), 130);
     }
 
     #[test]

@@ -13,8 +13,12 @@ use crate::secret::Secret;
 use crate::value::DatabaseUrl;
 
 pub(crate) fn check(reading: &mut Reading) {
-    files(reading);
+    let [url, others @ ..] = &EITHER;
+    files(reading, std::slice::from_ref(url));
+    elsewhere(reading);
+    files(reading, others);
     backends(reading);
+    http(reading);
     engine(reading);
 }
 
@@ -31,8 +35,9 @@ const EITHER: [[&str; 2]; 4] = [
 
 /// Of two ways to say the same the one that wins by where it stands is left; two in one place are
 /// refused. What stands in a file of its own is read.
-fn files(reading: &mut Reading) {
-    for keys in EITHER {
+fn files(reading: &mut Reading, either: &[[&'static str; 2]]) {
+    for keys in either {
+        let keys = *keys;
         let [value, file] = keys.map(|key| reading.config.origin(key).rank());
         if file == 0 {
             continue;
@@ -91,6 +96,24 @@ fn first_line(path: &Path) -> Result<String, String> {
     }
 }
 
+/// Settings that lead to a database themselves.
+const PLACES: [&str; 3] = [
+    "store.postgres.direct_url",
+    "store.postgres.direct_url_file",
+    "store.mongo.database",
+];
+
+/// Where a URL wins over the configured one, the rest of what led to the configured database is left
+/// aside: it would lead there still, migrations first.
+fn elsewhere(reading: &mut Reading) {
+    let url = reading.config.origin("store.url").rank();
+    for key in PLACES {
+        if reading.config.origin(key).rank() < url {
+            reading.config.unset(key);
+        }
+    }
+}
+
 /// The sections of the backends, with the schemes whose they are.
 const BACKENDS: [(&str, &[&str]); 4] = [
     ("store.sqlite", &["sqlite"]),
@@ -145,6 +168,43 @@ fn backends(reading: &mut Reading) {
             continue;
         }
         let places = vec![reading.place(&key), reading.place("store.url")];
+        reading.problems.push(Problem { places, rule });
+    }
+}
+
+/// What nothing could be served with.
+fn http(reading: &mut Reading) {
+    let http = &reading.config.http;
+    let zero = [
+        ("max_body", http.max_body == Some(0)),
+        ("max_page", http.max_page == Some(0)),
+        ("max_clients", http.max_clients == Some(0)),
+        ("writes_per_second", http.writes_per_second == Some(0)),
+        (
+            "request_timeout",
+            http.request_timeout.is_some_and(|time| time.is_zero()),
+        ),
+    ];
+    let mut refused: Vec<(&str, String)> = (zero.iter())
+        .filter(|(_, zero)| *zero)
+        .map(|(key, _)| (*key, "must not be zero".to_owned()))
+        .collect();
+    let most = ratchet_core::limits::MAX_BATCH;
+    let page = http.max_page.and_then(|page| usize::try_from(page).ok());
+    if page.is_some_and(|page| page > most) {
+        let rule = format!("is too large: a store reads at most {most} at a time");
+        refused.push(("max_page", rule));
+    }
+    if let Some(token) = http.token.as_ref().map(Secret::expose) {
+        if token.is_empty() {
+            refused.push(("token", "is empty".to_owned()));
+        } else if token.trim() != token {
+            let rule = "has spaces at its ends, which no header can carry".to_owned();
+            refused.push(("token", rule));
+        }
+    }
+    for (key, rule) in refused {
+        let places = vec![reading.place(&format!("http.{key}"))];
         reading.problems.push(Problem { places, rule });
     }
 }

@@ -592,3 +592,53 @@ fn what_a_node_is_not_built_for_is_explained_by_key() {
         "{explained}"
     );
 }
+
+#[test]
+fn another_url_is_another_database_in_all_that_leads_to_one() {
+    let production = "[store]\nurl = 'postgres://h/d'\n\
+                      postgres.direct_url = 'postgres://direct/d'\npostgres.schema = 's'\n";
+    let config = text(production)
+        .set("store.url", "postgres://test/d", "--url")
+        .load()
+        .unwrap();
+    assert!(config.store.postgres.direct_url.is_none());
+    assert_eq!(config.store.postgres.schema.as_deref(), Some("s"));
+    let absent = production.replace("direct_url =", "direct_url_file =");
+    let variable = [("RATCHET_STORE__URL", "postgres://test/d")];
+    let config = text(&absent).variables(variable).load().unwrap();
+    assert!(config.store.postgres.direct_url_file.is_none());
+    let config = text("[store]\nurl = 'mongodb://h/d'\nmongo.database = 'production'\n")
+        .set("store.url", "mongodb://test/d", "--url")
+        .load()
+        .unwrap();
+    assert!(config.store.mongo.database.is_none());
+    // Of one place they belong together.
+    let config = text(production).load().unwrap();
+    assert!(config.store.postgres.direct_url.is_some());
+    let config = text(production)
+        .variables(variable)
+        .set("store.postgres.direct_url", "postgres://past/d", "--direct")
+        .load()
+        .unwrap();
+    assert!(config.store.postgres.direct_url.is_some());
+}
+
+#[test]
+fn what_nothing_can_be_served_with_is_refused() {
+    let table = [
+        ("max_body = 0", "http.max_body"),
+        ("max_page = 0", "http.max_page"),
+        ("max_page = 100000", "http.max_page"),
+        ("max_clients = 0", "http.max_clients"),
+        ("writes_per_second = 0", "http.writes_per_second"),
+        ("request_timeout = '0s'", "http.request_timeout"),
+        ("token = ''", "http.token"),
+        ("token = ' hunter2'", "http.token"),
+    ];
+    for (line, key) in table {
+        let error = text(&format!("[http]\n{line}\n")).load().unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(key), "{line}: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

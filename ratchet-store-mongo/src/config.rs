@@ -165,7 +165,19 @@ impl Builder {
     /// All migrations with what is set, in order. The database is not looked at.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
-        open::scripts(&self.prefix)
+        let database = match &self.target {
+            Target::Database(database) => Some(database.name().to_owned()),
+            Target::Url(url) => self.database.clone().or_else(|| {
+                // A URL that cannot be read is for those who connect to complain about.
+                let parsed = ConnectionString::parse(url).ok()?;
+                Some(
+                    parsed
+                        .default_database
+                        .unwrap_or_else(|| DATABASE.to_owned()),
+                )
+            }),
+        };
+        open::scripts(database.as_deref(), &self.prefix)
     }
 
     /// What [`connect`](Self::connect) would make: nothing, or one step. Nothing is changed.

@@ -1,6 +1,6 @@
 //! What opening makes, as commands to read or to run by hand.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 
 use crate::indexes::Index;
 
@@ -12,7 +12,7 @@ pub struct Migration {
     pub version: u32,
     /// What it is called.
     pub name: &'static str,
-    /// Commands for `mongosh`. They can be run again.
+    /// A function for `mongosh` that stops at the first error. It can be run again.
     pub script: String,
 }
 
@@ -33,19 +33,51 @@ impl<'a> Missing<'a> {
         }
     }
 
-    fn commands(&self) -> Vec<Document> {
-        let create = (!self.exists).then(|| doc! { "create": self.name });
+    fn commands(&self) -> impl Iterator<Item = String> + use<> {
+        // Another program may have made it since, or the script is run again.
+        let create = doc! { "create": self.name };
+        let create = (!self.exists).then(|| format!("  run({create}, NAMESPACE_EXISTS);\n"));
         let indexes: Vec<Document> = self.indexes.iter().map(|index| index.document()).collect();
         let make =
             (!indexes.is_empty()).then(|| doc! { "createIndexes": self.name, "indexes": indexes });
-        create.into_iter().chain(make).collect()
+        create.into_iter().chain(make.as_ref().map(run))
     }
 }
 
+fn run(command: &Document) -> String {
+    format!("  run({command});\n")
+}
+
+/// What stands before the commands: a failed one throws, and ends the function.
+const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
+  const run = (command, fine) => {
+    let done;
+    try {
+      done = database.runCommand(command);
+    } catch (error) {
+      done = { ok: 0, code: error.code, errmsg: error.message };
+    }
+    if (done.ok === 1 ? done.writeErrors || done.writeConcernError : done.code !== fine) {
+      throw new Error(JSON.stringify(done));
+    }
+  };
+";
+
 impl Migration {
-    pub(crate) fn new(prefix: &str, version: u32, missing: &[Missing<'_>]) -> Self {
-        let mut commands: Vec<Document> = missing.iter().flat_map(Missing::commands).collect();
-        commands.push(doc! {
+    /// Of this database, or if it is not known of the one that `mongosh` is in.
+    pub(crate) fn new(
+        database: Option<&str>,
+        prefix: &str,
+        version: u32,
+        missing: &[Missing<'_>],
+    ) -> Self {
+        let database = match database {
+            Some(name) => format!("db.getSiblingDB({})", Bson::String(name.to_owned())),
+            None => "db".to_owned(),
+        };
+        let mut script = format!("(() => {{\n  const database = {database};\n{BEGIN}");
+        script.extend(missing.iter().flat_map(Missing::commands));
+        script += &run(&doc! {
             "update": format!("{prefix}meta"),
             "updates": [{
                 "q": { "_id": "ratchet" },
@@ -53,13 +85,11 @@ impl Migration {
                 "upsert": true,
             }],
         });
-        let lines = commands
-            .into_iter()
-            .map(|command| format!("db.runCommand({command});\n"));
+        script += "})();\n";
         Self {
             version,
             name: "collections",
-            script: lines.collect(),
+            script,
         }
     }
 }
@@ -78,16 +108,25 @@ mod tests {
             indexes: vec![&jobs.1[0]],
             ..Missing::all(jobs)
         };
-        let script = Migration::new("p_", 1, &[lacking, Missing::all(&plan[2])]).script;
+        let missing = [lacking, Missing::all(&plan[2])];
+        let script = Migration::new(Some("jobs"), "p_", 1, &missing).script;
         let lines: Vec<&str> = script.lines().collect();
+        // One expression: no tool goes on behind an error in it.
+        assert_eq!(lines.first(), Some(&"(() => {"));
+        assert_eq!(lines.last(), Some(&"})();"));
+        assert!(script.contains(r#"database = db.getSiblingDB("jobs");"#));
+        let commands = lines.iter().filter(|line| line.starts_with("  run("));
+        let commands: Vec<&&str> = commands.collect();
         let begins = [
-            r#"db.runCommand({ "createIndexes": "p_jobs", "indexes": [{ "name": "claim""#,
-            r#"db.runCommand({ "create": "p_keys" });"#,
-            r#"db.runCommand({ "update": "p_meta", "updates": [{ "q": { "_id": "ratchet" }"#,
+            r#"  run({ "createIndexes": "p_jobs", "indexes": [{ "name": "claim""#,
+            r#"  run({ "create": "p_keys" }, NAMESPACE_EXISTS);"#,
+            r#"  run({ "update": "p_meta", "updates": [{ "q": { "_id": "ratchet" }"#,
         ];
-        assert_eq!(lines.len(), begins.len(), "{script}");
-        for (line, begin) in lines.iter().zip(begins) {
+        assert_eq!(commands.len(), begins.len(), "{script}");
+        for (line, begin) in commands.iter().zip(begins) {
             assert!(line.starts_with(begin), "{line}");
         }
+        let script = Migration::new(None, "p_", 1, &missing).script;
+        assert!(script.contains("  const database = db;\n"));
     }
 }

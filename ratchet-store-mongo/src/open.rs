@@ -67,14 +67,16 @@ pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migratio
     if missing.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(vec![Migration::new(&config.prefix, VERSION, &missing)])
+    let database = Some(config.database.name());
+    let migration = Migration::new(database, &config.prefix, VERSION, &missing);
+    Ok(vec![migration])
 }
 
 /// All that is made in an empty database.
-pub(crate) fn scripts(prefix: &str) -> Vec<Migration> {
+pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
     let plan = plan(prefix);
     let all: Vec<Missing<'_>> = plan.iter().map(Missing::all).collect();
-    vec![Migration::new(prefix, VERSION, &all)]
+    vec![Migration::new(database, prefix, VERSION, &all)]
 }
 
 /// The collections that lack something. Refuses what would be in the way.

@@ -105,7 +105,7 @@ impl MongoStore {
     /// want to read or run it themselves. Then connect with [`Builder::create`] off.
     #[must_use]
     pub fn migrations(prefix: &str) -> Vec<Migration> {
-        open::scripts(prefix)
+        open::scripts(None, prefix)
     }
 
     /// Whether the server has transactions: it is part of a replica set. See the documentation of

@@ -19,6 +19,37 @@ struct Place {
     jobs: Option<i64>,
 }
 
+/// Refuses a pool that leads to another database than the direct connection: for before anything is
+/// made through either. Other nodes may be at making the tables.
+pub(crate) async fn check_database(
+    pool: &Pool,
+    liveness: &Liveness,
+    sql: &Statements,
+    schema: &str,
+) -> Result<()> {
+    let (mut direct, _) = identify(&mut liveness.lease().await?, sql, schema).await?;
+    let pooled = async { identify(&mut pool.lease().await?, sql, schema).await };
+    let (mut pooled, _) = pooled.await.map_err(not_direct)?;
+    (direct.jobs, pooled.jobs) = (None, None);
+    same(&pooled, &direct)
+}
+
+fn same(pooled: &Place, direct: &Place) -> Result<()> {
+    if pooled == direct {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "the connections for jobs lead to the database {}, and `direct` to {}{}",
+        quoted(&pooled.database),
+        quoted(&direct.database),
+        if pooled.started == direct.started {
+            ""
+        } else {
+            " on another server"
+        },
+    )))
+}
+
 /// Refuses a pool that leads to other tables than the direct connection, or through which jobs could
 /// not be worked on: what migrations were checked on is the direct one.
 pub(crate) async fn check(
@@ -36,18 +67,7 @@ pub(crate) async fn check(
         Ok::<_, Failure>(first)
     };
     let (pooled, rights) = pooled.await.map_err(not_direct)?;
-    if pooled != direct {
-        return Err(refused(format!(
-            "the connections for jobs lead to the database {}, and `direct` to {}{}",
-            quoted(&pooled.database),
-            quoted(&direct.database),
-            if pooled.started == direct.started {
-                ""
-            } else {
-                " on another server"
-            },
-        )));
-    }
+    same(&pooled, &direct)?;
     migrate::check_isolation(&rights.isolation).map_err(not_direct)?;
     if !rights.all {
         return Err(refused(format!(

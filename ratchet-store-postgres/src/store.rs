@@ -195,6 +195,9 @@ impl PostgresStore {
         let sql = Statements::new(&config.schema, &config.clock);
         let opening = async {
             let (pool, liveness, beside) = Pool::open(&config).await?;
+            if config.direct.is_some() {
+                pooler::check_database(&pool, &liveness, &sql, &config.schema).await?;
+            }
             let version = migrate::open(&liveness, &sql, &config).await?;
             if config.direct.is_some() {
                 pooler::check(&pool, &liveness, &sql, &config.schema).await?;

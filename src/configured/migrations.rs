@@ -13,6 +13,9 @@ pub struct Migration {
     pub version: u32,
     /// What it is called.
     pub name: String,
+    /// What the tool must be told before the first script: to stop at an error instead of going on,
+    /// and committing, behind it.
+    pub prelude: &'static str,
     /// What to run with `sqlite3`, `psql`, `sqlcmd` or `mongosh`: one transaction, where there are
     /// such.
     pub script: String,
@@ -120,6 +123,7 @@ impl From<crate::sqlite::Migration> for Migration {
         Self {
             version,
             name: name.to_owned(),
+            prelude: ".bail on\n.timeout 30000\n",
             script: format!("-- {version}: {name}\nBEGIN IMMEDIATE;\n{sql}COMMIT;\n\n"),
         }
     }
@@ -134,6 +138,7 @@ impl From<crate::postgres::Migration> for Migration {
         Self {
             version,
             name: name.to_owned(),
+            prelude: "\\set ON_ERROR_STOP on\n",
             script: format!("-- {version}: {name}\nBEGIN;\n{sql}COMMIT;\n\n"),
         }
     }
@@ -148,6 +153,7 @@ impl From<crate::sqlserver::Migration> for Migration {
         Self {
             version,
             name: name.to_owned(),
+            prelude: ":on error exit\n",
             script: format!(
                 "-- {version}: {name}\nSET XACT_ABORT ON;\nBEGIN TRANSACTION;\n{sql}\
                  COMMIT TRANSACTION;\nGO\n\n"
@@ -168,6 +174,8 @@ impl From<crate::mongo::Migration> for Migration {
         Self {
             version,
             name: name.to_owned(),
+            // The scripts see to it themselves.
+            prelude: "",
             script: format!("// {version}: {name}\n{script}\n"),
         }
     }

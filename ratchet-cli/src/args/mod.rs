@@ -150,6 +150,9 @@ pub(crate) enum QueuesCommand {
     Pause {
         /// The queue
         queue: String,
+        /// Also if nothing was ever enqueued in it
+        #[arg(long)]
+        new: bool,
     },
     /// Let a queue's jobs be claimed again
     Resume {

@@ -16,7 +16,7 @@ use super::jobs::absent;
 use crate::app::App;
 use crate::args::{Bulk, Purge};
 use crate::confirm::confirm;
-use crate::exit::Failure;
+use crate::exit::{Failure, Verdict};
 use crate::output::{Table, number, since};
 
 /// How many jobs are looked at to say what is about to be done.
@@ -78,8 +78,8 @@ async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), F
             failure = failure.or(problem);
         }
     }
-    if app.out.is_json() {
-        app.out.document(&Acted { jobs })?;
+    let told = if app.out.is_json() {
+        app.out.document(&Acted { jobs })
     } else {
         let mut table = Table::plain(3);
         for one in jobs {
@@ -90,9 +90,9 @@ async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), F
                 state.into(),
             ]);
         }
-        app.out.table(&table, "")?;
-    }
-    failure.map_or(Ok(()), Err)
+        app.out.table(&table, "")
+    };
+    failure.map_or(Ok(()), Err).told(told)
 }
 
 fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
@@ -143,24 +143,26 @@ async fn act_on_all(
         );
     }
     let client = app.client().await?;
-    let limit = bulk.limit.unwrap_or(u64::MAX);
-    let found = look(&client, &filter, |_| true).await?.at_most(limit);
-    if found.count > 0 {
-        confirm(&format!("{verb} {}", found.words()), bulk.yes).await?;
+    let found = look(&client, &filter, |_| true).await?;
+    if found.is_nothing() {
+        return done(app, BulkCounts::default(), true);
     }
+    let words = found.words(bulk.limit);
+    confirm(&format!("{verb} {words}"), bulk.yes).await?;
+    let limit = found.agreed(bulk.limit, bulk.yes);
     let mut work = client.bulk(filter, action, limit);
     let ended = tokio::select! {
         ended = work.run() => Some(ended),
         _ = tokio::signal::ctrl_c() => None,
     };
     let (counts, complete) = (work.counts(), work.is_complete());
-    done(app, counts, complete)?;
-    match ended {
-        Some(ended) => Ok(ended.map(drop)?),
+    let ended = match ended {
+        Some(ended) => ended.map(drop).map_err(Failure::from),
         None => Err(Failure::interrupted(
             "interrupted; what was done stays done, and one more pass may have been made",
         )),
-    }
+    };
+    ended.told(done(app, counts, complete))
 }
 
 fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure> {
@@ -201,17 +203,29 @@ struct Found {
 }
 
 impl Found {
-    fn at_most(mut self, limit: u64) -> Self {
-        if self.count >= limit {
-            (self.count, self.more) = (limit, false);
-        }
-        self
+    /// Whether there is nothing to act on and to ask about.
+    const fn is_nothing(&self) -> bool {
+        self.count == 0 && !self.more
     }
 
-    /// `at least 1,000 jobs (mail 900, report 100)`
-    fn words(&self) -> String {
+    /// How many may be acted on: as many as were asked for, and if somebody was asked and told an exact
+    /// count, no more than that.
+    fn agreed(&self, limit: Option<u64>, yes: bool) -> u64 {
+        let limit = limit.unwrap_or(u64::MAX);
+        match yes || self.more {
+            true => limit,
+            false => limit.min(self.count),
+        }
+    }
+
+    /// `at least 1,000 jobs (mail 900, report 100)`, or `at most 2 of 3 jobs (mail 3)`
+    fn words(&self, limit: Option<u64>) -> String {
+        let most = limit.filter(|limit| self.more || *limit < self.count);
+        let most = most.map_or(String::new(), |most| {
+            format!("at most {} of ", number(most))
+        });
         if self.count == 0 {
-            return "jobs, none of which is among the oldest,".to_owned();
+            return format!("{most}jobs, none of which is among the oldest,");
         }
         let bound = if self.more { "at least " } else { "" };
         let noun = if self.count == 1 { "job" } else { "jobs" };
@@ -227,7 +241,7 @@ impl Found {
             words.push(format!("{rest} other kinds"));
         }
         format!(
-            "{bound}{} {noun} ({})",
+            "{most}{bound}{} {noun} ({})",
             number(self.count),
             words.join(", ")
         )
@@ -272,42 +286,40 @@ pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
     let states = ended_states(&purge)?;
     let client = app.client().await?;
     let now = client.database_time().await?;
-    let limit = purge.limit.unwrap_or(u64::MAX);
     let mut filter = JobFilter::all();
     filter.states.clone_from(&states);
     let old = |job: &ratchet::JobRecord| is_old(job.finished_at, purge.older_than, now);
-    let found = look(&client, &filter, old).await?.at_most(limit);
-    if found.count > 0 || found.more {
-        let words = found.words();
-        let age = since(purge.older_than);
-        confirm(
-            &format!("delete {words} that ended more than {age} ago"),
-            purge.yes,
-        )
-        .await?;
-    }
+    let found = look(&client, &filter, old).await?;
     let mut purged = Purged {
-        deleted: BTreeMap::new(),
-        complete: true,
+        deleted: states.iter().map(|state| (state.to_string(), 0)).collect(),
+        complete: false,
     };
+    if found.is_nothing() {
+        purged.complete = true;
+        return tell_purged(app, &purged);
+    }
+    let (words, age) = (found.words(purge.limit), since(purge.older_than));
+    confirm(
+        &format!("delete {words} that ended more than {age} ago"),
+        purge.yes,
+    )
+    .await?;
+    let limit = found.agreed(purge.limit, purge.yes);
     let ended = tokio::select! {
-        ended = delete(&client, &states, &purge, limit, &mut purged) => Some(ended),
-        _ = tokio::signal::ctrl_c() => None,
-    };
-    if ended.is_none() {
-        purged.complete = false;
-    }
-    if app.out.is_json() {
-        app.out.document(&purged)?;
-    } else {
-        let total: u64 = purged.deleted.values().sum();
-        app.out.line(format_args!("{} deleted", number(total)))?;
-    }
-    ended.unwrap_or_else(|| {
-        Err(Failure::interrupted(
+        ended = delete(&client, &states, &purge, limit, &mut purged) => ended,
+        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted(
             "interrupted; what is deleted stays so",
-        ))
-    })
+        )),
+    };
+    ended.told(tell_purged(app, &purged))
+}
+
+fn tell_purged(app: &mut App, purged: &Purged) -> Result<(), Failure> {
+    if app.out.is_json() {
+        return app.out.document(purged);
+    }
+    let total: u64 = purged.deleted.values().sum();
+    app.out.line(format_args!("{} deleted", number(total)))
 }
 
 fn ended_states(purge: &Purge) -> Result<Vec<JobState>, Failure> {
@@ -373,10 +385,33 @@ mod tests {
             kinds: kinds.into(),
         };
         assert_eq!(
-            found.words(),
+            found.words(None),
             "at least 1,012 jobs (a 5, b 3, c 2, 2 other kinds)"
         );
-        let one = found.at_most(1);
-        assert!(one.words().starts_with("1 job ("), "{}", one.words());
+        let words = found.words(Some(7));
+        assert!(
+            words.starts_with("at most 7 of at least 1,012 jobs ("),
+            "{words}"
+        );
+        assert_eq!(
+            (found.agreed(None, false), found.agreed(Some(7), true)),
+            (u64::MAX, 7)
+        );
+    }
+
+    #[test]
+    fn no_more_is_done_than_was_agreed_to() {
+        let found = Found {
+            count: 3,
+            more: false,
+            kinds: [("a".to_owned(), 3)].into(),
+        };
+        assert_eq!(found.words(Some(2)), "at most 2 of 3 jobs (a 3)");
+        assert_eq!(found.words(Some(3)), "3 jobs (a 3)");
+        assert_eq!(
+            (found.agreed(None, false), found.agreed(Some(2), false)),
+            (3, 2)
+        );
+        assert_eq!(found.agreed(None, true), u64::MAX);
     }
 }

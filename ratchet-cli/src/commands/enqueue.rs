@@ -1,6 +1,6 @@
 //! `ratchet enqueue`.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use ratchet::NewJob;
 use ratchet::model::Enqueued;
@@ -16,19 +16,24 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     let new = new_job(&job, &payload);
     new.validate()?;
     let client = app.client().await?;
-    let (job, created) = match client.enqueue(new).await? {
+    let enqueued = match job.idempotency_key {
+        Some(_) => client.enqueue(new).await?,
+        None => (client.enqueue(new).await).map_err(Failure::of_unrepeatable)?,
+    };
+    let (job, created) = match enqueued {
         Enqueued::Created(job) => (job.to_string(), true),
         Enqueued::Duplicate(job) => (job.to_string(), false),
     };
     if app.out.is_json() {
         return app.out.document(&view::Triggered { job, created });
     }
-    match created {
-        true => app.out.line(job),
-        false => app.out.line(format_args!(
-            "{job} (has the key already; nothing was enqueued)"
-        )),
+    app.out.line(job)?;
+    if !created {
+        // Scripts take the id from stdout. There is nobody left to tell if this fails.
+        let remark = "that job has the key already; nothing was enqueued";
+        drop(writeln!(anstream::stderr(), "{remark}"));
     }
+    Ok(())
 }
 
 /// The payload as it was written, if it is JSON.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::args::Migrate;
-use crate::exit::Failure;
+use crate::exit::{Failure, Verdict};
 use crate::output::{GOOD, Table, WARN, paint};
 
 #[derive(Serialize)]
@@ -13,6 +13,9 @@ struct Report<'a> {
     /// `applied`, `pending` or `all`
     listed: &'static str,
     up_to_date: bool,
+    /// What the tool of the database must be told before the scripts, if they are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prelude: Option<&'static str>,
     migrations: Vec<Step<'a>>,
 }
 
@@ -36,11 +39,11 @@ pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
         return print(app, &pending, "pending", up_to_date);
     }
     if how.check {
-        tell(app, &pending, "pending", up_to_date)?;
-        return match up_to_date {
+        let verdict = match up_to_date {
             true => Ok(()),
             false => Err(Failure::found()),
         };
+        return verdict.told(tell(app, &pending, "pending", up_to_date));
     }
     let mut store = store;
     store.migrate = true;
@@ -57,6 +60,9 @@ fn print(
 ) -> Result<(), Failure> {
     if app.out.is_json() {
         return report(app, migrations, listed, up_to_date, true);
+    }
+    if let Some(first) = migrations.first() {
+        app.out.raw(first.prelude.as_bytes())?;
     }
     for migration in migrations {
         app.out.raw(migration.script.as_bytes())?;
@@ -98,6 +104,7 @@ fn report(
     up_to_date: bool,
     scripts: bool,
 ) -> Result<(), Failure> {
+    let prelude = migrations.first().map(|migration| migration.prelude);
     let migrations = migrations
         .iter()
         .map(|migration| Step {
@@ -109,6 +116,7 @@ fn report(
     app.out.document(&Report {
         listed,
         up_to_date,
+        prelude: prelude.filter(|_| scripts),
         migrations,
     })
 }

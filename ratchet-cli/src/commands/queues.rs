@@ -25,7 +25,12 @@ pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result
                 "no queues: nothing was ever enqueued",
             );
         }
-        Some(QueuesCommand::Pause { queue }) => client.pause_queue(&queue).await?,
+        Some(QueuesCommand::Pause { queue, new }) => {
+            if !new {
+                exists(&client, &queue).await?;
+            }
+            client.pause_queue(&queue).await?
+        }
         Some(QueuesCommand::Resume { queue }) => client.resume_queue(&queue).await?,
     };
     if app.out.is_json() {
@@ -35,6 +40,19 @@ pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result
         Changed::Changed => "Done.",
         Changed::Unchanged => "It was so already.",
     })
+}
+
+/// A queue that is not there is rather one that was mistyped.
+async fn exists(client: &Client, queue: &str) -> Result<(), Failure> {
+    let queues = client.queues().await?;
+    if queues.iter().any(|known| known.name.as_str() == queue) {
+        return Ok(());
+    }
+    Err(
+        Failure::not_found(format!("nothing was ever enqueued in the queue `{queue}`")).remedy(
+            "`ratchet queues list` lists the queues; --new pauses one before its first job.",
+        ),
+    )
 }
 
 /// The queues with their jobs, and for how long each has been late.

@@ -153,7 +153,9 @@ fn tell(app: &mut App, changed: Changed, done: &str) -> Result<(), Failure> {
 }
 
 async fn trigger(app: &mut App, recurring: &RecurringClient, name: &str) -> Result<(), Failure> {
-    let enqueued = recurring.trigger(name).await?.ok_or_else(|| absent(name))?;
+    let enqueued = recurring.trigger(name).await;
+    let enqueued = enqueued.map_err(Failure::of_unrepeatable)?;
+    let enqueued = enqueued.ok_or_else(|| absent(name))?;
     let (job, created) = match enqueued {
         Enqueued::Created(job) => (job.to_string(), true),
         Enqueued::Duplicate(job) => (job.to_string(), false),

@@ -26,7 +26,13 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(json: bool, color: Color) -> Self {
         let pretty = io::stdout().is_terminal();
-        let out = AutoStream::new(io::stdout(), color.choice());
+        // JSON is for programs: not a byte of it is taken for a colour.
+        let choice = if json {
+            anstream::ColorChoice::AlwaysAnsi
+        } else {
+            color.choice()
+        };
+        let out = AutoStream::new(io::stdout(), choice);
         Self { out, json, pretty }
     }
 
@@ -41,14 +47,17 @@ impl Output {
             true => serde_json::to_string_pretty(document),
             false => serde_json::to_string(document),
         };
-        let text = text.map_err(|error| Failure::failed(error.to_string()))?;
-        self.line(text)
+        self.json(text)
     }
 
     /// Writes one line of JSON, of many.
     pub(crate) fn record(&mut self, record: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(record);
-        self.line(text.map_err(|error| Failure::failed(error.to_string()))?)
+        self.json(serde_json::to_string(record))
+    }
+
+    fn json(&mut self, text: serde_json::Result<String>) -> Result<(), Failure> {
+        let text = text.map_err(|error| Failure::failed(error.to_string()))?;
+        self.line(escaped(&text))
     }
 
     /// Writes one line.
@@ -92,6 +101,19 @@ impl Output {
     }
 }
 
+/// JSON without the characters beyond ASCII's own that a terminal would obey. They can only be in
+/// strings, where JSON leaves them as they are.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            '\u{7f}'..='\u{9f}' => text += &format!("\\u{:04x}", u32::from(char)),
+            _ => text.push(char),
+        }
+    }
+    text
+}
+
 impl Color {
     /// `auto` is by the terminal, NO_COLOR and their like.
     pub(crate) const fn choice(self) -> anstream::ColorChoice {
@@ -113,4 +135,18 @@ pub(crate) const BAD: Style = anstyle::AnsiColor::Red.on_default();
 /// Text in a style. What may come from outside must be [`clean`].
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{}{text}{}", style.render(), style.render_reset())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_cannot_steer_the_terminal_and_stays_the_same() {
+        let value = serde_json::json!({ "error": "a\u{9b}31m\u{7f}\u{1b}[0mü" });
+        let text = escaped(&value.to_string());
+        assert!(!text.chars().any(char::is_control), "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, value);
+    }
 }

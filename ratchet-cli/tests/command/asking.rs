@@ -45,7 +45,7 @@ fn the_bound_is_kept() {
     place
         .run(&["jobs", "cancel", "--all", "--limit", "2"])
         .exits(5)
-        .complains("cancel 2 jobs");
+        .complains("cancel at most 2 of 5 jobs (mail 5)");
     place
         .run(&["jobs", "cancel", "--all", "--limit", "2", "-y"])
         .exits(0)

@@ -67,8 +67,11 @@ fn a_job_is_enqueued_as_told_and_shown() {
     let twice = place.json(&["enqueue", "resize", "1", "--unique-key", "cat"]);
     assert_eq!(
         (&twice["job"], &twice["created"]),
-        (&id.into(), &false.into())
+        (&id.as_str().into(), &false.into())
     );
+    let twice = place.run(&["enqueue", "resize", "1", "--unique-key", "cat"]);
+    let twice = twice.exits(0).complains("nothing was enqueued");
+    assert_eq!(twice.stdout, format!("{id}\n"));
 }
 
 #[test]
@@ -181,6 +184,12 @@ fn queues_are_paused_and_resumed() {
         .exits(0)
         .says("Done");
     assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
+    place
+        .run(&["queues", "pause", "slwo"])
+        .exits(3)
+        .complains("slwo");
+    place.run(&["queues", "pause", "later", "--new"]).exits(0);
+    place.run(&["queues", "list"]).exits(0).says("later");
 }
 
 #[test]

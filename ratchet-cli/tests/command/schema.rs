@@ -33,12 +33,33 @@ fn what_is_printed_makes_a_database_that_is_up_to_date() {
     let place = Place::empty();
     let printed = place.run(&["migrate", "--print"]).exits(0);
     assert!(!place.path("jobs.db").exists());
+    // A tool that went on after an error would commit what came behind it.
+    let sql = printed.stdout.strip_prefix(".bail on\n.timeout 30000\n");
+    let sql = sql.unwrap_or_else(|| panic!("{printed:?}"));
     let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
-    database.execute_batch(&printed.stdout).unwrap();
+    database.execute_batch(sql).unwrap();
     drop(database);
     place.run(&["migrate", "--check"]).exits(0);
     let id = place.enqueue(&["greet", "1"]);
     place.run(&["jobs", "show", &id]).exits(0);
+}
+
+#[test]
+fn the_tools_of_the_other_databases_are_told_to_stop_too() {
+    let begins = |url: &str, begin: &str| {
+        let printed = Place::of(url).run(&["migrate", "--print"]).exits(0);
+        assert!(printed.stdout.starts_with(begin), "{printed:?}");
+    };
+    begins(
+        "postgres://nobody@127.0.0.1:9/jobs",
+        "\\set ON_ERROR_STOP on\n",
+    );
+    begins("sqlserver://127.0.0.1:9/jobs", ":on error exit\n");
+    let mongo = Place::of("mongodb://127.0.0.1:9/jobs");
+    let printed = mongo.run(&["migrate", "--print"]).exits(0);
+    printed.says("db.getSiblingDB(\"jobs\")").says("throw");
+    let printed = Place::migrated().json(&["migrate", "--print"]);
+    assert!(printed["prelude"].as_str().unwrap().starts_with(".bail on"));
 }
 
 #[test]

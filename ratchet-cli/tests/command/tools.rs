@@ -32,7 +32,11 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
 
     place.enqueue(&["mail", "1"]);
     std::thread::sleep(Duration::from_millis(5));
-    let late = place.json(&["doctor", "--overdue", "1ms"]);
+    // A cluster that is dead is an error once there is something to do.
+    let late = place.run(&["--json", "doctor", "--overdue", "1ms"]);
+    let late = late.exits(6).json();
+    assert_eq!(late["findings"][0]["code"], "no_nodes");
+    assert_eq!(late["findings"][0]["severity"], "error");
     assert!(codes(&late).contains(&"overdue".to_owned()), "{late}");
     place.run(&["queues", "pause", "default"]).exits(0);
     let paused = place.json(&["doctor", "--overdue", "1ms"]);

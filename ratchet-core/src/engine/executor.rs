@@ -137,7 +137,10 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
             None => settlement,
         }
     };
+    let requested = job.cancel.reason() == Some(CancelReason::Requested);
     let settlement = match ended {
+        // The store ends it so whatever it is told; metrics, spans and hooks go by what it is told.
+        Stopped::Ended(_) if requested => settle(Outcome::Cancelled),
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),

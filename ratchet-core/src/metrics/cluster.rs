@@ -37,6 +37,7 @@ pub(crate) enum StepDown {
 /// Somebody stands for this role, and does not lead yet.
 pub(crate) fn candidate(role: &Name) {
     LEADER.gauge([role.shared()]).increment(0.0);
+    STEP_DOWNS.begin(&[role.shared()]);
 }
 
 /// The leadership of this process in one role, as long as it lasts.

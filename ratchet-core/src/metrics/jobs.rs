@@ -60,6 +60,13 @@ impl PoolMetrics {
         kinds.sort();
         let pool = pool.shared();
         let of = || [pool.clone()];
+        JOBS_PUT_OFF.begin(&of());
+        SETTLEMENTS_STALE.begin(&of());
+        for kind in &kinds {
+            let of = [kind.shared(), pool.clone()];
+            JOBS_SETTLED.begin(&of);
+            JOBS_UNREADABLE.begin(&of);
+        }
         Self {
             by_kind: (0..=kinds.len()).map(|_| OnceLock::new()).collect(),
             kinds,

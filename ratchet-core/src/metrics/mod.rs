@@ -56,3 +56,9 @@ pub fn describe() {
         metric.describe();
     }
 }
+
+/// Lets the counters begin whose series are known beforehand.
+fn begin() {
+    let counters = CATALOG.iter().filter(|metric| metric.kind == Kind::Counter);
+    counters.for_each(|counter| counter.begin(&[]));
+}

@@ -28,6 +28,7 @@ impl NodeMetrics {
     /// Of a run that begins.
     pub(crate) fn new() -> Self {
         super::describe();
+        super::begin();
         Self {
             presence: Mutex::default(),
         }
@@ -169,6 +170,7 @@ pub(crate) fn maintained(took: Duration) {
 
 pub(crate) fn daemon_started(role: &Name) {
     DAEMON_STARTS.counter([role.shared()]).increment(1);
+    DAEMON_FAILURES.begin(&[role.shared()]);
 }
 
 pub(crate) fn daemon_failed(role: &Name) {

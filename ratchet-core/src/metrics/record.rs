@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString};
 
-use super::catalog::{Kind, Metric};
+use super::catalog::{Kind, Metric, Values};
 
 /// Every metric is for operators.
 static METADATA: Metadata<'static> = Metadata::new("ratchet", Level::INFO, Some("ratchet"));
@@ -26,6 +26,34 @@ impl Metric {
     pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+    }
+
+    /// Lets the counter begin at 0 with every value that its labels can have, and these values of the
+    /// labels that are not bounded by the catalog. Nothing begins if any of those is left out. What is
+    /// not there before its first event has no increase when that comes.
+    pub(super) fn begin(&self, unbounded: &[SharedString]) {
+        let mut unbounded = unbounded.iter();
+        let mut series: Vec<Vec<Label>> = vec![Vec::new()];
+        for label in self.labels {
+            let values: Vec<SharedString> = match label.values {
+                Values::OneOf(values) => values.iter().map(|value| (*value).into()).collect(),
+                _ => unbounded.next().cloned().into_iter().collect(),
+            };
+            let mut longer = Vec::with_capacity(series.len() * values.len());
+            for before in &series {
+                for value in &values {
+                    let last = Label::new(label.name, value.clone());
+                    longer.push(before.iter().cloned().chain([last]).collect());
+                }
+            }
+            series = longer;
+        }
+        for labels in series {
+            let key = Key::from_parts(self.name, labels);
+            let counter =
+                ::metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA));
+            counter.increment(0);
+        }
     }
 
     pub(super) fn describe(&self) {

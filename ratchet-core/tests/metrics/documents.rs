@@ -55,6 +55,15 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
     plain.collect()
 }
 
+/// The counters that the conditions of alerts name.
+pub(crate) fn counters_of_alerts() -> impl Iterator<Item = &'static Metric> {
+    let rows = DOCS.lines().filter(|line| line.starts_with("| "));
+    let alerts = rows.filter(|line| !line.starts_with("| `ratchet_"));
+    let named: BTreeSet<&str> = alerts.flat_map(metrics_in).collect();
+    let counters = CATALOG.iter().filter(|one| one.kind == Kind::Counter);
+    counters.filter(move |counter| named.contains(counter.name))
+}
+
 #[test]
 fn what_the_documents_name_is_in_the_catalog() {
     let known: BTreeSet<&str> = CATALOG.iter().map(|metric| metric.name).collect();

@@ -136,6 +136,30 @@ pub(crate) async fn outcomes_are_counted_by_kind_and_pool(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
+pub(crate) async fn a_cancelled_body_counts_as_cancelled_whatever_it_returns(metrics: &Metrics) {
+    let world = World::new();
+    let fine = world.job("goes on", |ctx| async move {
+        ctx.cancelled().await;
+        Ok(())
+    });
+    let fails = world.job("gives up", |ctx| async move {
+        ctx.cancelled().await;
+        Err::<(), _>("interrupted".into())
+    });
+    let node = Started::new(world.builder().build().unwrap());
+    let client = node.node.client();
+    for job in [fine, fails] {
+        let id = client.enqueue(job).await.unwrap().id();
+        world.until(id, |job| job.state == JobState::Running).await;
+        client.cancel(id).await.unwrap();
+        assert_eq!(world.ended(id).await.state, JobState::Cancelled);
+    }
+    node.stop().await.unwrap();
+    let settled = |outcome| metrics.sum(JOBS_SETTLED, &[("outcome", outcome)]);
+    let outcomes = ["succeeded", "retried", "failed", "cancelled"];
+    assert_eq!(outcomes.map(settled), [0.0, 0.0, 0.0, 2.0]);
+}
+
 pub(crate) async fn waiting_is_measured_from_when_a_job_was_due(metrics: &Metrics) {
     let world = World::new();
     let mut ids = Vec::new();

@@ -50,6 +50,7 @@ macro_rules! scenarios {
 
 scenarios! {
     jobs::outcomes_are_counted_by_kind_and_pool,
+    jobs::a_cancelled_body_counts_as_cancelled_whatever_it_returns,
     jobs::waiting_is_measured_from_when_a_job_was_due,
     jobs::a_body_that_stalls_is_lost,
     jobs::what_may_not_begin_is_put_off,
@@ -71,6 +72,7 @@ scenarios! {
     upkeep::definitions_of_a_newer_release_are_met,
     upkeep::what_is_old_is_done_away_with,
     upkeep::signals_that_do_not_come,
+    upkeep::what_alerts_watch_is_there_before_anything_happens,
 }
 
 #[test]

@@ -19,6 +19,7 @@ use ratchet_core::{
 };
 use tokio::time::sleep;
 
+use crate::documents::counters_of_alerts;
 use crate::jobs::Mail;
 use crate::kit::{Scripted, Scripts, Started, World};
 use crate::recorder::Metrics;
@@ -211,4 +212,22 @@ impl Store for Old {
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         Some(self)
     }
+}
+
+pub(crate) async fn what_alerts_watch_is_there_before_anything_happens(metrics: &Metrics) {
+    let world = World::new();
+    let node = Started::new(world.builder_on(world.store.clone()).build().unwrap());
+    sleep(10 * SECOND).await;
+    let mut watched = 0;
+    // No daemon runs here that could fail.
+    for counter in counters_of_alerts().filter(|one| one.name != DAEMON_FAILURES.name) {
+        let begun = !metrics.values(*counter, &[]).is_empty();
+        assert!(begun, "{} is not there", counter.name);
+        watched += 1;
+    }
+    assert!(watched > 10, "{watched}");
+    let failed = [("kind", "scripted"), ("outcome", "failed")];
+    let failed = metrics.values(JOBS_SETTLED, &failed);
+    assert!(!failed.is_empty() && failed.iter().all(|count| *count == 0.0));
+    node.stop().await.unwrap();
 }

@@ -91,6 +91,9 @@ pub(crate) async fn a_pool_that_leads_elsewhere_is_refused(schema: Arc<Schema>) 
         let both = PostgresStore::builder(pool).direct(direct);
         let refused = both.schema(&schema.name).connect().await.unwrap_err();
         assert_refused(&refused, &elsewhere);
+        // Nothing was made where it should not lead.
+        let there = PostgresStore::builder(&other).schema(&schema.name);
+        assert!(there.pending_migrations().await.unwrap().len() > 1);
     }
     schema
         .execute(&format!("DROP DATABASE \"{elsewhere}\" WITH (FORCE)"))

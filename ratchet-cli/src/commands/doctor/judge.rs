@@ -65,6 +65,17 @@ fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) 
     Finding::new(code, severity, summary).remedy(remedy)
 }
 
+/// What no node takes that still shows a sign of life.
+pub(super) fn stranded_now(
+    due: &[DueRoute],
+    nodes: &[NodeRecord],
+    now: Timestamp,
+) -> Vec<DueRoute> {
+    let heard = nodes.iter().filter(|node| !node.is_silent(DEAD_AFTER, now));
+    let heard: Vec<NodeRecord> = heard.cloned().collect();
+    ratchet::stranded::stranded(due, &heard)
+}
+
 /// Everything that is wrong.
 pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -102,8 +113,14 @@ fn nodes<'a>(
     seen: &'a Seen,
 ) -> impl Iterator<Item = Finding> + 'a {
     let nobody = live.is_empty().then(|| {
+        let waits = seen.due.iter().any(|due| !due.paused);
+        let severity = if waits {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
         found(
-            Severity::Warning,
+            severity,
             "no_nodes",
             "No node is live: nothing runs".to_owned(),
             "Start one, or look why those that ran have ended: `ratchet nodes list --all`.",
@@ -263,6 +280,37 @@ mod tests {
         let mut left = node(3_600);
         left.status = NodeStatus::Left;
         assert!(codes(&seen(vec![node(3), left])).is_empty());
+    }
+
+    #[test]
+    fn without_a_node_what_is_due_makes_it_an_error() {
+        let tolerance = Tolerance {
+            skew: SECOND,
+            overdue: 60 * SECOND,
+        };
+        let mut seen = seen(vec![node(16)]);
+        let severity = |seen: &Seen| judge(seen, tolerance)[0].severity;
+        assert_eq!(severity(&seen), Severity::Warning);
+        let route = || Route::from_texts("mail", "a", "", "").unwrap();
+        seen.due = vec![DueRoute::new(route(), true, SECOND)];
+        assert_eq!(severity(&seen), Severity::Warning);
+        seen.due.push(DueRoute::new(route(), false, SECOND));
+        assert_eq!(severity(&seen), Severity::Error);
+    }
+
+    #[test]
+    fn silent_nodes_take_nothing() {
+        let takes = |silence, kind| {
+            let mut node = node(silence);
+            node.profile.kinds = Some(vec![name(kind)]);
+            node
+        };
+        let due = Route::from_texts("mail", "a", "", "").unwrap();
+        let due = [DueRoute::new(due, false, SECOND)];
+        let now = from_millis(1_000_000);
+        let stranded = |nodes: &[NodeRecord]| stranded_now(&due, nodes, now).len();
+        assert_eq!(stranded(&[takes(3, "a"), takes(3, "b")]), 0);
+        assert_eq!(stranded(&[takes(16, "a"), takes(3, "b")]), 1);
     }
 
     #[test]

@@ -5,13 +5,14 @@ mod judge;
 use std::time::Duration;
 
 use ratchet::model::{Finding, Severity};
+use ratchet::store::StoreInfo;
 use ratchet::{Client, time};
 use serde::Serialize;
 
 use self::judge::{Seen, Tolerance, judge};
 use crate::app::App;
 use crate::args::Doctor;
-use crate::exit::Failure;
+use crate::exit::{Failure, Verdict};
 use crate::output::{BAD, BOLD, DIM, GOOD, WARN, clean, paint};
 
 /// How often the clocks are compared; the quickest answer counts.
@@ -78,7 +79,7 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
         skew,
         doubt,
         leaders: client.leaders().await?,
-        stranded: ratchet::stranded::stranded(&due, &nodes),
+        stranded: judge::stranded_now(&due, &nodes, now),
         nodes,
         due,
     })
@@ -112,28 +113,37 @@ fn tell(
         true => worst < Severity::Warning,
         false => worst < Severity::Error,
     });
+    let verdict = if ok { Ok(()) } else { Err(Failure::found()) };
     let info = client.map(|client| client.store().info());
     if app.out.is_json() {
-        app.out.document(&Report {
+        return verdict.told(app.out.document(&Report {
             ok,
             backend: info.as_ref().map(|info| info.backend),
             version: info.as_ref().map(|info| info.version.clone()),
             clock_skew_ms,
             findings: findings.iter().map(Shown::from).collect(),
-        })?;
-    } else {
-        if let Some(info) = info {
-            let name = format!("{} {}", info.backend, info.version);
-            app.out.line(paint(DIM, clean(&name)))?;
-        }
-        for finding in findings {
-            show(app, finding)?;
-        }
-        if worst.is_none_or(|worst| worst < Severity::Warning) {
-            app.out.line(paint(GOOD, "Nothing is wrong."))?;
-        }
+        }));
     }
-    if ok { Ok(()) } else { Err(Failure::found()) }
+    verdict.told(write(app, findings, info.as_ref(), worst))
+}
+
+fn write(
+    app: &mut App,
+    findings: &[Finding],
+    info: Option<&StoreInfo>,
+    worst: Option<Severity>,
+) -> Result<(), Failure> {
+    if let Some(info) = info {
+        let name = format!("{} {}", info.backend, info.version);
+        app.out.line(paint(DIM, clean(&name)))?;
+    }
+    for finding in findings {
+        show(app, finding)?;
+    }
+    match worst.is_none_or(|worst| worst < Severity::Warning) {
+        true => app.out.line(paint(GOOD, "Nothing is wrong.")),
+        false => Ok(()),
+    }
 }
 
 fn show(app: &mut App, finding: &Finding) -> Result<(), Failure> {
