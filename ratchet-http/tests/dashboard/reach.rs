@@ -125,8 +125,10 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
     stage.visit("#/jobs/not-an-id").await?;
     page.until("document.querySelector('[role=alert]')?.textContent.includes('422 invalid')")
         .await?;
-    stage.visit("#/nowhere").await?;
-    page.until_text("There is no such page").await?;
+    for nowhere in ["#/nowhere", "#/constructor"] {
+        stage.visit(nowhere).await?;
+        page.until_text("There is no such page").await?;
+    }
     // A race that is lost is told: the job was cancelled since the page was read.
     let job = stage
         .client

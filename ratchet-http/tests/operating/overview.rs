@@ -42,6 +42,7 @@ async fn what_runs_and_how_much_is_shown() {
     assert!(overview["rates"]["wait_ms"].as_u64().unwrap() < 2_000);
     assert_eq!(overview["counts"]["pending"], 1);
     assert_eq!(overview["oldest_due_ms"], Value::Null);
+    assert!(overview["due_at"].is_string() && overview["stale"] == false);
     assert_eq!(overview["leaders"][0]["label"], "a");
     assert_eq!(overview["capacity"], node.capacity());
     let series = &overview["series"];
