@@ -1,6 +1,7 @@
 //! Rates of the cluster, from what its nodes say they have done.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ratchet_core::NodeId;
 use ratchet_core::model::{NodeRecord, NodeTotals};
@@ -8,7 +9,11 @@ use ratchet_core::time::{Timestamp, millis_between, to_millis};
 
 use crate::view::Rates;
 
-/// The rates of each node between its last two heartbeats, which may be seconds apart and come at
+/// The shortest time of which a rate is told. Now and then a heartbeat follows the last one at once,
+/// and what happened in between says nothing.
+const SHORTEST: Duration = Duration::from_secs(3);
+
+/// The rates of each node between two of its last heartbeats, which may be seconds apart and come at
 /// other times for each node.
 #[derive(Debug, Default)]
 pub(super) struct Meter(BTreeMap<NodeId, Reading>);
@@ -34,7 +39,7 @@ impl Meter {
             let totals = node.load.totals?;
             let before = self.0.get(&node.node);
             let reading = match before {
-                Some(before) if before.said_at == node.last_seen => *before,
+                Some(before) if before.is_recent(node.last_seen) => *before,
                 _ => Reading {
                     totals,
                     said_at: node.last_seen,
@@ -64,6 +69,11 @@ impl Meter {
 }
 
 impl Reading {
+    /// Whether a heartbeat at this time is this one, or follows it too closely for a rate.
+    fn is_recent(&self, at: Timestamp) -> bool {
+        millis_between(to_millis(self.said_at), to_millis(at)) < SHORTEST
+    }
+
     /// What was done since, if any time has passed.
     fn until(&self, totals: NodeTotals, at: Timestamp) -> Option<Window> {
         let time = millis_between(to_millis(self.said_at), to_millis(at));
