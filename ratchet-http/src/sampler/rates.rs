@@ -141,6 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn a_heartbeat_that_follows_at_once_says_nothing() {
+        let one = NodeId::new();
+        let mut meter = Meter::default();
+        let done = |count| Some(NodeTotals::new(count, 0, count, 0, 0));
+        for (at, count) in [(0, 0), (5_000, 5), (5_010, 5), (7_000, 7)] {
+            meter.read(&[node(one, at, done(count))]);
+        }
+        assert!((meter.rates().finished_per_s - 1.0).abs() < 0.001);
+        meter.read(&[node(one, 8_000, done(11))]);
+        assert!((meter.rates().finished_per_s - 2.0).abs() < 0.001);
+    }
+
+    #[test]
     fn nodes_that_do_not_say_or_are_gone_do_not_count() {
         let (one, other) = (NodeId::new(), NodeId::new());
         let mut meter = Meter::default();
@@ -149,8 +162,8 @@ mod tests {
             node(other, 0, None),
         ]);
         let busy = Some(NodeTotals::new(10, 0, 10, 0, 0));
-        meter.read(&[node(one, 1_000, busy), node(other, 1_000, None)]);
-        assert!(meter.rates().finished_per_s > 9.0);
+        meter.read(&[node(one, 5_000, busy), node(other, 5_000, None)]);
+        assert!((meter.rates().finished_per_s - 2.0).abs() < 0.001);
         meter.read(&[]);
         assert_eq!(meter.rates(), Rates::default());
     }
