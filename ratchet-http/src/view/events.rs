@@ -2,7 +2,7 @@ use ratchet_core::JobId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{At, Counts, Job, Overview, Rates};
+use super::{At, Counts, Job, Overview, Rates, StrandedRoute};
 
 /// The event `tick`: the sign of life of `/api/events`, once a second.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -30,6 +30,8 @@ pub struct Tick {
     pub oldest_due_ms: Option<u64>,
     /// See [`Overview`].
     pub due_at: Option<At>,
+    /// See [`Overview`].
+    pub stranded: Vec<StrandedRoute>,
     /// How much is done.
     pub rates: Rates,
     /// The newest job; null: there is none, or it was not seen yet.
@@ -50,6 +52,7 @@ impl Tick {
             counts_exact: overview.counts_exact,
             oldest_due_ms: overview.oldest_due_ms,
             due_at: overview.due_at,
+            stranded: overview.stranded.clone(),
             rates: overview.rates,
             newest: newest.map(|job| job.to_string()),
         }

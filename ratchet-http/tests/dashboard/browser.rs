@@ -68,7 +68,7 @@ pub(crate) fn find() -> Result<PathBuf, String> {
 
 /// A running browser with one page. It is killed when this is dropped.
 pub(crate) struct Browser {
-    _process: Child,
+    _process: Processes,
     _profile: TempDir,
     sink: tokio::sync::Mutex<SplitSink<Socket, Message>>,
     waiting: Waiting,
@@ -77,12 +77,25 @@ pub(crate) struct Browser {
     session: String,
 }
 
+/// The browser's program and all that it started: on some systems it is a script, and killing only that
+/// would leave the browser behind.
+struct Processes(Child);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.id() {
+            let mut kill = std::process::Command::new("kill");
+            drop(kill.args(["-KILL", "--", &format!("-{group}")]).status());
+        }
+    }
+}
+
 impl Browser {
     /// Starts one.
     pub(crate) async fn start() -> Result<Self> {
         let profile = tempfile::tempdir()?;
         let program = find().map_err(|reason| anyhow!(reason))?;
-        let mut process = Command::new(program)
+        let process = Command::new(program)
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
@@ -91,8 +104,10 @@ impl Browser {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
+            .process_group(0)
             .spawn()?;
-        let said = process.stderr.take().context("no standard error")?;
+        let mut process = Processes(process);
+        let said = process.0.stderr.take().context("no standard error")?;
         let url = tokio::time::timeout(PATIENCE, address(said))
             .await
             .context("the browser did not start in time")??;

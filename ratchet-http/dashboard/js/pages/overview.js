@@ -94,7 +94,7 @@ export function mount(view, { signal }) {
 
   function ticked(tick) {
     if (!data) return;
-    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "counts", "counts_at", "counts_exact"]) {
+    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "stranded", "counts", "counts_at", "counts_exact"]) {
       if (tick[name] !== undefined) data[name] = tick[name];
     }
     const moment = Date.parse(tick.at);
@@ -114,7 +114,7 @@ export function mount(view, { signal }) {
   load();
   learnNodes();
   const timer = setInterval(() => { if (!document.hidden) load(); }, READ_AGAIN_MS);
-  const end = listen({ tick: ticked, jobs: changed, again: load });
+  const end = listen({ tick: ticked, jobs: changed, nodes: load, again: load });
   return { refresh: load, unmount: () => { clearInterval(timer); end(); } };
 }
 
