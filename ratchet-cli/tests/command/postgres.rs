@@ -37,9 +37,11 @@ fn the_schema_is_made_and_looked_at() {
     run(&["jobs", "show", id.trim()]).exits(0).says("pending");
     run(&["status"]).exits(0).says("postgres");
     run(&["locks"]).exits(0);
-    let report = run(&["--json", "doctor"]).exits(0).json();
+    // A job is due, and nobody runs it.
+    let report = run(&["--json", "doctor"]).exits(6).json();
     assert_eq!(report["backend"], "postgres");
     run(&["jobs", "cancel", "--all", "--yes"])
         .exits(0)
         .says("1 changed");
+    run(&["doctor"]).exits(0);
 }
