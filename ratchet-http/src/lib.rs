@@ -6,12 +6,23 @@
 //! on loopback only, unless the application says otherwise with an [`Authorizer`].
 //!
 //! ```
+//! # use ratchet_core::{Job, JobContext, JobResult};
+//! # #[derive(serde::Serialize, serde::Deserialize)]
+//! # struct Mail;
+//! # impl Job for Mail {
+//! #     const KIND: &'static str = "mail";
+//! #     type Output = ();
+//! #     async fn run(self, _: JobContext) -> JobResult<()> {
+//! #         Ok(())
+//! #     }
+//! # }
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use ratchet_core::{MemoryStore, Ratchet};
 //! use ratchet_http::Api;
 //!
-//! let node = Ratchet::builder(Arc::new(MemoryStore::new())).build()?;
+//! let store = Arc::new(MemoryStore::new());
+//! let node = Ratchet::builder(store).register::<Mail>().build()?;
 //! let api = Api::builder(node.client().clone()).node(&node).build()?;
 //! let app: axum::Router = axum::Router::new().nest_service("/ratchet", api.router());
 //! # drop(app);
