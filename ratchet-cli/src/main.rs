@@ -53,7 +53,9 @@ fn log_to_stderr(verbose: u8) {
 /// Ends the work at Ctrl-C. What it was about to do may have been done or not.
 async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
-        done = work => done,
+        // Heard before the work begins.
+        biased;
         _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
+        done = work => done,
     }
 }

@@ -54,6 +54,8 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     let api = api
         .build()
         .map_err(|error| Failure::configuration(error.to_string()))?;
+    // Before anybody is told where it listens.
+    let stopped = stopped()?;
     if app.out.is_json() {
         app.out.record(&Listening { address, writes })?;
     } else {
@@ -65,7 +67,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
         app.out.line(format_args!("http://{address}/ ({what})"))?;
     }
     app.out.flush()?;
-    let served = ratchet_http::serve(listener, api, stopped()).await;
+    let served = ratchet_http::serve(listener, api, stopped).await;
     served.map_err(|error: ServeError| Failure::failed(error.to_string()))
 }
 
@@ -112,20 +114,30 @@ fn limits(http: &HttpConfig) -> Limits {
     limits
 }
 
-/// Ready at Ctrl-C, and when the system asks the process to end.
-async fn stopped() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut asked) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = asked.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
+/// Ready at Ctrl-C, and when the system asks the process to end; it listens from the call on, and not
+/// from the first poll.
+#[cfg(unix)]
+fn stopped() -> Result<impl Future<Output = ()>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::failed(format!("signals cannot be heard: {error}")))
+    };
+    let (mut asked, mut interrupted) = (
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+    );
+    Ok(async move {
+        tokio::select! {
+            _ = asked.recv() => {}
+            _ = interrupted.recv() => {}
         }
-    }
-    drop(tokio::signal::ctrl_c().await);
+    })
+}
+
+/// Ready at Ctrl-C.
+#[cfg(not(unix))]
+fn stopped() -> Result<impl Future<Output = ()>, Failure> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 /// Everybody who reaches it may read; who sends the token may write: programs as a bearer, browsers as
