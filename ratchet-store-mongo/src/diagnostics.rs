@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Severity};
+use ratchet_core::model::{Finding, Findings, Severity};
 use ratchet_core::store::DiagnosticStore;
 
-use crate::error::Result as Inner;
+use crate::error::{Failure, Result as Inner};
 use crate::open;
 use crate::store::MongoStore;
 
@@ -19,20 +19,14 @@ impl DiagnosticStore for MongoStore {
 impl MongoStore {
     async fn look_at_all(&self) -> Inner<Vec<Finding>> {
         let side = self.live();
-        let mut findings = Vec::new();
-        let mut add = |what: &str, found: Inner<Vec<Finding>>| -> Inner<()> {
-            match found {
-                Ok(found) => findings.extend(found),
-                Err(failure) if failure.kind.is_transient() => return Err(failure),
-                Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
-            }
-            Ok(())
-        };
+        let mut findings = Findings::default();
+        let mut add =
+            |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
         add("the version of the collections", open::version(side).await)?;
         add("the indexes", open::missing(side).await)?;
-        findings.extend(standalone(self.has_transactions()));
-        Finding::sort(&mut findings);
-        Ok(findings)
+        let alone = standalone(self.has_transactions());
+        add("the kind of the server", Ok(alone.into_iter().collect()))?;
+        Ok(findings.into_sorted())
     }
 }
 

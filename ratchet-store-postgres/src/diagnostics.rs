@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Holder, Severity};
+use ratchet_core::model::{Finding, Findings, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_core::time::millis_between;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::error::Result as Inner;
+use crate::error::{Failure, Result as Inner};
 use crate::migrate;
 use crate::statements::{Statement, quoted};
 use crate::store::PostgresStore;
@@ -23,15 +23,9 @@ impl DiagnosticStore for PostgresStore {
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
         let sql = self.sql();
-        let mut findings = Vec::new();
-        let mut add = |what: &str, found: Inner<Vec<Finding>>| -> Inner<()> {
-            match found {
-                Ok(found) => findings.extend(found),
-                Err(failure) if failure.kind.is_transient() => return Err(failure),
-                Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
-            }
-            Ok(())
-        };
+        let mut findings = Findings::default();
+        let mut add =
+            |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
         let applied = self.applied().await;
         // Without it, everything is looked for that there should be.
         let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
@@ -56,8 +50,7 @@ impl PostgresStore {
             });
             add(what, held.await)?;
         }
-        Finding::sort(&mut findings);
-        Ok(findings)
+        Ok(findings.into_sorted())
     }
 
     /// What the rows of a statement say, whose one parameter, if it has one, is the schema. On a lease

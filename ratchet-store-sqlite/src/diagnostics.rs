@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Severity};
+use ratchet_core::model::{Finding, Findings, Severity};
 use ratchet_core::store::DiagnosticStore;
 
 use crate::error::Result as Inner;
@@ -22,7 +22,7 @@ impl DiagnosticStore for SqliteStore {
 type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
-    let mut findings = Vec::new();
+    let mut findings = Findings::default();
     let looks: [(&str, Look); 4] = [
         ("the migrations", version),
         ("the tables and indexes", missing),
@@ -30,14 +30,9 @@ fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
         ("the write-ahead log", log),
     ];
     for (what, look) in looks {
-        match look(work) {
-            Ok(found) => findings.extend(found),
-            Err(failure) if failure.kind.is_transient() => return Err(failure),
-            Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
-        }
+        findings.add(what, look(work), |failure| failure.kind)?;
     }
-    Finding::sort(&mut findings);
-    Ok(findings)
+    Ok(findings.into_sorted())
 }
 
 fn version(work: &Work<'_>) -> Inner<Vec<Finding>> {

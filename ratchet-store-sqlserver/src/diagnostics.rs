@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Holder, Severity};
+use ratchet_core::model::{Finding, Findings, Holder, Severity};
 use ratchet_core::store::{DiagnosticStore, Store};
 
 use crate::arguments::Query;
-use crate::error::Result as Inner;
+use crate::error::{Failure, Result as Inner};
 use crate::migrate;
 use crate::result::Row;
 use crate::statements::quoted;
@@ -24,15 +24,9 @@ impl DiagnosticStore for SqlServerStore {
 impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
         let sql = self.sql();
-        let mut findings = Vec::new();
-        let mut add = |what: &str, found: Inner<Vec<Finding>>| -> Inner<()> {
-            match found {
-                Ok(found) => findings.extend(found),
-                Err(failure) if failure.kind.is_transient() => return Err(failure),
-                Err(failure) => findings.push(Finding::not_seen(what, failure.to_string())),
-            }
-            Ok(())
-        };
+        let mut findings = Findings::default();
+        let mut add =
+            |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
         let applied = self.applied().await;
         // Without it, everything is looked for that there should be.
         let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
@@ -43,8 +37,7 @@ impl SqlServerStore {
         add("the settings of the database", reads.await)?;
         let held = self.found(sql.held_by_sessions.query(), held);
         add("the transactions of other sessions", held.await)?;
-        Finding::sort(&mut findings);
-        Ok(findings)
+        Ok(findings.into_sorted())
     }
 
     /// What the rows of a statement say; on a lease of its own, so that one that fails keeps no other

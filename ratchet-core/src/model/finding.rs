@@ -1,7 +1,10 @@
 //! What a store finds when it looks at itself: stores say what they see, and how bad it is, is said
 //! here once for all of them.
 
+use std::fmt;
 use std::time::Duration;
+
+use crate::error::StoreErrorKind;
 
 /// How bad a [`Finding`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +69,38 @@ impl Holder {
             transactions: None,
             remedy: remedy.into(),
         }
+    }
+}
+
+/// What a store has found so far, one look after the other (`[diag.poison]`).
+#[derive(Clone, Debug, Default)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Adds what a look at `what` has found. A look that failed is a finding itself and keeps no other
+    /// away, unless its kind says that all of them may come out otherwise when they are repeated.
+    ///
+    /// # Errors
+    /// The error of the look, if its kind is [transient](StoreErrorKind::is_transient).
+    pub fn add<E: fmt::Display>(
+        &mut self,
+        what: &str,
+        found: Result<Vec<Finding>, E>,
+        kind: impl FnOnce(&E) -> StoreErrorKind,
+    ) -> Result<(), E> {
+        match found {
+            Ok(found) => self.0.extend(found),
+            Err(error) if kind(&error).is_transient() => return Err(error),
+            Err(error) => self.0.push(Finding::not_seen(what, error.to_string())),
+        }
+        Ok(())
+    }
+
+    /// All of them, in the order in which stores list them.
+    #[must_use]
+    pub fn into_sorted(mut self) -> Vec<Finding> {
+        Finding::sort(&mut self.0);
+        self.0
     }
 }
 
@@ -189,6 +224,7 @@ impl Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StoreError;
 
     #[test]
     fn what_is_held_gets_worse_with_its_age() {
@@ -235,5 +271,19 @@ mod tests {
         ];
         assert_eq!(order, expected);
         assert!(findings[1].summary.starts_with('a'));
+    }
+
+    #[test]
+    fn a_look_that_failed_keeps_no_other_away() {
+        let mut findings = Findings::default();
+        let mut add = |found| findings.add("it", found, StoreError::kind);
+        let fails = |kind| Err(StoreError::new(kind, "findings"));
+        add(Ok(vec![Finding::schema(1, 1)])).unwrap();
+        add(fails(StoreErrorKind::SchemaMismatch)).unwrap();
+        add(Ok(vec![Finding::missing("jobs")])).unwrap();
+        let lost = add(fails(StoreErrorKind::Unavailable)).unwrap_err();
+        assert_eq!(lost.kind(), StoreErrorKind::Unavailable);
+        let codes: Vec<&str> = findings.into_sorted().iter().map(|it| it.code).collect();
+        assert_eq!(codes, ["missing_object", "not_seen", "schema_version"]);
     }
 }

@@ -31,7 +31,7 @@ pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use control::{Acted, ActionOutcome, JobSelector};
 pub use due_route::DueRoute;
-pub use finding::{Finding, Holder, Severity};
+pub use finding::{Finding, Findings, Holder, Severity};
 pub use guard::{Guard, Guarded};
 pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
