@@ -10,7 +10,7 @@ use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
 use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, Name, Route};
+use ratchet_core::{JobId, Name, Route, StoreErrorKind};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
@@ -100,16 +100,28 @@ impl MongoStore {
             row.append(cstr!("claim"), call);
             rows.push(row);
         }
-        let stored = on.insert_many(&self.main().jobs, &rows).await;
-        if let Err(failure) = stored {
-            let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-            // Those that this call stored, and not who else stored one of the same id; and none that
-            // somebody has claimed, since a claim leaves a mark of its own.
-            let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
-            on.delete_many(&self.main().jobs, mine).await?;
-            return Err(failure);
+        let stored: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+        // Those that this call stored, and not who else stored one of the same id; and none that
+        // somebody has claimed, since a claim leaves a mark of its own.
+        let mine = doc! { "_id": { "$in": ids(&stored) }, "claim": call };
+        let side = self.main().clone();
+        // In a task of its own: a deadline between the two, or a caller who goes, would leave a part
+        // of the batch.
+        let both = tokio::spawn(async move {
+            let mut on = side.plain();
+            if let Err(failure) = on.insert_many(&side.jobs, &rows).await {
+                on.delete_many(&side.jobs, mine).await?;
+                return Err(failure);
+            }
+            Ok(())
+        });
+        match both.await {
+            Ok(stored) => stored.map(|()| answers),
+            Err(error) => Err(Failure::new(
+                StoreErrorKind::Unavailable,
+                format!("the runtime ended the call: {error}"),
+            )),
         }
-        Ok(answers)
     }
 
     /// Stores those of the jobs that are new.

@@ -107,16 +107,34 @@ async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
 }
 
 async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
-    // On collections that are there: to make them may take longer than it waits.
-    open(&space).await;
-    let store = space.builder().deadline(Duration::from_secs(2));
+    let other = open(&space).await;
+    let fault = Fault::new(&space, &["insert", "delete"]).late(1_500);
+    let store = fault.builder(&space).deadline(Duration::from_secs(1));
     let store = store.connect().await.unwrap();
-    refuse_again(&space, &store).await;
+    refuse_again(&space, &other).await;
+    let name = fault.name().to_owned();
+    let fault = fault.always().set().await;
     let batch = [job(), job().unique_key("u"), job()];
+    // The deadline comes while the first try is at work, which ends behind it.
     let error = store.enqueue(&batch).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
+    let taking_away = doc! { "command.delete": { "$exists": true } };
+    let seen = under_way(&space, &name, taking_away);
+    tokio::time::timeout(Duration::from_secs(20), seen)
+        .await
+        .expect("nobody takes away what was stored");
+    assert!(exists(&other, batch[0].id()).await);
+    let gone = async {
+        while exists(&other, batch[0].id()).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone)
+        .await
+        .expect("it is taken away");
+    fault.lift().await;
     for job in &batch {
-        assert!(!exists(&store, job.id()).await);
+        assert!(!exists(&other, job.id()).await);
     }
 }
 
