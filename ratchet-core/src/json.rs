@@ -72,6 +72,12 @@ impl Json {
         Self(text.into())
     }
 
+    /// The document `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self("null".into())
+    }
+
     /// The value.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::model::{Attempt, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
+use ratchet_core::model::{Attempt, Detail, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
 
 use crate::bulk;
@@ -19,17 +19,29 @@ pub(crate) const MOST_EMBEDDED: i64 = 48;
 /// How many stay.
 const STAY: usize = 8;
 
+/// The projection that leaves out what is not shown. [get.outline]
+fn without(detail: Detail) -> Document {
+    match detail {
+        Detail::Whole => doc! { "history": 0 },
+        Detail::Outline => doc! {
+            "history": 0, "payload": 0, "checkpoint": 0, "result": 0, "signal.payload": 0,
+        },
+    }
+}
+
 impl MongoStore {
     /// The jobs with these ids, each if it exists and can be shown.
-    pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+    pub(crate) async fn read_jobs(
+        &self,
+        ids: &[JobId],
+        detail: Detail,
+    ) -> Result<Vec<Option<JobRecord>>> {
         let side = self.main();
         let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
-        let options = FindOptions::builder()
-            .projection(doc! { "history": 0 })
-            .build();
+        let options = FindOptions::builder().projection(without(detail)).build();
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let jobs: HashMap<JobId, JobRecord> = self
-            .shown(&rows)
+            .shown(&rows, detail)
             .await?
             .into_iter()
             .map(|job| (job.id, job))
@@ -38,8 +50,12 @@ impl MongoStore {
     }
 
     /// The jobs of these documents that can be shown.
-    async fn shown(&self, rows: &[RawDocumentBuf]) -> Result<Vec<JobRecord>> {
-        self.shown_by(&mut self.main().plain(), rows).await
+    async fn shown(&self, rows: &[RawDocumentBuf], detail: Detail) -> Result<Vec<JobRecord>> {
+        let mut jobs = self.shown_by(&mut self.main().plain(), rows).await?;
+        if detail == Detail::Outline {
+            jobs = jobs.into_iter().map(JobRecord::outline).collect();
+        }
+        Ok(jobs)
     }
 
     /// The same, with what belongs to them as the transaction sees it.
@@ -85,14 +101,14 @@ impl MongoStore {
         let states = filter.wanted_states();
         // One more than the page has, to know whether there is another page.
         let mut rows = self
-            .selected(filter, &states, page, page.limit + 1, doc! { "history": 0 })
+            .selected(filter, &states, page, page.limit + 1, without(page.detail))
             .await?;
         let more = rows.len() > page.limit;
         rows.truncate(page.limit);
         let last = rows.last().filter(|_| more);
         let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
         Ok(JobPage {
-            jobs: self.shown(&rows).await?,
+            jobs: self.shown(&rows, page.detail).await?,
             next,
         })
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, Guarded, JobOrder, PageRequest,
-    PurgeRequest,
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, Detail, Guarded, JobOrder,
+    PageRequest, PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
@@ -109,7 +109,7 @@ impl PostgresStore {
     /// Moves those of these jobs that can be read, and says how many.
     async fn put_away(&self, lease: &mut Lease<'_>, old: &[(JobId, i64)]) -> Inner<usize> {
         let ids: Vec<JobId> = old.iter().map(|(id, _)| *id).collect();
-        let jobs = self.read_jobs_on(lease, &ids).await?;
+        let jobs = self.read_jobs_on(lease, &ids, Detail::Whole).await?;
         let mut histories = self.read_histories(lease, &ids).await?;
         let mut found = Documents::default();
         for ((id, finished_at), job) in old.iter().zip(jobs) {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
     Reclaimed, Report, Reported, Settlement,
 };
@@ -73,7 +73,14 @@ impl JobStore for PostgresStore {
 
     async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
         limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
-        self.call("get", || self.read_jobs(ids)).await
+        self.call("get", || self.read_jobs(ids, Detail::Whole))
+            .await
+    }
+
+    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        limits::check_batch("ids", ids.len()).map_err(refused("outlines"))?;
+        self.call("outlines", || self.read_jobs(ids, Detail::Outline))
+            .await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use ratchet_core::model::{
-    Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
+    Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+    StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use sqlx::Row;
@@ -19,8 +20,13 @@ use crate::store::PostgresStore;
 
 impl PostgresStore {
     /// The jobs with these ids, each if it exists and can be shown.
-    pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        self.read_jobs_on(&mut self.lease().await?, ids).await
+    pub(crate) async fn read_jobs(
+        &self,
+        ids: &[JobId],
+        detail: Detail,
+    ) -> Result<Vec<Option<JobRecord>>> {
+        self.read_jobs_on(&mut self.lease().await?, ids, detail)
+            .await
     }
 
     /// As [`read_jobs`](Self::read_jobs), on this connection.
@@ -28,9 +34,11 @@ impl PostgresStore {
         &self,
         on: &mut impl Run,
         ids: &[JobId],
+        detail: Detail,
     ) -> Result<Vec<Option<JobRecord>>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
         let get = self.sql().get_jobs.query().bind(wanted);
+        let get = get.bind(detail == Detail::Whole);
         let rows = on.rows(get).await?;
         let mut jobs = HashMap::with_capacity(rows.len());
         let mut linked = Vec::new();
@@ -52,6 +60,13 @@ impl PostgresStore {
         }
         if !linked.is_empty() {
             self.show_links(on, &linked, &mut jobs).await?;
+            if detail == Detail::Outline {
+                // Links are small; what a signal brought may not be.
+                jobs = jobs
+                    .into_iter()
+                    .map(|(id, job)| (id, job.outline()))
+                    .collect();
+            }
         }
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
@@ -69,7 +84,11 @@ impl PostgresStore {
             .await?;
         let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
         let shown = &ids[..ids.len().min(page.limit)];
-        let jobs = self.read_jobs(shown).await?.into_iter().flatten();
+        let jobs = self
+            .read_jobs(shown, page.detail)
+            .await?
+            .into_iter()
+            .flatten();
         // Some may have changed since they were selected.
         let jobs = jobs.filter(|job| filter.matches(job)).collect();
         Ok(JobPage { jobs, next })

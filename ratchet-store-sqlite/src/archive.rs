@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, JobOrder, JobRecord,
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Detail, Guarded, JobOrder, JobRecord,
     PageRequest, PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
@@ -84,7 +84,7 @@ fn archive(work: &mut Work<'_>, request: &PurgeRequest) -> Inner<Guarded<u64>> {
         let wanted = request.limit - done;
         let old = old_jobs(work, request.state, cutoff, behind, wanted)?;
         for one in &old {
-            if let Some(job) = read::get(work, &[one.id])?.pop().flatten() {
+            if let Some(job) = read::get(work, &[one.id], Detail::Whole)?.pop().flatten() {
                 put_away(work, one, &job)?;
                 done += 1;
             }

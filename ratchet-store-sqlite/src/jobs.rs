@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
     Reclaimed, Report, Reported, Settlement,
 };
@@ -95,7 +95,17 @@ impl JobStore for SqliteStore {
     async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
         limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
         let ids = ids.to_vec();
-        self.read("get", move |work| read::get(work, &ids)).await
+        self.read("get", move |work| read::get(work, &ids, Detail::Whole))
+            .await
+    }
+
+    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        limits::check_batch("ids", ids.len()).map_err(refused("outlines"))?;
+        let ids = ids.to_vec();
+        self.read("outlines", move |work| {
+            read::get(work, &ids, Detail::Outline)
+        })
+        .await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {

@@ -1,7 +1,8 @@
 //! Looking at jobs.
 
 use ratchet_core::model::{
-    Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
+    Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+    StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use rusqlite::{OptionalExtension, params};
@@ -14,20 +15,28 @@ use crate::row::{self, IN_BATCH, WAITS};
 use crate::statements;
 
 /// The jobs with these ids, each if it exists and can be shown.
-pub(crate) fn get(work: &mut Work<'_>, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+pub(crate) fn get(
+    work: &mut Work<'_>,
+    ids: &[JobId],
+    detail: Detail,
+) -> Result<Vec<Option<JobRecord>>> {
     let mut statement = work.conn.prepare_cached(statements::GET_JOB)?;
     ids.iter()
         .map(|id| {
-            let mut rows = statement.query([id.as_bytes()])?;
+            let mut rows = statement.query(params![id.as_bytes(), detail == Detail::Whole])?;
             let Some(row) = rows.next()? else {
                 return Ok(None);
             };
             let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
             let mut job = route.map(|route| row::job_record(row, route));
-            if let Some(Ok(job)) = &mut job {
+            if let Some(Ok(found)) = &mut job {
                 let flags: i64 = row.get(32)?;
                 if flags & (WAITS | IN_BATCH) != 0 {
-                    links::show(work.conn, job)?;
+                    links::show(work.conn, found)?;
+                    // Links are small; what a signal brought may not be.
+                    if detail == Detail::Outline {
+                        job = job.map(|job| job.map(JobRecord::outline));
+                    }
                 }
             }
             if !matches!(job, Some(Ok(_))) {
@@ -45,7 +54,10 @@ pub(crate) fn list(work: &mut Work<'_>, filter: &JobFilter, page: &PageRequest) 
     let ids = selected_ids(work, filter, &states, page, page.limit + 1)?;
     let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
     let shown = &ids[..ids.len().min(page.limit)];
-    let jobs = get(work, shown)?.into_iter().flatten().collect();
+    let jobs = get(work, shown, page.detail)?
+        .into_iter()
+        .flatten()
+        .collect();
     Ok(JobPage { jobs, next })
 }
 

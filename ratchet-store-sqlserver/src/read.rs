@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use crate::arguments::{Query, table};
 use ratchet_core::model::{
-    Among, Attempt, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest, StateCounts,
+    Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+    StateCounts,
 };
 use ratchet_core::{ClaimToken, JobId, JobState, Json};
 use uuid::Uuid;
@@ -17,8 +18,13 @@ use crate::store::SqlServerStore;
 
 impl SqlServerStore {
     /// The jobs with these ids, each if it exists and can be shown.
-    pub(crate) async fn read_jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        self.read_jobs_on(&mut self.lease().await?, ids).await
+    pub(crate) async fn read_jobs(
+        &self,
+        ids: &[JobId],
+        detail: Detail,
+    ) -> Result<Vec<Option<JobRecord>>> {
+        self.read_jobs_on(&mut self.lease().await?, ids, detail)
+            .await
     }
 
     /// As [`read_jobs`](Self::read_jobs), on this connection.
@@ -26,9 +32,11 @@ impl SqlServerStore {
         &self,
         on: &mut Lease<'_>,
         ids: &[JobId],
+        detail: Detail,
     ) -> Result<Vec<Option<JobRecord>>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
         let get = self.sql().get_jobs.query().bind(wanted);
+        let get = get.bind(detail == Detail::Whole);
         let rows = on.rows(get).await?;
         let mut tagged = Vec::new();
         let mut jobs = HashMap::with_capacity(rows.len());
@@ -58,6 +66,13 @@ impl SqlServerStore {
         }
         if !linked.is_empty() {
             self.show_links(on, &linked, &mut jobs).await?;
+            if detail == Detail::Outline {
+                // Links are small; what a signal brought may not be.
+                jobs = jobs
+                    .into_iter()
+                    .map(|(id, job)| (id, job.outline()))
+                    .collect();
+            }
         }
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
@@ -97,7 +112,11 @@ impl SqlServerStore {
             .await?;
         let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
         let shown = &ids[..ids.len().min(page.limit)];
-        let jobs = self.read_jobs(shown).await?.into_iter().flatten();
+        let jobs = self
+            .read_jobs(shown, page.detail)
+            .await?
+            .into_iter()
+            .flatten();
         // Some may have changed since they were selected.
         let jobs = jobs.filter(|job| filter.matches(job)).collect();
         Ok(JobPage { jobs, next })

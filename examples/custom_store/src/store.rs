@@ -148,6 +148,7 @@ metered! { JobStore by |inner| inner.jobs(); {
     async fn reclaim(&self, request: &ReclaimRequest) -> Vec<Reclaimed>;
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
     async fn get(&self, ids: &[JobId]) -> Vec<Option<JobRecord>>;
+    async fn outlines(&self, ids: &[JobId]) -> Vec<Option<JobRecord>>;
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> JobPage;
     async fn history(&self, job: JobId) -> Vec<Attempt>;
     async fn purge(&self, request: &PurgeRequest) -> Guarded<u64>;

@@ -76,6 +76,38 @@ cases! {
         assert_eq!(page.jobs, [node.get(id).await]);
     }
 
+    #[proves("get.outline", "page.outline")]
+    async fn an_outline_has_all_but_what_may_be_large(cx: &Cx) {
+        let node = cx.node().await;
+        let spec = job().unique_key("k").timeout(HOUR).tag("t");
+        let ended = node.add(spec).await;
+        let token = node.take().await;
+        node.report(token, ReportKind::Checkpoint(json("1"))).await;
+        node.settle(token, result("2")).await;
+        let failed = node.add(job()).await;
+        let token = node.take().await;
+        let progress = ReportKind::Progress {
+            percent: 7,
+            message: "seven".to_owned(),
+        };
+        node.report(token, progress).await;
+        node.report(token, ReportKind::Checkpoint(json("3"))).await;
+        node.fail(token).await;
+        let all = [failed, JobId::new(), ended];
+        let outlines: Vec<Option<JobRecord>> = node
+            .get_all(&all)
+            .await
+            .into_iter()
+            .map(|job| job.map(JobRecord::outline))
+            .collect();
+        assert_eq!(ok(node.jobs().outlines(&all).await), outlines);
+        let page = PageRequest::first(2).outlines();
+        let listed = node.list(&JobFilter::all(), &page).await;
+        let outlines: Vec<JobRecord> = outlines.into_iter().flatten().collect();
+        assert_eq!(listed.jobs, outlines);
+        assert!(outlines.iter().all(|job| job.spec.payload.is_null()));
+    }
+
     #[proves("page.walk")]
     async fn the_last_page_says_that_it_is_the_last(cx: &Cx) {
         let node = cx.node().await;

@@ -17,7 +17,7 @@ fn waiter(key: &str, timeout: Duration) -> NewJob {
 cases! {
     "signal" on Cx;
 
-    #[proves("signal.wait", "signal.deliver", "signal.once", "get.whole")]
+    #[proves("signal.wait", "signal.deliver", "signal.once", "get.whole", "get.outline")]
     #[needs(Clock, Signals)]
     async fn a_job_runs_when_its_signal_has_come_and_can_read_it(cx: &Cx) {
         let node = cx.node().await;
@@ -46,7 +46,10 @@ cases! {
         assert_eq!(node.expire().await, []);
         let token = node.take().await;
         node.succeed(token).await;
-        assert_eq!(node.get(id).await.signal, Some(had));
+        let whole = node.get(id).await;
+        assert_eq!(whole.signal, Some(had));
+        let outlines = ok(node.jobs().outlines(&[id]).await);
+        assert_eq!(outlines, [Some(whole.outline())]);
         assert_eq!(node.signal("Größe", "4").await, Delivered::Already);
     }
 

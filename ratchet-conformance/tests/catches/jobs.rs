@@ -419,8 +419,18 @@ impl JobStore for Sabotaged {
         Ok(jobs)
     }
 
+    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        if self.is(Sabotage::ShowsWholeJobsInOutlines) {
+            return self.get(ids).await;
+        }
+        self.inner.outlines(ids).await
+    }
+
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         let mut asked = *page;
+        if self.is(Sabotage::ListsWholeJobsForOutlines) {
+            asked.detail = Detail::Whole;
+        }
         if self.is(Sabotage::SkipsOneJobPerPage) && page.after.is_some() {
             asked.limit += 1;
             let mut read = self.inner.list(filter, &asked).await?;

@@ -149,6 +149,14 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "page::a_walk_visits_every_job_once_in_both_orders",
     ),
     (
+        Sabotage::ShowsWholeJobsInOutlines,
+        "page::an_outline_has_all_but_what_may_be_large",
+    ),
+    (
+        Sabotage::ListsWholeJobsForOutlines,
+        "page::an_outline_has_all_but_what_may_be_large",
+    ),
+    (
         Sabotage::PagesByOffset,
         "page::a_walk_misses_nothing_while_jobs_are_added",
     ),

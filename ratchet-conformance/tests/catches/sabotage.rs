@@ -67,6 +67,8 @@ sabotages! {
     RequeuesWithoutTheKey,
     SkipsOneJobPerPage,
     PagesByOffset,
+    ShowsWholeJobsInOutlines,
+    ListsWholeJobsForOutlines,
     PurgesTooYoung,
     IgnoresPausedQueues,
     ForgetsPayloadVersions,

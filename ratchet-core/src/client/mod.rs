@@ -273,6 +273,17 @@ impl Client {
         calls.call("get", |store| store.jobs().get(ids)).await
     }
 
+    /// Reads jobs as [`jobs`](Self::jobs) does, of each only its [outline](JobRecord::outline).
+    ///
+    /// # Errors
+    /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the store.
+    pub async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let calls = &self.0.calls;
+        calls
+            .call("outlines", |store| store.jobs().outlines(ids))
+            .await
+    }
+
     /// Reads one page of the jobs that match the filter.
     ///
     /// # Errors

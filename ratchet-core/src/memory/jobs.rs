@@ -10,10 +10,10 @@ use crate::id::{ClaimToken, JobId};
 use crate::limits::check_batch;
 use crate::links::waiting_state;
 use crate::model::{
-    Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Enqueued,
-    Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector,
-    NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest, ReclaimReason,
-    ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement,
+    Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
+    Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
+    JobSelector, NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest,
+    ReclaimReason, ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement,
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
@@ -127,8 +127,20 @@ impl JobStore for MemoryStore {
         .await
     }
 
+    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let jobs = self.get(ids).await?;
+        Ok(jobs
+            .into_iter()
+            .map(|job| job.map(JobRecord::outline))
+            .collect())
+    }
+
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         page.validate()?;
+        let shown = |row: &Row| match page.detail {
+            Detail::Whole => row.job.clone(),
+            Detail::Outline => row.job.clone().outline(),
+        };
         self.call("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
             let read = page.limit + 1;
@@ -136,13 +148,13 @@ impl JobStore for MemoryStore {
                 JobOrder::OldestFirst => matching
                     .filter(|row| page.after.is_none_or(|after| row.job.id > after))
                     .take(read)
-                    .map(|row| row.job.clone())
+                    .map(shown)
                     .collect(),
                 JobOrder::NewestFirst => matching
                     .rev()
                     .filter(|row| page.after.is_none_or(|after| row.job.id < after))
                     .take(read)
-                    .map(|row| row.job.clone())
+                    .map(shown)
                     .collect(),
             };
             Ok(JobPage::cut(jobs, page.limit))

@@ -44,7 +44,9 @@ pub use node_totals::NodeTotals;
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
 pub use permit::PermitInfo;
-pub use query::{JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts};
+pub use query::{
+    Detail, JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts,
+};
 pub use rate::{RateAnswer, RateRequest};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};

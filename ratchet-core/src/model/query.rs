@@ -103,6 +103,16 @@ pub enum JobOrder {
     OldestFirst,
 }
 
+/// How much of a job is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything known about it.
+    #[default]
+    Whole,
+    /// What fits into a line of a list: all but what may be large. See [`JobRecord::outline`].
+    Outline,
+}
+
 /// One page of a listing. Pages are cut by key, not by offset: walking to the end visits every job
 /// that exists all the while exactly once, whatever is added or removed meanwhile.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +124,8 @@ pub struct PageRequest {
     pub after: Option<JobId>,
     /// The order.
     pub order: JobOrder,
+    /// How much of each job is read.
+    pub detail: Detail,
 }
 
 impl PageRequest {
@@ -124,6 +136,7 @@ impl PageRequest {
             limit,
             after: None,
             order: JobOrder::NewestFirst,
+            detail: Detail::Whole,
         }
     }
 
@@ -138,6 +151,13 @@ impl PageRequest {
     #[must_use]
     pub const fn order(mut self, order: JobOrder) -> Self {
         self.order = order;
+        self
+    }
+
+    /// Only the [outline](JobRecord::outline) of each job: for lists, which show nothing else.
+    #[must_use]
+    pub const fn outlines(mut self) -> Self {
+        self.detail = Detail::Outline;
         self
     }
 

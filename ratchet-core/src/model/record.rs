@@ -73,6 +73,19 @@ impl JobRecord {
             signal: None,
         }
     }
+
+    /// The same without what may be large: the payload is `null`, as is that of a signal that came,
+    /// and there is no checkpoint and no result.
+    #[must_use]
+    pub fn outline(mut self) -> Self {
+        self.spec.payload = Json::null();
+        self.checkpoint = None;
+        self.result = None;
+        if let Some(delivery) = self.signal.as_mut().and_then(|it| it.delivered.as_mut()) {
+            delivery.payload = Json::null();
+        }
+        self
+    }
 }
 
 /// How far a body said it is.

@@ -213,6 +213,16 @@ pub trait JobStore: Debug + Send + Sync {
     /// A failure of the store.
     async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
 
+    /// Reads the outlines of jobs.
+    ///
+    /// # Contract
+    /// - **[get.outline]** As [`get`](Self::get), of each job its [outline](JobRecord::outline). What
+    ///   is left out should not be read: it may be large.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
+
     /// Reads one page of the jobs that match the filter.
     ///
     /// # Contract
@@ -220,6 +230,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[page.walk]** Walking by `next` until there is none visits every matching job exactly
     ///   once, in both orders.
     /// - **[page.filter]** Exactly the jobs that [`JobFilter::matches`].
+    /// - **[page.outline]** Whole jobs, or their [outlines](JobRecord::outline), as
+    ///   [`PageRequest::detail`] says.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

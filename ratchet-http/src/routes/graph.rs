@@ -134,7 +134,7 @@ impl Walk {
             .collect();
         let mut jobs = BTreeMap::from([(first.id, first)]);
         if !others.is_empty() {
-            let read = api.client().jobs(&others).await?;
+            let read = api.client().outlines(&others).await?;
             jobs.extend(read.into_iter().flatten().map(|job| (job.id, job)));
         }
         let node = |found: &Parent| match found {

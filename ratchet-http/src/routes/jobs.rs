@@ -141,7 +141,8 @@ async fn list(
     };
     let page = PageRequest::first(inputs::page(&api, query.limit)?)
         .after(inputs::optional_id("after", query.after.as_deref())?)
-        .order(order);
+        .order(order)
+        .outlines();
     let page = api.client().list(&parts.filter()?, &page).await?;
     Ok(Json(Jobs::from(&page)))
 }

@@ -61,10 +61,10 @@ impl Changes {
     pub(super) async fn look(&mut self, client: &Client) -> Result<Found> {
         let first = !std::mem::replace(&mut self.looked, true);
         let all = JobFilter::all();
-        let mut page = client.list(&all, &PageRequest::first(NEWEST)).await?;
+        let mut page = client.list(&all, &outlines(NEWEST)).await?;
         let mut overran = false;
         if !first && self.all_are_new(&page) && page.next.is_some() {
-            page = client.list(&all, &PageRequest::first(MOST)).await?;
+            page = client.list(&all, &outlines(MOST)).await?;
             overran = self.all_are_new(&page) && page.next.is_some();
         }
         let listed: Vec<JobId> = page.jobs.iter().map(|job| job.id).collect();
@@ -77,7 +77,7 @@ impl Changes {
             .collect();
         let again = match followed.is_empty() {
             true => Vec::new(),
-            false => client.jobs(&followed).await?,
+            false => client.outlines(&followed).await?,
         };
         for (id, _) in followed.iter().zip(&again).filter(|(_, job)| job.is_none()) {
             self.told.remove(id);
@@ -131,6 +131,10 @@ impl Changes {
         }
         self.told = keep;
     }
+}
+
+fn outlines(limit: usize) -> PageRequest {
+    PageRequest::first(limit).outlines()
 }
 
 #[cfg(test)]

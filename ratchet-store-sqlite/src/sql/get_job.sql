@@ -1,9 +1,12 @@
--- A job with everything known about it. [get.whole] Primary keys.
+-- A job with everything known about it, or without what may be large. [get.whole] [get.outline]
+-- Primary keys.
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
        job.attempts, job.crash_count, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
-       data.id, data.payload, data.retry, data.timeout, data.stall_timeout, data.unique_key,
-       data.idempotency_key, data.traceparent, data.tracestate,
-       notes.percent, notes.message, notes.checkpoint, notes.result, notes.last_error,
+       data.id, CASE WHEN ?2 THEN data.payload ELSE 'null' END, data.retry,
+       data.timeout, data.stall_timeout, data.unique_key, data.idempotency_key,
+       data.traceparent, data.tracestate,
+       notes.percent, notes.message, CASE WHEN ?2 THEN notes.checkpoint END,
+       CASE WHEN ?2 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot,
        CASE WHEN job.flags & 64 THEN
            (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
