@@ -22,9 +22,10 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
     // Everything is compared before anything is made.
     let plan = plan(&config.prefix);
-    let missing = lacking(side, &plan).await?;
+    let Lacking { missing, version } = lacking(side, &plan).await?;
     if !config.create {
         return match missing.first() {
+            None if version => Err(mismatch("the version of the collections is missing")),
             None => Ok(server),
             Some(Missing {
                 exists: false,
@@ -63,8 +64,8 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
 pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migration>> {
     look(side, config).await?;
     let plan = plan(&config.prefix);
-    let missing = lacking(side, &plan).await?;
-    if missing.is_empty() {
+    let Lacking { missing, version } = lacking(side, &plan).await?;
+    if missing.is_empty() && !version {
         return Ok(Vec::new());
     }
     let database = Some(config.database.name());
@@ -79,11 +80,19 @@ pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
     vec![Migration::new(database, prefix, VERSION, &all)]
 }
 
-/// The collections that lack something. Refuses what would be in the way.
-async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Vec<Missing<'a>>> {
+/// What is not there.
+struct Lacking<'a> {
+    /// The collections that lack something.
+    missing: Vec<Missing<'a>>,
+    /// Which version they are, which is written last.
+    version: bool,
+}
+
+/// Looks for what is not there. Refuses what would be in the way.
+async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Lacking<'a>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     check_kinds(side, &names).await?;
-    check_version(side).await?;
+    let version = !has_version(side).await?;
     let mut missing = Vec::new();
     for collection in plan {
         let (name, indexes) = collection;
@@ -102,7 +111,7 @@ async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Ve
             }
         }
     }
-    Ok(missing)
+    Ok(Lacking { missing, version })
 }
 
 /// Which server it is, and whether it can be used.
@@ -182,14 +191,15 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     failure
 }
 
-async fn check_version(side: &Side) -> Result<()> {
+/// Whether the collections say which version they are. Refuses one that is not known.
+async fn has_version(side: &Side) -> Result<bool> {
     let meta = doc! { "_id": "ratchet" };
     let version = match side.plain().find_one(&side.meta, meta).await {
         Ok(found) => found.map(|meta| crate::row::int(&meta, "version")),
         Err(failure) => return Err(failure.about("the database cannot be read")),
     };
     match version {
-        Some(Ok(version)) if version <= i64::from(VERSION) => Ok(()),
+        Some(Ok(version)) if version <= i64::from(VERSION) => Ok(true),
         Some(Ok(version)) => Err(mismatch(format!(
             "the collections are of version {version}, this program knows {VERSION} at most"
         ))),
@@ -204,7 +214,7 @@ async fn check_version(side: &Side) -> Result<()> {
                     )));
                 }
             }
-            Ok(())
+            Ok(false)
         }
     }
 }

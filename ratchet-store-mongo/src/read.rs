@@ -23,9 +23,7 @@ const STAY: usize = 8;
 fn without(detail: Detail) -> Document {
     match detail {
         Detail::Whole => doc! { "history": 0 },
-        Detail::Outline => doc! {
-            "history": 0, "payload": 0, "checkpoint": 0, "result": 0, "signal.payload": 0,
-        },
+        Detail::Outline => doc! { "history": 0, "payload": 0, "checkpoint": 0, "result": 0 },
     }
 }
 

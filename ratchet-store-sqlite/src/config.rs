@@ -82,7 +82,7 @@ impl Builder {
 
     /// Whether to create the file and to apply missing migrations, which is the default. If not,
     /// connecting fails with `SchemaMismatch` unless all are applied; they are in
-    /// [`SqliteStore::migrations`].
+    /// [`SqliteStore::migrations`]. A database in memory cannot do without.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
@@ -163,6 +163,12 @@ impl Builder {
             if duration.is_zero() {
                 return Err(misconfigured(setting, "is zero"));
             }
+        }
+        if !self.migrate && matches!(location, Location::Memory) {
+            return Err(misconfigured(
+                "migrate",
+                "is off, and a database in memory is empty whenever it is opened",
+            ));
         }
         if self.max_pages == Some(0) {
             return Err(misconfigured("max_pages", "is zero"));

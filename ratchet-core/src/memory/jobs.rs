@@ -127,14 +127,6 @@ impl JobStore for MemoryStore {
         .await
     }
 
-    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        let jobs = self.get(ids).await?;
-        Ok(jobs
-            .into_iter()
-            .map(|job| job.map(JobRecord::outline))
-            .collect())
-    }
-
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         page.validate()?;
         let shown = |row: &Row| match page.detail {

@@ -216,12 +216,18 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads the outlines of jobs.
     ///
     /// # Contract
-    /// - **[get.outline]** As [`get`](Self::get), of each job its [outline](JobRecord::outline). What
-    ///   is left out should not be read: it may be large.
+    /// - **[get.outline]** As [`get`](Self::get), of each job its [outline](JobRecord::outline).
+    ///
+    /// Provided, by reading whole jobs. A store that can leave unread what is left out should: it may
+    /// be large, and lists are read often.
     ///
     /// # Errors
     /// A failure of the store.
-    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
+    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let jobs = self.get(ids).await?;
+        let outline = |job: Option<JobRecord>| job.map(JobRecord::outline);
+        Ok(jobs.into_iter().map(outline).collect())
+    }
 
     /// Reads one page of the jobs that match the filter.
     ///

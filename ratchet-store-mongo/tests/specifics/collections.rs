@@ -145,6 +145,18 @@ pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space:
     // One that may makes it again.
     open(&space).await;
     without().connect().await.unwrap();
+    // Who made everything by hand, and not the version, is not done.
+    assert!(without().pending_migrations().await.unwrap().is_empty());
+    space
+        .of_majority("meta")
+        .delete_many(doc! {})
+        .await
+        .unwrap();
+    let error = without().connect().await.unwrap_err();
+    assert!(error.to_string().contains("version"), "{error}");
+    assert_eq!(without().pending_migrations().await.unwrap().len(), 1);
+    open(&space).await;
+    without().connect().await.unwrap();
 }
 
 pub(crate) async fn many_starters_create_once(space: Arc<Space>) {

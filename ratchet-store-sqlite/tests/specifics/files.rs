@@ -225,6 +225,14 @@ async fn a_private_database_in_memory_does_everything() {
 }
 
 #[tokio::test]
+async fn a_database_in_memory_cannot_be_found_up_to_date() {
+    let builder = SqliteStore::builder("sqlite::memory:").migrate(false);
+    let error = builder.connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+    assert_eq!(error.invalid_input().unwrap().field(), "migrate");
+}
+
+#[tokio::test]
 async fn the_handle_says_what_it_is_and_how_it_syncs() {
     let place = Place::new();
     let builder = SqliteStore::builder(place.path()).synchronous(Synchronous::Normal);
