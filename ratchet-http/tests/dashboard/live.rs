@@ -8,6 +8,7 @@ use ratchet_core::{Job, JobState, NewJob};
 use tokio::time::sleep;
 
 use crate::jobs::Echo;
+use crate::page::Page;
 use crate::stage::{May, Stage};
 
 fn echo() -> NewJob {
@@ -89,13 +90,54 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
     stage.until_state(later, JobState::Succeeded).await
 }
 
-/// Events as the server would send them, a thousand jobs a second in many small pieces for some
-/// seconds, while a person goes on pressing keys. Time is measured in the page: the longest time between
-/// two frames, and how long an input waits. The bounds are those of a freeze and not of good looks, since
+/// How long a flood lasts.
+const SECONDS: u64 = 5;
+
+/// Measures in the page the longest time between two frames, and how long an input waits at most.
+const MEASURE: &str = "
+    window.flood = { gap: 0, wait: 0, keys: 0, done: false };
+    (() => {
+        let last = performance.now();
+        const frame = (now) => {
+            flood.gap = Math.max(flood.gap, now - last);
+            last = now;
+            if (!flood.done) requestAnimationFrame(frame);
+        };
+        requestAnimationFrame(frame);
+        addEventListener('keydown', (event) => {
+            flood.keys += 1;
+            flood.wait = Math.max(flood.wait, performance.now() - event.timeStamp);
+        });
+    })()";
+
+/// Presses keys as long as the flood lasts, and says what the page measured meanwhile. It must have
+/// heard every key and must not have frozen. The bounds are those of a freeze and not of good looks, since
 /// the machine may be busy.
-pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
-    const SECONDS: u64 = 5;
-    const LONGEST: u64 = 1_500;
+async fn press_keys(page: &Page) -> Result<String> {
+    const LONGEST: Duration = Duration::from_millis(1_500);
+    let (begun, mut slowest) = (monotonic(), Duration::ZERO);
+    let mut pressed = 0;
+    while begun.elapsed() < Duration::from_secs(SECONDS) {
+        page.key(if pressed % 2 == 0 { "j" } else { "k" }).await?;
+        pressed += 1;
+        slowest = slowest.max(page.answers_in().await?);
+        sleep(Duration::from_millis(100)).await;
+    }
+    let seen = page.eval("flood.done = true, flood").await?;
+    let told = format!("{seen}, slowest answer {slowest:?}, {pressed} keys pressed");
+    let keys = seen["keys"].as_u64();
+    ensure!(keys == Some(pressed), "keys were lost: {told}");
+    for what in ["gap", "wait"] {
+        let millis = seen[what].as_f64().unwrap_or(f64::MAX);
+        let longest = LONGEST.as_secs_f64() * 1_000.0;
+        ensure!(millis < longest, "the page froze, {what}: {told}");
+    }
+    ensure!(slowest < LONGEST, "the page froze: {told}");
+    Ok(told)
+}
+
+/// Shows a list of fifty jobs.
+async fn show_fifty(stage: &Stage) -> Result<()> {
     let jobs: Vec<NewJob> = (0..50)
         .map(|_| echo().delay(Duration::from_secs(9_000)))
         .collect();
@@ -105,80 +147,75 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     page.until("document.querySelectorAll('main tbody tr').length === 50")
         .await?;
     page.until("document.querySelector('.link').dataset.state === 'live'")
-        .await?;
-    let start = "
-        window.flood = { sent: 0, gap: 0, wait: 0, keys: 0, done: false };
+        .await
+}
+
+/// Events as the server would send them, a thousand jobs a second in many small pieces for some
+/// seconds, while a person goes on pressing keys.
+pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
+    show_fifty(stage).await?;
+    let page = &stage.page;
+    page.eval(MEASURE).await?;
+    page.eval("
+        window.sent = 0;
         (() => {
             const ids = [...document.querySelectorAll('main tbody tr')].map((row) => row.dataset.key);
             const states = ['pending', 'running', 'succeeded', 'failed'];
             const { emit } = document.documentElement.ratchet;
-            let last = performance.now();
-            const frame = (now) => {
-                flood.gap = Math.max(flood.gap, now - last);
-                last = now;
-                if (!flood.done) requestAnimationFrame(frame);
-            };
-            requestAnimationFrame(frame);
-            addEventListener('keydown', (event) => {
-                flood.keys += 1;
-                flood.wait = Math.max(flood.wait, performance.now() - event.timeStamp);
-            });
             const begun = performance.now();
             const timer = setInterval(() => {
-                const due = Math.min(SECONDS * 1000, Math.floor(performance.now() - begun));
+                const due = Math.floor(performance.now() - begun);
                 const jobs = [];
-                for (; flood.sent < due; flood.sent += 1) {
-                    const known = flood.sent % 2 === 0;
+                for (; sent < due; sent += 1) {
+                    const known = sent % 2 === 0;
                     jobs.push({
-                        id: known ? ids[flood.sent % ids.length] : `ffffffff-0000-7000-8000-${String(flood.sent).padStart(12, '0')}`,
-                        kind: 'echo', queue: 'default', state: states[(flood.sent >> 1) % 4],
-                        progress: { percent: flood.sent % 100, message: `step ${flood.sent}` }, tags: [], attempts: flood.sent % 5,
+                        id: known ? ids[sent % ids.length] : `ffffffff-0000-7000-8000-${String(sent).padStart(12, '0')}`,
+                        kind: 'echo', queue: 'default', state: states[(sent >> 1) % 4],
+                        progress: { percent: sent % 100, message: `step ${sent}` }, tags: [], attempts: sent % 5,
                     });
                 }
                 emit('jobs', { jobs, dropped: 0 });
-                if (due >= SECONDS * 1000) { clearInterval(timer); flood.done = true; }
+                if (flood.done) clearInterval(timer);
             }, 20);
-        })()"
-        .replace("SECONDS", &SECONDS.to_string());
-    page.eval(&start).await?;
-    let (begun, mut slowest) = (monotonic(), Duration::ZERO);
-    let mut pressed = 0;
-    while begun.elapsed() < Duration::from_secs(SECONDS) {
-        page.key(if pressed % 2 == 0 { "j" } else { "k" }).await?;
-        pressed += 1;
-        slowest = slowest.max(page.answers_in().await?);
-        sleep(Duration::from_millis(100)).await;
-    }
-    page.until("flood.done").await?;
-    let seen = page.eval("({ ...flood, rows: document.querySelectorAll('main tbody tr').length, held: document.querySelectorAll('*').length, fresh: document.querySelector('[data-action=fresh]')?.textContent })").await?;
-    let told = format!("{seen}, slowest answer {slowest:?}, {pressed} keys pressed");
-    let number = |name: &str| seen[name].as_f64().unwrap_or(f64::MAX);
+        })()").await?;
+    let told = press_keys(page).await?;
+    let seen = page.eval("({ sent, rows: document.querySelectorAll('main tbody tr').length, fresh: document.querySelector('[data-action=fresh]')?.textContent })").await?;
+    let told = format!("{seen}, {told}");
     ensure!(
-        number("sent") >= 1_000.0 * f64::from(u32::try_from(SECONDS)?),
+        seen["sent"].as_u64() >= Some(1_000 * SECONDS),
         "too few were sent: {told}"
     );
     ensure!(seen["rows"] == 50, "rows were added: {told}");
-    ensure!(
-        seen["fresh"]
-            .as_str()
-            .is_some_and(|text| text.contains("1,000 or more new")),
-        "{told}"
-    );
-    ensure!(
-        seen["keys"].as_u64() == Some(pressed),
-        "keys were lost: {told}"
-    );
-    for (what, millis) in [("gap", number("gap")), ("wait", number("wait"))] {
-        ensure!(
-            millis < f64::from(u32::try_from(LONGEST)?),
-            "the page froze, {what}: {told}"
-        );
-    }
-    ensure!(
-        slowest < Duration::from_millis(LONGEST),
-        "the page froze: {told}"
-    );
+    let fresh = seen["fresh"].as_str().unwrap_or_default();
+    ensure!(fresh.contains("1,000 or more new"), "{told}");
     eprintln!("flood: {told}");
+    Ok(())
+}
+
+/// The same from a node through the server: a thousand jobs a second are enqueued and run.
+pub(crate) async fn flood_of_jobs(stage: &mut Stage) -> Result<()> {
+    const BATCH: u64 = 100;
+    show_fifty(stage).await?;
+    stage.work().await?;
+    let page = &stage.page;
+    page.eval(MEASURE).await?;
+    let client = stage.client.clone();
+    let enqueuing = tokio::spawn(async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(BATCH));
+        for _ in 0..1_000 * SECONDS / BATCH {
+            pace.tick().await;
+            let jobs: Vec<NewJob> = (0..BATCH).map(|_| echo()).collect();
+            client.enqueue_all(&jobs).await?;
+        }
+        anyhow::Ok(())
+    });
+    let told = press_keys(page).await?;
+    enqueuing.await??;
+    let rows = page.eval("document.querySelectorAll('main tbody tr').length");
+    ensure!(rows.await? == 50, "rows were added: {told}");
+    page.until_text("1,000 or more new").await?;
+    let heard = page.eval("document.documentElement.ratchet.jobs").await?;
+    eprintln!("flood of jobs: {heard} told, {told}");
     Ok(())
 }
 

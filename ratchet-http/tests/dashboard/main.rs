@@ -52,7 +52,7 @@ macro_rules! case {
     };
 }
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     case!("every page shows what is stored", pages::every_page, true),
     case!(
         "jobs are filtered and paged by the address",
@@ -79,6 +79,11 @@ const CASES: [Case; 15] = [
     case!(
         "a thousand updates a second freeze nothing",
         live::flood,
+        true
+    ),
+    case!(
+        "a thousand jobs a second through the server freeze nothing",
+        live::flood_of_jobs,
         true
     ),
     case!(
