@@ -53,6 +53,12 @@ pub(super) async fn retry(app: &mut App, ids: &[JobId]) -> Result<(), Failure> {
 pub(super) async fn cancel(app: &mut App, ids: &[JobId], bulk: Bulk) -> Result<(), Failure> {
     let selects = bulk.all || bulk.filter.read()? != JobFilter::all();
     match (ids.is_empty(), selects) {
+    if !ids.is_empty() && bulk.limit.is_some() {
+        return Err(
+            Failure::usage("--limit is for jobs that match, and these are named")
+                .remedy("Leave it out: the named ones are acted on, and no others."),
+        );
+    }
         (false, true) => Err(
             Failure::usage("jobs are named, and so is what they are to match")
                 .remedy("Give either ids, or --state, --queue, --kind, --tag, --batch or --all."),

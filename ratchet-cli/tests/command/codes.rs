@@ -96,6 +96,27 @@ fn with_json_a_command_line_that_makes_no_sense_is_told_in_json_too() {
 }
 
 #[test]
+fn a_bound_that_means_nothing_is_refused() {
+    let place = Place::migrated();
+    let id = place.enqueue(&["greet", "1"]);
+    let cancel = ["jobs", "cancel", &id, "--limit", "1"];
+    place.run(&cancel).exits(2).complains("--limit is for");
+    assert_eq!(place.json(&["jobs", "show", &id])["state"], "pending");
+    let bounded = [
+        &["jobs", "list"][..],
+        &["jobs", "cancel", "--all"],
+        &["jobs", "requeue", "--all"],
+        &["jobs", "purge", "--older-than", "1d"],
+    ];
+    for command in bounded {
+        let none = [command, &["--limit", "0"]].concat();
+        place.run(&none).exits(2).complains("--limit");
+    }
+    // Its jobs are always named.
+    place.run(&["jobs", "retry", &id, "--limit", "1"]).exits(2);
+}
+
+#[test]
 fn help_names_the_codes() {
     let place = Place::empty();
     for args in [

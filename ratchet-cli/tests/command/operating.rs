@@ -124,6 +124,8 @@ fn jobs_are_listed_in_pages() {
     for line in lines.stdout.lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
+    let bounded = ["--json", "jobs", "list", "--stream", "--limit", "4"];
+    assert_eq!(place.run(&bounded).exits(0).stdout.lines().count(), 4);
 }
 
 #[test]
