@@ -53,8 +53,8 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
             }
         }
         JobsCommand::Show { id, payload } => interruptible(show(app, id, payload)).await,
-        JobsCommand::Retry { ids } => interruptible(bulk::retry(app, &ids)).await,
         // These say what they have done until Ctrl-C.
+        JobsCommand::Retry { ids } => bulk::retry(app, &ids).await,
         JobsCommand::Cancel { ids, bulk } => bulk::cancel(app, &ids, bulk).await,
         JobsCommand::Requeue { bulk } => bulk::requeue(app, bulk).await,
         JobsCommand::Purge(purge) => bulk::purge(app, purge).await,
