@@ -217,6 +217,14 @@ fn queues_are_paused_and_resumed() {
         .says("Done");
     assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
     place
+        .run(&["queues", "resume", "slow"])
+        .exits(0)
+        .says("It was not paused.");
+    place
+        .run(&["queues", "resume", "slwo"])
+        .exits(3)
+        .complains("there is no queue `slwo`");
+    place
         .run(&["queues", "pause", "slwo"])
         .exits(3)
         .complains("slwo");
