@@ -289,10 +289,13 @@ mod tests {
             drawn.push((view.database.to_owned(), model.problem().map(str::to_owned)));
             Ok(())
         };
-        tokio::select! {
-            ended = show(draw, Model::new(seen()), looks, &mut keys) => ended.unwrap(),
-            () = look(once, PAUSE, tell) => unreachable!("somebody listens"),
-        }
+        let view = async {
+            tokio::select! {
+                ended = show(draw, Model::new(seen()), looks, &mut keys) => ended,
+                () = look(once, PAUSE, tell) => unreachable!("somebody listens"),
+            }
+        };
+        assert_eq!(timeout(100 * PAUSE, view).await, Ok(Ok(())));
         let first = "memory 1".to_owned();
         let away = Some("the database is away".to_owned());
         let back = ("it is back".to_owned(), None);
