@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use ratchet::{ConnectError, InvalidInput, StoreError, StoreErrorKind};
 
 use crate::output::{BAD, paint};
@@ -90,6 +91,25 @@ impl Failure {
     /// Ctrl-C, with what had been done until then.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Kind::Interrupted, message)
+    }
+
+    /// The parser does not understand the command line. What it says to people first is the message,
+    /// and what follows on that is what to do.
+    pub(crate) fn not_understood(error: &clap::Error) -> Self {
+        if matches!(
+            error.kind(),
+            ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        ) {
+            return Self::usage("no command is given").remedy("`--help` lists the commands.");
+        }
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+        let failure = Self::usage(message.trim());
+        match rest.trim() {
+            "" => failure,
+            rest => failure.remedy(rest),
+        }
     }
 
     /// As the failure of the store, of what takes effect each time it is done.

@@ -15,7 +15,10 @@ use app::App;
 use exit::{Failure, conclude};
 
 fn main() -> ExitCode {
-    let cli = args::read();
+    let cli = match args::read() {
+        Ok(cli) => cli,
+        Err(failure) => return conclude(Err(failure), true),
+    };
     let json = cli.global.json;
     cli.global.color.choice().write_global();
     log_to_stderr(cli.global.verbose);

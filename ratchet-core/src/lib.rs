@@ -1,8 +1,8 @@
 //! The core of Ratchet: what decides.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
-//!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`], [`stranded`]), with the
-//!   time passed in.
+//!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`], [`stranded`],
+//!   [`throughput`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -38,6 +38,7 @@ pub mod store;
 pub mod stranded;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod throughput;
 pub mod time;
 pub mod trace;
 

@@ -15,7 +15,7 @@ use crate::problem::{Code, Problem};
 /// may read it and nobody may change anything.
 ///
 /// ```
-/// use ratchet_http::{Access, Authorizer, Denied};
+/// use ratchet_http::{Access, Authorizer, Denied, same_secret};
 ///
 /// /// Everybody on the network may look; who knows the secret may act.
 /// struct Token(String);
@@ -29,12 +29,11 @@ use crate::problem::{Code, Problem};
 ///         let given = request.headers.get("authorization").and_then(|value| value.to_str().ok());
 ///         match given.and_then(|value| value.strip_prefix("Bearer ")) {
 ///             None => Err(Denied::unauthorized("Bearer")),
-///             Some(given) if constant_time_eq(given, &self.0) => Ok(()),
+///             Some(given) if same_secret(given, &self.0) => Ok(()),
 ///             Some(_) => Err(Denied::forbidden()),
 ///         }
 ///     }
 /// }
-/// # fn constant_time_eq(one: &str, other: &str) -> bool { one == other }
 /// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
@@ -45,6 +44,22 @@ pub trait Authorizer: Send + Sync + 'static {
     /// # Errors
     /// [`Denied`].
     async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied>;
+}
+
+/// Whether what was sent is the secret, found out in a time that does not tell where the two differ. It
+/// may tell how long the secret is.
+///
+/// ```
+/// use ratchet_http::same_secret;
+///
+/// assert!(same_secret("open sesame", "open sesame"));
+/// assert!(!same_secret("open sesam", "open sesame"));
+/// ```
+#[must_use]
+pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
+    let (sent, secret) = (sent.as_ref(), secret.as_ref());
+    let differences = sent.iter().zip(secret).fold(0, |all, (a, b)| all | (a ^ b));
+    sent.len() == secret.len() && std::hint::black_box(differences) == 0
 }
 
 /// What a request wants.
@@ -127,5 +142,19 @@ impl From<Denied> for Problem {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_secret_is_the_secret() {
+        assert!(same_secret("secret", b"secret"));
+        for other in ["", "secre", "secrets", "Secret", "secreT"] {
+            assert!(!same_secret(other, "secret"), "{other}");
+        }
+        assert!(!same_secret("secret", ""));
     }
 }

@@ -46,7 +46,7 @@ mod serve;
 pub mod view;
 
 pub use api::{Api, ApiBuilder, BuildError, Payloads};
-pub use auth::{Access, Action, Authorizer, Denied};
+pub use auth::{Access, Action, Authorizer, Denied, same_secret};
 pub use http::request::Parts;
 pub use limits::Limits;
 pub use problem::{Code, Problem};

@@ -23,16 +23,16 @@ pub(crate) enum JobsCommand {
     List {
         #[command(flatten)]
         filter: Filter,
-        /// The most jobs to list
-        #[arg(long, default_value_t = 50, value_name = "N")]
-        limit: usize,
+        /// The most jobs to list; 50 unless given, with --stream all
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
         /// Only jobs behind this one
         #[arg(long, value_name = "ID")]
         after: Option<JobId>,
         /// The order
         #[arg(long, value_enum, default_value_t)]
         order: Order,
-        /// With --json: a line for each job as it is read, without a limit of its own
+        /// With --json: a line for each job as it is read
         #[arg(long)]
         stream: bool,
     },
@@ -152,7 +152,7 @@ pub(crate) struct Bulk {
     #[arg(long)]
     pub(crate) all: bool,
     /// The most jobs to act on
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Do not ask
     #[arg(long, short)]
@@ -169,7 +169,7 @@ pub(crate) struct Purge {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) state: Vec<State>,
     /// The most jobs to delete
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Do not ask
     #[arg(long, short)]

@@ -4,6 +4,7 @@ mod jobs;
 mod parse;
 mod tools;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -11,7 +12,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub(crate) use jobs::{Bulk, Enqueue, Jobs, JobsCommand, Order, Purge};
 pub(crate) use tools::{Bench, Completions, ConfigCommand, Doctor, Man, Serve, Top};
 
-use crate::exit::CODES;
+use crate::exit::{CODES, Failure};
 
 /// Looks after the jobs of Ratchet.
 #[derive(Debug, Parser)]
@@ -206,10 +207,25 @@ fn with_codes(command: clap::Command) -> clap::Command {
     command.after_long_help(CODES).mut_subcommands(with_codes)
 }
 
-/// The command line of this process; a bad one ends it, with exit code 2.
-pub(crate) fn read() -> Cli {
-    let matches = command().get_matches();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+/// The command line of this process. What asks for help or the version gets it, and a bad one is said
+/// to people here: both end the process, with exit code 0 and 2.
+///
+/// # Errors
+/// What is wrong with it, if programs are to be told.
+pub(crate) fn read() -> Result<Cli, Failure> {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let read = command().try_get_matches_from(&args);
+    let read = read.and_then(|matches| Cli::from_arg_matches(&matches));
+    read.or_else(|error| match error.use_stderr() && asks_for_json(&args) {
+        true => Err(Failure::not_understood(&error)),
+        false => error.exit(),
+    })
+}
+
+/// Whether `--json` is among the options, however little else of the command line makes sense.
+fn asks_for_json(args: &[OsString]) -> bool {
+    let mut options = args.iter().take_while(|arg| *arg != "--");
+    options.any(|arg| arg == "--json")
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::args::{Bulk, Purge};
 use crate::confirm::confirm;
 use crate::exit::{Failure, Verdict};
+use crate::interruptible;
 use crate::output::{Table, number, since};
 
 /// How many jobs are looked at to say what is about to be done.
@@ -52,6 +53,12 @@ pub(super) async fn retry(app: &mut App, ids: &[JobId]) -> Result<(), Failure> {
 
 pub(super) async fn cancel(app: &mut App, ids: &[JobId], bulk: Bulk) -> Result<(), Failure> {
     let selects = bulk.all || bulk.filter.read()? != JobFilter::all();
+    if !ids.is_empty() && bulk.limit.is_some() {
+        return Err(
+            Failure::usage("--limit is for jobs that match, and these are named")
+                .remedy("Leave it out: the named ones are acted on, and no others."),
+        );
+    }
     match (ids.is_empty(), selects) {
         (false, true) => Err(
             Failure::usage("jobs are named, and so is what they are to match")
@@ -66,33 +73,50 @@ pub(super) async fn requeue(app: &mut App, bulk: Bulk) -> Result<(), Failure> {
     act_on_all(app, &bulk, JobAction::Requeue, "requeue").await
 }
 
-/// Acts on named jobs, and says of each what became of it.
+/// Acts on named jobs, and says of each what became of it, also of those before a failure.
 async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
-    let client = app.client().await?;
-    let mut jobs = Vec::new();
-    let mut failure: Option<Failure> = None;
-    for ids in ids.chunks(IDS) {
-        for acted in client.act(&JobSelector::Ids(ids.to_vec()), action).await? {
-            let (one, problem) = tell(acted.job, acted.outcome);
-            jobs.push(one);
-            failure = failure.or(problem);
+    let client = interruptible(app.client()).await?;
+    let mut acted = Vec::with_capacity(ids.len());
+    let work = async {
+        for ids in ids.chunks(IDS) {
+            acted.extend(client.act(&JobSelector::Ids(ids.to_vec()), action).await?);
         }
-    }
-    let told = if app.out.is_json() {
-        app.out.document(&Acted { jobs })
-    } else {
-        let mut table = Table::plain(3);
-        for one in jobs {
-            let state = one.state.map_or(String::new(), |state| state.to_string());
-            table.row([
-                one.id.into(),
-                one.outcome.replace('_', " ").into(),
-                state.into(),
-            ]);
-        }
-        app.out.table(&table, "")
+        Ok::<(), Failure>(())
     };
-    failure.map_or(Ok(()), Err).told(told)
+    let ended = tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted(
+            "interrupted; what was done stays done, and what was under way may be done too",
+        )),
+        ended = work => ended,
+    };
+    if ended.is_err() && acted.is_empty() {
+        return ended;
+    }
+    let (mut jobs, mut refused) = (Vec::with_capacity(acted.len()), Ok(()));
+    for acted in acted {
+        let (one, problem) = tell(acted.job, acted.outcome);
+        jobs.push(one);
+        refused = refused.and(problem.map_or(Ok(()), Err));
+    }
+    // Why the rest is not there says more than what is wrong with one job.
+    ended.and(refused).told(tell_acted(app, jobs))
+}
+
+fn tell_acted(app: &mut App, jobs: Vec<One>) -> Result<(), Failure> {
+    if app.out.is_json() {
+        return app.out.document(&Acted { jobs });
+    }
+    let mut table = Table::plain(3);
+    for one in jobs {
+        let state = one.state.map_or(String::new(), |state| state.to_string());
+        table.row([
+            one.id.into(),
+            one.outcome.replace('_', " ").into(),
+            state.into(),
+        ]);
+    }
+    app.out.table(&table, "")
 }
 
 fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {

@@ -44,12 +44,7 @@ pub(super) fn run(app: &mut App, command: ConfigCommand) -> Result<(), Failure> 
 
 fn check(app: &mut App) -> Result<(), Failure> {
     let path = |path: Option<&std::path::Path>| path.map(|path| path.display().to_string());
-    // The settings of the store too, by the rules of its backend.
-    let checked = app.load().and_then(|config| {
-        ratchet::configured::check(&config)?;
-        Ok(config)
-    });
-    match checked {
+    match app.load() {
         Ok(config) => {
             let file = path(config.file());
             if app.out.is_json() {

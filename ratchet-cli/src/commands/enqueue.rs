@@ -1,6 +1,6 @@
 //! `ratchet enqueue`.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use ratchet::NewJob;
 use ratchet::model::Enqueued;
@@ -12,7 +12,10 @@ use crate::args::Enqueue;
 use crate::exit::Failure;
 
 pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
-    let payload = payload(&job.payload)?;
+    let payload = match job.payload.as_str() {
+        "-" => payload(&from_stdin().await?)?,
+        text => payload(text)?,
+    };
     let new = new_job(&job, &payload);
     new.validate()?;
     let client = app.client().await?;
@@ -36,16 +39,15 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     Ok(())
 }
 
+/// All that stdin has. Whoever does not wait for it to end leaves a thread behind that does.
+async fn from_stdin() -> Result<String, Failure> {
+    let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
+    let read = read.await;
+    Ok(read.map_err(|error| Failure::failed(error.to_string()))??)
+}
+
 /// The payload as it was written, if it is JSON.
 fn payload(text: &str) -> Result<Box<RawValue>, Failure> {
-    let mut from_stdin = String::new();
-    let text = match text {
-        "-" => {
-            std::io::stdin().read_to_string(&mut from_stdin)?;
-            from_stdin.as_str()
-        }
-        text => text,
-    };
     serde_json::from_str(text.trim()).map_err(|error| {
         Failure::usage(format!("the payload is not JSON: {error}"))
             .remedy("A text needs its quotes inside those of the shell: '\"hello\"'.")

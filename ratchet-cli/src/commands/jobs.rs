@@ -17,6 +17,8 @@ use crate::output::{
 
 /// How many jobs are read at once.
 const PAGE: usize = 200;
+/// How many are listed unless somebody says.
+const LISTED: usize = 50;
 
 /// A job and its attempts.
 #[derive(Serialize)]
@@ -39,22 +41,20 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
             if stream && !app.out.is_json() {
                 return Err(Failure::usage("--stream is for --json"));
             }
-            if limit == 0 {
-                return Err(Failure::usage("--limit is 0; it is at least 1"));
-            }
+            let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
             let pages = Pages {
                 filter,
                 order,
                 after,
             };
             match stream {
-                true => interruptible(pages.stream(app)).await,
-                false => interruptible(pages.list(app, limit)).await,
+                true => interruptible(pages.stream(app, limit.unwrap_or(usize::MAX))).await,
+                false => interruptible(pages.list(app, limit.unwrap_or(LISTED))).await,
             }
         }
         JobsCommand::Show { id, payload } => interruptible(show(app, id, payload)).await,
-        JobsCommand::Retry { ids } => interruptible(bulk::retry(app, &ids)).await,
         // These say what they have done until Ctrl-C.
+        JobsCommand::Retry { ids } => bulk::retry(app, &ids).await,
         JobsCommand::Cancel { ids, bulk } => bulk::cancel(app, &ids, bulk).await,
         JobsCommand::Requeue { bulk } => bulk::requeue(app, bulk).await,
         JobsCommand::Purge(purge) => bulk::purge(app, purge).await,
@@ -77,17 +77,21 @@ impl Pages {
         Ok(view::Jobs::from(&page))
     }
 
-    /// A line for each job, until there are no more.
-    async fn stream(mut self, app: &mut App) -> Result<(), Failure> {
+    /// A line for each job, until there are no more or it is enough.
+    async fn stream(mut self, app: &mut App, limit: usize) -> Result<(), Failure> {
         let client = app.client().await?;
-        loop {
-            for job in self.next(&client, PAGE).await?.jobs {
+        let mut left = limit;
+        while left > 0 {
+            let page = self.next(&client, PAGE.min(left)).await?;
+            left -= page.jobs.len().min(left);
+            for job in page.jobs {
                 app.out.record(&job)?;
             }
             if self.after.is_none() {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     async fn list(mut self, app: &mut App, limit: usize) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use crate::output::{BAD, Cell, DIM, GOOD, Table, WARN, number, since};
 
 pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result<(), Failure> {
     let client = app.client().await?;
-    let changed = match command {
+    let (changed, unchanged) = match command {
         None | Some(QueuesCommand::List) => {
             let queues = queues(&client).await?;
             if app.out.is_json() {
@@ -27,32 +27,37 @@ pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result
         }
         Some(QueuesCommand::Pause { queue, new }) => {
             if !new {
-                exists(&client, &queue).await?;
+                let remedy = "`ratchet queues list` lists the queues; --new pauses one before its \
+                              first job.";
+                exists(&client, &queue, remedy).await?;
             }
-            client.pause_queue(&queue).await?
+            (client.pause_queue(&queue).await?, "It was paused already.")
         }
-        Some(QueuesCommand::Resume { queue }) => client.resume_queue(&queue).await?,
+        Some(QueuesCommand::Resume { queue }) => {
+            let changed = client.resume_queue(&queue).await?;
+            if changed == Changed::Unchanged {
+                exists(&client, &queue, "`ratchet queues list` lists the queues.").await?;
+            }
+            (changed, "It was not paused.")
+        }
     };
     if app.out.is_json() {
         return app.out.document(&view::Changed::from(changed));
     }
     app.out.line(match changed {
         Changed::Changed => "Done.",
-        Changed::Unchanged => "It was so already.",
+        Changed::Unchanged => unchanged,
     })
 }
 
 /// A queue that is not there is rather one that was mistyped.
-async fn exists(client: &Client, queue: &str) -> Result<(), Failure> {
+async fn exists(client: &Client, queue: &str, remedy: &str) -> Result<(), Failure> {
     let queues = client.queues().await?;
     if queues.iter().any(|known| known.name.as_str() == queue) {
         return Ok(());
     }
-    Err(
-        Failure::not_found(format!("nothing was ever enqueued in the queue `{queue}`")).remedy(
-            "`ratchet queues list` lists the queues; --new pauses one before its first job.",
-        ),
-    )
+    let unknown = format!("there is no queue `{queue}`: it has no jobs, and is not paused");
+    Err(Failure::not_found(unknown).remedy(remedy))
 }
 
 /// The queues with their jobs, and for how long each has been late.

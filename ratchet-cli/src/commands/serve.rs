@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use async_trait::async_trait;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use ratchet_config::{HttpConfig, Secret};
-use ratchet_http::{Access, Api, Authorizer, Denied, Limits, Payloads, ServeError};
+use ratchet_http::{
+    Access, Api, Authorizer, Denied, Limits, Payloads, ServeError, prometheus, same_secret,
+};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
@@ -35,6 +37,8 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     let config = app.config_with(&more)?;
     let token = token(&config.http, how.allow_writes)?;
     let writes = token.is_some();
+    // Before anything is counted.
+    let metrics = prometheus::install().map_err(|error| Failure::failed(error.to_string()))?;
     let client = connect(config.store).await?;
     let address = config.http.listen;
     let listener = TcpListener::bind(address)
@@ -43,7 +47,8 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     let mut api = Api::builder(client)
         .limits(limits(&config.http))
-        .payloads(payloads(&config.http));
+        .payloads(payloads(&config.http))
+        .prometheus(metrics);
     if !address.ip().is_loopback() {
         // Whoever names such an address means it.
         api = api.allow_remote();
@@ -161,13 +166,13 @@ impl Authorizer for Token {
             .unwrap_or_default();
         let token = self.0.expose().as_bytes();
         if scheme.eq_ignore_ascii_case("bearer") {
-            return match is_same(sent.trim().as_bytes(), token) {
+            return match same_secret(sent.trim(), token) {
                 true => Ok(()),
                 false => Err(Denied::forbidden()),
             };
         }
         let password = password(sent).filter(|_| scheme.eq_ignore_ascii_case("basic"));
-        match password.is_some_and(|password| is_same(&password, token)) {
+        match password.is_some_and(|password| same_secret(password, token)) {
             true => Ok(()),
             // A browser that sent a wrong one asks again.
             false => Err(Denied::unauthorized("Basic realm=\"ratchet\"")),
@@ -180,23 +185,4 @@ fn password(credentials: &str) -> Option<Vec<u8>> {
     let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     Some(decoded[colon + 1..].to_vec())
-}
-
-/// Compares in a time that does not tell where the two differ.
-fn is_same(sent: &[u8], token: &[u8]) -> bool {
-    let differences = sent.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
-    sent.len() == token.len() && std::hint::black_box(differences) == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_token_is_the_token() {
-        assert!(is_same(b"secret", b"secret"));
-        for other in ["", "secre", "secrets", "Secret"] {
-            assert!(!is_same(other.as_bytes(), b"secret"), "{other}");
-        }
-    }
 }

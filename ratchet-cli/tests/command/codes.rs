@@ -66,6 +66,57 @@ fn with_json_failures_are_json_too() {
 }
 
 #[test]
+fn with_json_a_command_line_that_makes_no_sense_is_told_in_json_too() {
+    let place = Place::empty();
+    let run = |args: &[&str]| finish(place.command().args(args), None);
+    let told = |args: &[&str]| {
+        let ran = run(args).exits(2);
+        assert_eq!(ran.stdout, "");
+        let error: Value = serde_json::from_str(&ran.stderr)
+            .unwrap_or_else(|error| panic!("{args:?} {error}: {ran:?}"));
+        assert_eq!(error["error"]["exit_code"], 2);
+        (
+            error["error"]["message"].as_str().unwrap().to_owned(),
+            error["error"]["remedy"].as_str().unwrap().to_owned(),
+        )
+    };
+    let (message, remedy) = told(&["--json", "jobs", "list", "--stat", "failed"]);
+    assert_eq!(message, "unexpected argument '--stat' found");
+    assert!(remedy.contains("'--state'") && remedy.contains("Usage:"));
+    // Wherever it stands.
+    let (message, _) = told(&["jobs", "show", "no id", "--json"]);
+    assert!(message.contains("no id"), "{message}");
+    for nothing in [&["--json"][..], &["--json", "jobs"]] {
+        assert_eq!(told(nothing).0, "no command is given");
+    }
+    // What is asked for is no error, and a payload no option.
+    run(&["--json", "--help"]).exits(0).says("Usage:");
+    let payload = run(&["enqueue", "mail", "--", "--json", "more"]).exits(2);
+    assert!(payload.stderr.starts_with("error:"), "{payload:?}");
+}
+
+#[test]
+fn a_bound_that_means_nothing_is_refused() {
+    let place = Place::migrated();
+    let id = place.enqueue(&["greet", "1"]);
+    let cancel = ["jobs", "cancel", &id, "--limit", "1"];
+    place.run(&cancel).exits(2).complains("--limit is for");
+    assert_eq!(place.json(&["jobs", "show", &id])["state"], "pending");
+    let bounded = [
+        &["jobs", "list"][..],
+        &["jobs", "cancel", "--all"],
+        &["jobs", "requeue", "--all"],
+        &["jobs", "purge", "--older-than", "1d"],
+    ];
+    for command in bounded {
+        let none = [command, &["--limit", "0"]].concat();
+        place.run(&none).exits(2).complains("--limit");
+    }
+    // Its jobs are always named.
+    place.run(&["jobs", "retry", &id, "--limit", "1"]).exits(2);
+}
+
+#[test]
 fn help_names_the_codes() {
     let place = Place::empty();
     for args in [

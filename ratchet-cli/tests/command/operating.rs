@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratchet::model::{Heartbeat, NodeLoad, NodeStatus};
-use ratchet::{Name, NewJob, NodeId, Recurring};
+use ratchet::{Name, NewJob, NodeId, Priority, Recurring};
 
 use crate::asking::kill;
 use crate::kit::Place;
@@ -124,6 +124,8 @@ fn jobs_are_listed_in_pages() {
     for line in lines.stdout.lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
+    let bounded = ["--json", "jobs", "list", "--stream", "--limit", "4"];
+    assert_eq!(place.run(&bounded).exits(0).stdout.lines().count(), 4);
 }
 
 #[test]
@@ -163,6 +165,36 @@ fn named_jobs_are_cancelled_one_by_one() {
 }
 
 #[test]
+fn what_was_done_before_a_failure_is_said_with_it() {
+    let place = Place::migrated();
+    // As many as go into one call, and one more, of which the database wants to know nothing.
+    let ids = place.with_client(|client| async move {
+        let mut jobs: Vec<_> = (0..500).map(|n| NewJob::new("mail", &n)).collect();
+        jobs.push(NewJob::new("mail", &500).priority(Priority::Critical));
+        let made = client.enqueue_all(&jobs).await.unwrap();
+        made.iter()
+            .map(|made| made.id().to_string())
+            .collect::<Vec<_>>()
+    });
+    let trigger = "CREATE TRIGGER stuck BEFORE UPDATE ON ratchet_jobs WHEN OLD.priority = 4
+                   BEGIN SELECT RAISE(ABORT, 'it is stuck'); END";
+    let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
+    database.execute_batch(trigger).unwrap();
+    drop(database);
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let cancel = |also: &[&str]| place.run(&[also, &["jobs", "cancel"], &ids].concat());
+
+    let ran = cancel(&["--json"]).exits(1).complains("it is stuck");
+    let done = &ran.json()["jobs"];
+    assert_eq!(done.as_array().unwrap().len(), 500);
+    assert_eq!(done[499]["outcome"], "became");
+    // Now these are refused, which is not what went wrong with the last one.
+    let ran = cancel(&[]).exits(1).complains("it is stuck");
+    assert_eq!(ran.stdout.lines().count(), 500);
+    assert!(ran.stdout.contains("refused"), "{ran:?}");
+}
+
+#[test]
 fn queues_are_paused_and_resumed() {
     let place = Place::migrated();
     place.run(&["queues"]).exits(0).says("no queues");
@@ -184,6 +216,14 @@ fn queues_are_paused_and_resumed() {
         .exits(0)
         .says("Done");
     assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
+    place
+        .run(&["queues", "resume", "slow"])
+        .exits(0)
+        .says("It was not paused.");
+    place
+        .run(&["queues", "resume", "slwo"])
+        .exits(3)
+        .complains("there is no queue `slwo`");
     place
         .run(&["queues", "pause", "slwo"])
         .exits(3)

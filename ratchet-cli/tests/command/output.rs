@@ -1,7 +1,8 @@
 //! Colours, pipes, and where output goes.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::kit::{Place, finish};
 
@@ -68,6 +69,41 @@ fn an_interrupt_ends_it_cleanly() {
         .status()
         .unwrap();
     assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_reading_of_a_payload() {
+    let place = Place::migrated();
+    let url = format!("sqlite://{}", place.path("jobs.db").display());
+    let mut child = place
+        .command()
+        .args(["--url", &url, "enqueue", "mail", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    // More than the pipe takes: some of it was read, and the end is not in sight.
+    pipe.write_all(&[b' '; 1 << 20]).unwrap();
+    let pid = child.id().to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    assert!(killed.unwrap().success());
+    let deadline = ratchet::time::monotonic() + Duration::from_secs(30);
+    while child.try_wait().unwrap().is_none() {
+        if ratchet::time::monotonic() > deadline {
+            child.kill().unwrap();
+            panic!("it goes on reading");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(pipe);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));

@@ -72,6 +72,17 @@ fn it_reads_and_says_the_same_as_the_command() {
 }
 
 #[test]
+fn it_has_metrics_for_prometheus() {
+    let place = Place::migrated();
+    let server = Server::start(&place, &[]);
+    server.ask("GET /api/jobs HTTP/1.1");
+    let answer = server.ask("GET /metrics HTTP/1.1");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("ratchet_store_calls_total{"), "{answer}");
+    assert!(answer.contains("_seconds_bucket{"), "{answer}");
+}
+
+#[test]
 fn writes_need_the_token() {
     let place = Place::migrated();
     let id = place.enqueue(&["mail", "1"]);

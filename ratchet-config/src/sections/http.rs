@@ -23,8 +23,8 @@ section! {
         /// than one of the loopback.
         listen: SocketAddr, default "127.0.0.1:8080";
 
-        /// Under `ratchet serve --allow-writes`, who sends this token as `Authorization: Bearer …` may
-        /// change things.
+        /// Under `ratchet serve --allow-writes`, who sends this token may change things: programs as
+        /// `Authorization: Bearer …`, browsers as the password of HTTP Basic, with any name.
         token: Option<Secret<String>>, example "\"…\"";
 
         /// A file with the token in its first line. Not together with `token`.

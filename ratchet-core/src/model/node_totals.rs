@@ -5,7 +5,8 @@ use crate::error::InvalidInput;
 /// What a node has done since it was built. None of the numbers ever shrinks, also when the node goes
 /// on under a new id after it was taken for dead.
 ///
-/// Rates are differences between two readings of one node, divided by the time between them.
+/// Rates are differences between two readings of one node, divided by the time between them:
+/// [`Meter`](crate::throughput::Meter).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

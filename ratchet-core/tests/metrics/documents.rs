@@ -102,6 +102,50 @@ fn every_expression_of_the_dashboard_asks_for_a_metric_as_it_is() {
     assert!(expressions >= 20, "{expressions} expressions");
 }
 
+#[test]
+fn every_line_of_the_dashboard_has_the_unit_of_what_it_shows() {
+    let board: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    for panel in board["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let (title, letter) = (&panel["title"], &target["refId"]);
+            let field = &panel["fieldConfig"];
+            let overrides = field["overrides"].as_array().unwrap().iter();
+            let of_target = overrides
+                .clone()
+                .find(|one| one["matcher"]["options"] == *letter);
+            let properties = of_target.and_then(|one| one["properties"].as_array());
+            let property = |id: &str| {
+                let mut all = properties.into_iter().flatten();
+                all.find(|one| one["id"] == id).map(|one| &one["value"])
+            };
+            let unit = property("unit").unwrap_or(&field["defaults"]["unit"]);
+            let expression = target["expr"].as_str().unwrap();
+            assert_eq!(unit, shown_in(expression), "{title} {letter}: {expression}");
+            // Lines of another unit have an axis of their own.
+            if property("unit").is_some() {
+                let axis = property("custom.axisPlacement");
+                assert_eq!(axis.unwrap(), "right", "{title} {letter}");
+            }
+        }
+    }
+}
+
+/// The unit in which the dashboard shows an expression.
+fn shown_in(expression: &str) -> &'static str {
+    let of_histogram = expression.starts_with("histogram_quantile(");
+    if expression.contains(") / ") {
+        "percentunit"
+    } else if expression.starts_with("60 * ") {
+        "none"
+    } else if expression.contains("rate(") && !of_histogram {
+        "ops"
+    } else if expression.contains("_seconds") {
+        "s"
+    } else {
+        "none"
+    }
+}
+
 /// Whether an expression asks for a metric in a way that its kind allows, by labels that it has.
 fn check(title: &str, expression: &str, metric: &Metric) {
     let after: Vec<&str> = expression.split(metric.name).skip(1).collect();

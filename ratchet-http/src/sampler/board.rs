@@ -6,12 +6,12 @@ use std::time::Duration;
 use ratchet_core::cluster::Leader;
 use ratchet_core::model::{DueRoute, NodeRecord, QueueInfo};
 use ratchet_core::stranded::stranded;
+use ratchet_core::throughput::Meter;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{JobState, Name};
 use tokio::time::Instant;
 
 use super::FRESH;
-use super::rates::Meter;
 use super::series::{Ring, STEP};
 use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
 
@@ -227,7 +227,7 @@ impl Board {
     }
 
     fn rates(&self) -> Rates {
-        self.meter.rates()
+        self.meter.throughput().map(Rates::from).unwrap_or_default()
     }
 
     pub(super) fn series(&self) -> view::Series {

@@ -8,7 +8,6 @@
 mod board;
 mod changes;
 mod feed;
-mod rates;
 mod series;
 
 use std::future::Future;

@@ -54,15 +54,15 @@ pub struct Rates {
     pub wait_ms: Option<u64>,
 }
 
-impl Rates {
-    /// The same to three places.
-    pub(crate) fn rounded(self) -> Self {
+impl From<ratchet_core::throughput::Throughput> for Rates {
+    /// To three places.
+    fn from(done: ratchet_core::throughput::Throughput) -> Self {
         let round = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
         Self {
-            finished_per_s: round(self.finished_per_s),
-            failed_per_s: round(self.failed_per_s),
-            retried_per_s: round(self.retried_per_s),
-            wait_ms: self.wait_ms,
+            finished_per_s: round(done.finished_per_s),
+            failed_per_s: round(done.failed_per_s),
+            retried_per_s: round(done.retried_per_s),
+            wait_ms: done.wait.map(super::millis),
         }
     }
 }

@@ -5,31 +5,32 @@
 
 mod figures;
 mod job;
+mod lock;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::model::JobFilter;
-use ratchet::store::Acquired;
-use ratchet::time::{monotonic, wall_clock};
-use ratchet::{Client, Fence, Job, JobAction, Name, NewJob, Node, NodeId, Ratchet, RunError};
+use ratchet::time::monotonic;
+use ratchet::{Client, Job, JobAction, Name, NewJob, Node, NodeId, Ratchet, RunError};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::figures::Figures;
 use self::job::{Nothing, Seen};
+use self::lock::Lock;
 use crate::app::App;
 use crate::args::Bench;
 use crate::confirm::confirm;
-use crate::exit::Failure;
+use crate::exit::{Failure, Verdict};
 use crate::output::{DIM, Table, clean, number, paint};
 
 /// The queue of the jobs, and the lock that keeps measurements apart.
 const QUEUE: &str = "ratchet-bench";
 /// How many jobs an enqueue takes.
 const HUNDRED: usize = 100;
-/// How long a measurement may take, and another is kept away if this one is killed.
+/// How long a measurement may take.
 const LONGEST: Duration = Duration::from_secs(600);
 /// How long nothing may end before the measurement is given up.
 const STUCK: Duration = Duration::from_secs(30);
@@ -55,27 +56,34 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
         info.version,
     );
     confirm(&question, what.yes).await?;
-    let lock = Lock::take(&client).await?;
+    let mut lock = Lock::take(&client).await?;
     let (mut phases, mut runner) = (Vec::new(), None);
-    let measured = tokio::select! {
-        measured = measure(&client, &what, &mut phases, &mut runner) => measured,
-        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
-        () = tokio::time::sleep(LONGEST) => Err(Failure::failed("it takes longer than 10 minutes")
-            .remedy("Measure with fewer --jobs.")),
+    let measured = async {
+        tokio::select! {
+            measured = measure(&client, &what, &mut phases, &mut runner) => measured,
+            _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
+            () = tokio::time::sleep(LONGEST) => {
+                Err(Failure::failed("it takes longer than 10 minutes")
+                    .remedy("Measure with fewer --jobs."))
+            }
+        }
     };
+    let measured = lock.hold(&client, measured).await;
+    // Either of these may take a while, too.
     let stopped = match runner {
-        Some(runner) => runner.stop().await,
+        Some(runner) => lock.keep_during(&client, runner.stop()).await,
         None => Ok(()),
     };
-    let cleaned = clean_up(&client).await;
-    lock.release(&client).await?;
+    // What is there belongs to somebody else if the lock does.
+    let cleaned = lock.hold(&client, clean_up(&client)).await;
+    let released = lock.release(&client).await;
     let report = Report {
         backend: info.backend,
         version: info.version,
         phases,
     };
-    show(app, &report)?;
-    measured.and(stopped).and(cleaned)
+    let ended = measured.and(stopped).and(cleaned).and(released);
+    ended.told(show(app, &report))
 }
 
 fn show(app: &mut App, report: &Report) -> Result<(), Failure> {
@@ -239,36 +247,4 @@ async fn clean_up(client: &Client) -> Result<(), Failure> {
         client.bulk(filter.clone(), action, u64::MAX).run().await?;
     }
     Ok(())
-}
-
-/// Keeps other measurements away.
-struct Lock {
-    name: Name,
-    owner: Name,
-    fence: Fence,
-}
-
-impl Lock {
-    async fn take(client: &Client) -> Result<Self, Failure> {
-        let name = Name::new("lock", QUEUE)?;
-        let owner = Name::new("owner", format!("{} at {}", NodeId::new(), wall_clock()))?;
-        let locks = client.store().locks();
-        match locks.acquire(&name, &owner, LONGEST + STUCK).await? {
-            Acquired::Acquired { fence } => Ok(Self { name, owner, fence }),
-            Acquired::Held(held) => {
-                let left = crate::output::since(held.remaining);
-                Err(
-                    Failure::refused("somebody else measures at present").remedy(format!(
-                        "If not, `ratchet bench` can be run again in {left}."
-                    )),
-                )
-            }
-        }
-    }
-
-    async fn release(self, client: &Client) -> Result<(), Failure> {
-        let locks = client.store().locks();
-        locks.release(&self.name, &self.owner, self.fence).await?;
-        Ok(())
-    }
 }

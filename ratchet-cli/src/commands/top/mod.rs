@@ -13,10 +13,11 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratchet::Client;
+use ratchet::time::monotonic;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
-use self::model::Model;
+use self::model::{Model, Seen};
 use self::read::Reader;
 use crate::app::App;
 use crate::args::Top;
@@ -37,12 +38,15 @@ pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
         return Err(Failure::usage("there is no terminal to draw on")
             .remedy("--once prints one look, --json a line for each."));
     }
-    let client = app.client().await?;
-    match (what.once, app.out.is_json()) {
-        (true, _) => interruptible(once(app, &client, what.interval)).await,
-        (false, true) => interruptible(stream(app, &client, what.interval)).await,
-        (false, false) => live(&client, what.interval).await,
-    }
+    interruptible(async {
+        let client = app.client().await?;
+        match (what.once, app.out.is_json()) {
+            (true, _) => once(app, &client, what.interval).await,
+            (false, true) => stream(app, &client, what.interval).await,
+            (false, false) => live(&client, what.interval).await,
+        }
+    })
+    .await
 }
 
 /// Two looks, so that there are rates.
@@ -91,22 +95,58 @@ async fn stream(app: &mut App, client: &Client, pause: Duration) -> Result<(), F
     }
 }
 
+/// Looks and draws, neither of which waits for the other: keys are heard while the database hangs.
 async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
-    let mut model = Model::new(reader.read().await?);
+    let model = Model::new(reader.read().await?);
     let mut screen = Screen::open()?;
-    let mut ticks = interval(pause);
+    let (tell, looks) = mpsc::channel(1);
+    let Screen { terminal, keys, .. } = &mut screen;
+    let draw = |model: &Model| {
+        terminal.draw(|frame| draw::draw(frame, model))?;
+        Ok(())
+    };
+    tokio::select! {
+        ended = show(draw, model, looks, keys) => ended,
+        () = look(async || reader.read().await, pause, tell) => Ok(()),
+    }
+}
+
+/// Looks again and again, and tells what it saw, until nobody listens.
+async fn look(
+    mut once: impl AsyncFnMut() -> Result<Seen, Failure>,
+    pause: Duration,
+    tell: mpsc::Sender<Result<Seen, Failure>>,
+) {
+    let mut ticks = interval_at(monotonic() + pause, pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        screen.terminal.draw(|frame| draw::draw(frame, &model))?;
+        ticks.tick().await;
+        if tell.send(once().await).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Draws whenever there is something new, until a key ends it.
+async fn show(
+    mut draw: impl FnMut(&Model) -> Result<(), Failure>,
+    mut model: Model,
+    mut looks: mpsc::Receiver<Result<Seen, Failure>>,
+    keys: &mut mpsc::Receiver<Key>,
+) -> Result<(), Failure> {
+    loop {
+        draw(&model)?;
         tokio::select! {
-            _ = ticks.tick() => match reader.read().await {
-                Ok(seen) => model.update(seen),
-                Err(failure) => model.failed(failure.message()),
-            },
-            key = screen.keys.recv() => match key {
+            // A key is never behind.
+            biased;
+            key = keys.recv() => match key {
                 Some(Key::Quit) | None => return Ok(()),
                 Some(Key::Redraw) => {}
+            },
+            Some(seen) = looks.recv() => match seen {
+                Ok(seen) => model.update(seen),
+                Err(failure) => model.failed(failure.message()),
             },
         }
     }
@@ -178,5 +218,87 @@ fn meaning(event: &Event) -> Option<Key> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use ratchet::NodeId;
+    use ratchet::model::NodeTotals;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_secs(2);
+
+    fn seen() -> Seen {
+        model::tests::look(NodeId::new(), 10_000, NodeTotals::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_heard_while_the_database_hangs() {
+        let (press, mut keys) = mpsc::channel(1);
+        let (tell, looks) = mpsc::channel(1);
+        let (hangs, is_hanging) = tokio::sync::oneshot::channel();
+        let mut hangs = Some(hangs);
+        let once = async || {
+            if let Some(hangs) = hangs.take() {
+                hangs.send(()).unwrap();
+            }
+            pending().await
+        };
+        let view = async {
+            tokio::select! {
+                ended = show(|_| Ok(()), Model::new(seen()), looks, &mut keys) => ended,
+                () = look(once, PAUSE, tell) => unreachable!("it hangs"),
+            }
+        };
+        let user = async {
+            is_hanging.await.unwrap();
+            press.send(Key::Quit).await.unwrap();
+        };
+        let ended = timeout(100 * PAUSE, async { tokio::join!(view, user).0 }).await;
+        assert_eq!(ended, Ok(Ok(())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_seen_is_drawn_and_a_failure_ends_nothing() {
+        let (press, mut keys) = mpsc::channel(1);
+        let (tell, looks) = mpsc::channel(1);
+        let mut left = 2;
+        let once = async || {
+            left -= 1;
+            match left {
+                1 => Err(Failure::failed("the database is away")),
+                0 => {
+                    let mut back = seen();
+                    back.database = "it is back".to_owned();
+                    Ok(back)
+                }
+                _ => {
+                    press.send(Key::Quit).await.unwrap();
+                    pending().await
+                }
+            }
+        };
+        let mut drawn = Vec::new();
+        let draw = |model: &Model| {
+            let view = model.view();
+            drawn.push((view.database.to_owned(), model.problem().map(str::to_owned)));
+            Ok(())
+        };
+        let view = async {
+            tokio::select! {
+                ended = show(draw, Model::new(seen()), looks, &mut keys) => ended,
+                () = look(once, PAUSE, tell) => unreachable!("somebody listens"),
+            }
+        };
+        assert_eq!(timeout(100 * PAUSE, view).await, Ok(Ok(())));
+        let first = "memory 1".to_owned();
+        let away = Some("the database is away".to_owned());
+        let back = ("it is back".to_owned(), None);
+        assert_eq!(drawn, [(first.clone(), None), (first, away), back]);
     }
 }

@@ -1,12 +1,10 @@
 //! What is shown, and how it follows from what was read: pure.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
+use ratchet::JobRecord;
 use ratchet::cluster::Leader;
-use ratchet::model::{DueRoute, NodeRecord, NodeTotals};
+use ratchet::model::{DueRoute, NodeRecord};
+use ratchet::throughput::Meter;
 use ratchet::time::Timestamp;
-use ratchet::{JobRecord, NodeId};
 use ratchet_http::view;
 use serde::Serialize;
 
@@ -23,6 +21,14 @@ pub(super) struct Seen {
     pub(super) stranded: usize,
     pub(super) queues: view::Queues,
     pub(super) failed: Vec<Failed>,
+}
+
+impl Seen {
+    /// The nodes that have not ended and were not silent for too long.
+    fn live(&self) -> impl Iterator<Item = &NodeRecord> {
+        let nodes = self.nodes.iter();
+        nodes.filter(|node| view::is_live(node, self.at))
+    }
 }
 
 /// A dead letter.
@@ -52,7 +58,7 @@ impl From<&JobRecord> for Failed {
 #[derive(Debug)]
 pub(super) struct Model {
     seen: Seen,
-    rates: Option<view::Rates>,
+    meter: Meter,
     problem: Option<String>,
 }
 
@@ -66,7 +72,7 @@ pub(super) struct View<'a> {
     pub(super) live_nodes: usize,
     pub(super) running: u64,
     pub(super) capacity: u64,
-    /// None before the second look, and while no node says what it has done.
+    /// None while there were not two heartbeats of any live node that says what it has done.
     pub(super) rates: Option<view::Rates>,
     pub(super) oldest_due_ms: Option<u64>,
     pub(super) stranded: usize,
@@ -76,21 +82,19 @@ pub(super) struct View<'a> {
 }
 
 impl Model {
-    pub(super) const fn new(seen: Seen) -> Self {
+    pub(super) fn new(seen: Seen) -> Self {
+        let mut meter = Meter::default();
+        meter.read(seen.live());
         Self {
             seen,
-            rates: None,
+            meter,
             problem: None,
         }
     }
 
     /// Takes the next look.
     pub(super) fn update(&mut self, seen: Seen) {
-        // The heartbeats between which the totals grew are of other times than the looks. Looks at
-        // the same heartbeats show no difference, and the rates stay.
-        if let Some(rates) = rates(&self.seen.nodes, &seen.nodes) {
-            self.rates = Some(rates);
-        }
+        self.meter.read(seen.live());
         self.seen = seen;
         self.problem = None;
     }
@@ -119,7 +123,7 @@ impl Model {
             running: sum(|node| node.running),
             capacity: sum(|node| node.capacity),
             cluster,
-            rates: self.rates,
+            rates: self.meter.throughput().map(view::Rates::from),
             oldest_due_ms: waiting.map(|due| due.overdue).max().map(view::millis),
             stranded: seen.stranded,
             queues: &seen.queues,
@@ -128,45 +132,13 @@ impl Model {
     }
 }
 
-/// The rates between two heartbeats of each node that gave both; none if none did.
-fn rates(before: &[NodeRecord], after: &[NodeRecord]) -> Option<view::Rates> {
-    let before: BTreeMap<NodeId, (&NodeRecord, NodeTotals)> = before
-        .iter()
-        .filter_map(|node| Some((node.node, (node, node.load.totals?))))
-        .collect();
-    let (mut rates, mut begun, mut waited, mut any) = (view::Rates::default(), 0, 0, false);
-    for node in after {
-        let (Some(now), Some((last, then))) = (node.load.totals, before.get(&node.node)) else {
-            continue;
-        };
-        let took = (node.last_seen - last.last_seen)
-            .to_std()
-            .unwrap_or(Duration::ZERO);
-        if took.is_zero() {
-            continue;
-        }
-        any = true;
-        rates.finished_per_s += per_second(now.succeeded, then.succeeded, took);
-        rates.finished_per_s += per_second(now.failed, then.failed, took);
-        rates.failed_per_s += per_second(now.failed, then.failed, took);
-        rates.retried_per_s += per_second(now.retried, then.retried, took);
-        begun += now.begun.saturating_sub(then.begun);
-        waited += now.waited_ms.saturating_sub(then.waited_ms);
-    }
-    rates.wait_ms = waited.checked_div(begun);
-    any.then_some(rates)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-fn per_second(now: u64, then: u64, took: Duration) -> f64 {
-    now.saturating_sub(then) as f64 / took.as_secs_f64()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use ratchet::Name;
-    use ratchet::model::{Heartbeat, NodeStatus};
+    use std::time::Duration;
+
+    use ratchet::model::{Heartbeat, NodeStatus, NodeTotals};
     use ratchet::time::from_millis;
+    use ratchet::{Name, NodeId};
 
     use super::*;
 
@@ -223,19 +195,31 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nodes_that_come_or_say_nothing_do_not_count() {
-        let (old, new) = (NodeId::new(), NodeId::new());
-        let totals = NodeTotals::new(9, 9, 9, 9, 9);
-        let before = [node(old, 0, None)];
-        assert_eq!(rates(&before, &[node(old, 5_000, Some(totals))]), None);
-        let before = [node(old, 0, Some(totals))];
-        assert_eq!(rates(&before, &[node(new, 5_000, Some(totals))]), None);
-        // A node that was restarted under its id would shrink; that is no rate below zero.
-        let less = NodeTotals::new(0, 0, 0, 0, 0);
-        let after = [node(old, 5_000, Some(less))];
-        assert_eq!(
-            rates(&before, &after).map(|rates| rates.finished_per_s),
-            Some(0.0)
-        );
+    fn every_node_counts_whenever_its_heartbeats_come() {
+        let (one, other) = (NodeId::new(), NodeId::new());
+        let done = |count| Some(NodeTotals::new(count, 0, count, 0, 0));
+        let seen = |at, nodes: &[(NodeId, i64, u64)]| {
+            let mut seen = look(one, at, NodeTotals::default());
+            let nodes = nodes.iter();
+            seen.nodes = nodes
+                .map(|(id, at, count)| node(*id, *at, done(*count)))
+                .collect();
+            seen
+        };
+        let finished = |model: &Model| model.view().rates.map(|rates| rates.finished_per_s);
+        let mut model = Model::new(seen(1_000, &[(one, 0, 0), (other, 1_000, 0)]));
+        assert_eq!(finished(&model), None);
+        model.update(seen(6_000, &[(one, 5_000, 50), (other, 6_000, 10)]));
+        assert_eq!(finished(&model), Some(12.0));
+        // One of them has beaten since, and both still work.
+        model.update(seen(10_000, &[(one, 10_000, 100), (other, 6_000, 10)]));
+        assert_eq!(finished(&model), Some(12.0));
+        // A node that was restarted is another one, which has done nothing yet.
+        let back = NodeId::new();
+        model.update(seen(11_000, &[(back, 11_000, 0), (other, 11_000, 20)]));
+        assert_eq!(finished(&model), Some(2.0));
+        // Nobody lives, and nothing is done.
+        model.update(seen(3_600_000, &[(back, 11_000, 0), (other, 11_000, 20)]));
+        assert_eq!(finished(&model), None);
     }
 }

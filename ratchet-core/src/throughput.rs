@@ -1,22 +1,69 @@
-//! Rates of the cluster, from what its nodes say they have done.
+//! How much the cluster does, from what its nodes say they have done.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratchet_core::NodeId;
-use ratchet_core::model::{NodeRecord, NodeTotals};
-use ratchet_core::time::{Timestamp, millis_between, to_millis};
-
-use crate::view::Rates;
+use crate::NodeId;
+use crate::model::{NodeRecord, NodeTotals};
+use crate::time::{Timestamp, millis_between, to_millis};
 
 /// The shortest time of which a rate is told. Now and then a heartbeat follows the last one at once,
 /// and what happened in between says nothing.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// The rates of each node between two of its last heartbeats, which may be seconds apart and come at
-/// other times for each node.
-#[derive(Debug, Default)]
-pub(super) struct Meter(BTreeMap<NodeId, Reading>);
+/// How much is done, over all nodes, between the last two heartbeats of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Throughput {
+    /// Jobs that succeeded or became dead letters, per second.
+    pub finished_per_s: f64,
+    /// Jobs that became dead letters, per second.
+    pub failed_per_s: f64,
+    /// Failed attempts that another is to follow, per second.
+    pub retried_per_s: f64,
+    /// How long jobs that began had been due, on average, in whole milliseconds; none: none began.
+    pub wait: Option<Duration>,
+}
+
+/// Measures the throughput of a cluster from its heartbeats, however often it is shown them.
+///
+/// For each node by itself: what its [`totals`](crate::model::NodeLoad::totals) grew by between its
+/// last two heartbeats, divided by the seconds between these, by the database's clock
+/// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum of that over its
+/// nodes. The average wait is all the time that jobs waited, divided by all bodies that began.
+///
+/// So nodes count in full whose heartbeats come at different times and with different intervals, and
+/// a node counts on with its last two until the next arrives. One that comes, also back under another
+/// id, counts from its second heartbeat on, whatever it had done before; one that is gone counts no
+/// longer. A heartbeat less than 3 s behind the one before is left out, and the next covers its time.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use ratchet_core::{Name, NodeId};
+/// # use ratchet_core::model::{Heartbeat, NodeLoad, NodeRecord, NodeStatus, NodeTotals};
+/// # use ratchet_core::time::from_millis;
+/// use ratchet_core::throughput::Meter;
+///
+/// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+/// # let (id, label) = (NodeId::new(), Name::new("label", "a")?);
+/// # let node = |seconds: i64, succeeded| {
+/// #     let mut load = NodeLoad::new(0, 1);
+/// #     load.totals = Some(NodeTotals::new(succeeded, 20 * succeeded, succeeded, 0, 0));
+/// #     let beat = Heartbeat::new(id, label.clone(), NodeStatus::Active, Duration::from_secs(5));
+/// #     NodeRecord::joined(&beat.load(load), from_millis(1_000 * seconds))
+/// # };
+/// let mut meter = Meter::default();
+/// meter.read(&[node(0, 100)]);
+/// assert_eq!(meter.throughput(), None);
+/// // 5 s later the node says that 30 more jobs have succeeded, which had waited for 20 ms each.
+/// meter.read(&[node(5, 130)]);
+/// let throughput = meter.throughput().unwrap_or_default();
+/// assert_eq!(throughput.finished_per_s, 6.0);
+/// assert_eq!(throughput.wait, Some(Duration::from_millis(20)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Meter(BTreeMap<NodeId, Reading>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
@@ -34,7 +81,7 @@ struct Window {
 
 impl Meter {
     /// Takes in what the nodes say that live; others count no longer.
-    pub(super) fn read<'a>(&mut self, live: impl IntoIterator<Item = &'a NodeRecord>) {
+    pub fn read<'a>(&mut self, live: impl IntoIterator<Item = &'a NodeRecord>) {
         let read = live.into_iter().filter_map(|node| {
             let totals = node.load.totals?;
             let before = self.0.get(&node.node);
@@ -51,20 +98,22 @@ impl Meter {
         self.0 = read.collect();
     }
 
-    /// The rates of all nodes together.
-    pub(super) fn rates(&self) -> Rates {
-        let mut rates = Rates::default();
+    /// The throughput of all nodes together; none: of none there were two heartbeats yet.
+    #[must_use]
+    pub fn throughput(&self) -> Option<Throughput> {
+        let mut all: Option<Throughput> = None;
         let (mut begun, mut waited_ms) = (0, 0);
         for window in self.0.values().filter_map(|reading| reading.window) {
             let per_second = |count: u64| ratio(count, window.seconds);
-            rates.finished_per_s += per_second(window.done.succeeded + window.done.failed);
-            rates.failed_per_s += per_second(window.done.failed);
-            rates.retried_per_s += per_second(window.done.retried);
+            let sum = all.get_or_insert_default();
+            sum.finished_per_s += per_second(window.done.succeeded + window.done.failed);
+            sum.failed_per_s += per_second(window.done.failed);
+            sum.retried_per_s += per_second(window.done.retried);
             begun += window.done.begun;
             waited_ms += window.done.waited_ms;
         }
-        rates.wait_ms = waited_ms.checked_div(begun);
-        rates.rounded()
+        let wait = waited_ms.checked_div(begun).map(Duration::from_millis);
+        all.map(|sum| Throughput { wait, ..sum })
     }
 }
 
@@ -98,13 +147,10 @@ fn ratio(count: u64, seconds: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use ratchet_core::Name;
-    use ratchet_core::model::{Heartbeat, NodeLoad, NodeStatus};
-    use ratchet_core::time::from_millis;
-
     use super::*;
+    use crate::Name;
+    use crate::model::{Heartbeat, NodeLoad, NodeStatus};
+    use crate::time::from_millis;
 
     fn node(id: NodeId, at: i64, totals: Option<NodeTotals>) -> NodeRecord {
         let label = Name::new("label", "n").unwrap();
@@ -120,24 +166,24 @@ mod tests {
         let mut meter = Meter::default();
         let first = |id, at| node(id, at, Some(NodeTotals::new(100, 0, 90, 5, 5)));
         meter.read(&[first(one, 0), first(other, 1_000)]);
-        assert_eq!(meter.rates(), Rates::default());
+        assert_eq!(meter.throughput(), None);
         meter.read(&[
             node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
             first(other, 1_000),
         ]);
-        let rates = meter.rates();
+        let rates = meter.throughput().unwrap();
         assert!((rates.finished_per_s - 4.5).abs() < 0.001, "{rates:?}");
         assert!((rates.failed_per_s - 0.5).abs() < 0.001, "{rates:?}");
         assert!((rates.retried_per_s - 1.0).abs() < 0.001, "{rates:?}");
-        assert_eq!(rates.wait_ms, Some(10));
+        assert_eq!(rates.wait, Some(Duration::from_millis(10)));
         // The other has beaten at another time, and the first has not beaten since: both count.
         meter.read(&[
             node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
             node(other, 6_000, Some(NodeTotals::new(150, 1_500, 145, 5, 5))),
         ]);
-        let rates = meter.rates();
+        let rates = meter.throughput().unwrap();
         assert!((rates.finished_per_s - 15.5).abs() < 0.001, "{rates:?}");
-        assert_eq!(rates.wait_ms, Some(20));
+        assert_eq!(rates.wait, Some(Duration::from_millis(20)));
     }
 
     #[test]
@@ -148,9 +194,9 @@ mod tests {
         for (at, count) in [(0, 0), (5_000, 5), (5_010, 5), (7_000, 7)] {
             meter.read(&[node(one, at, done(count))]);
         }
-        assert!((meter.rates().finished_per_s - 1.0).abs() < 0.001);
+        assert!((meter.throughput().unwrap().finished_per_s - 1.0).abs() < 0.001);
         meter.read(&[node(one, 8_000, done(11))]);
-        assert!((meter.rates().finished_per_s - 2.0).abs() < 0.001);
+        assert!((meter.throughput().unwrap().finished_per_s - 2.0).abs() < 0.001);
     }
 
     #[test]
@@ -163,8 +209,22 @@ mod tests {
         ]);
         let busy = Some(NodeTotals::new(10, 0, 10, 0, 0));
         meter.read(&[node(one, 5_000, busy), node(other, 5_000, None)]);
-        assert!((meter.rates().finished_per_s - 2.0).abs() < 0.001);
+        assert!((meter.throughput().unwrap().finished_per_s - 2.0).abs() < 0.001);
         meter.read(&[]);
-        assert_eq!(meter.rates(), Rates::default());
+        assert_eq!(meter.throughput(), None);
+    }
+
+    #[test]
+    fn what_a_node_did_under_another_id_is_not_done_again() {
+        let (one, back) = (NodeId::new(), NodeId::new());
+        let mut meter = Meter::default();
+        let done = |count| Some(NodeTotals::new(count, 0, count, 0, 0));
+        meter.read(&[node(one, 0, done(1_000))]);
+        meter.read(&[node(one, 5_000, done(1_010))]);
+        // It was taken for dead and goes on, with all that it has done.
+        meter.read(&[node(back, 6_000, done(1_012))]);
+        assert_eq!(meter.throughput(), None);
+        meter.read(&[node(back, 11_000, done(1_017))]);
+        assert!((meter.throughput().unwrap().finished_per_s - 1.0).abs() < 0.001);
     }
 }

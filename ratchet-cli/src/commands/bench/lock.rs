@@ -1,0 +1,176 @@
+//! The lock that keeps measurements apart.
+
+use std::time::Duration;
+
+use ratchet::store::Acquired;
+use ratchet::time::wall_clock;
+use ratchet::{Client, Fence, Name, NodeId};
+
+use super::QUEUE;
+use crate::exit::Failure;
+use crate::output::since;
+
+/// How long others are kept away from a measurement that was killed.
+const LEASE: Duration = Duration::from_secs(60);
+/// How often the lock is renewed. Some renewals may fail before the lease runs out.
+const RENEWAL: Duration = Duration::from_secs(15);
+
+/// Keeps other measurements away while it is held.
+#[derive(Debug)]
+pub(super) struct Lock {
+    name: Name,
+    owner: Name,
+    /// None: somebody else has taken the lock.
+    fence: Option<Fence>,
+}
+
+impl Lock {
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// Somebody else has it; a failure of the store.
+    pub(super) async fn take(client: &Client) -> Result<Self, Failure> {
+        let mut lock = Self {
+            name: Name::new("lock", QUEUE)?,
+            owner: Name::new("owner", format!("{} at {}", NodeId::new(), wall_clock()))?,
+            fence: None,
+        };
+        match lock.acquire(client).await? {
+            None => Ok(lock),
+            Some(left) => Err(
+                Failure::refused("somebody else measures at present").remedy(format!(
+                    "If not, `ratchet bench` can be run again in {}.",
+                    since(left)
+                )),
+            ),
+        }
+    }
+
+    /// Takes the lock for a lease from now, also one that has run out and is free, or says for how long
+    /// somebody else has it.
+    async fn acquire(&mut self, client: &Client) -> Result<Option<Duration>, Failure> {
+        let locks = client.store().locks();
+        let (fence, left) = match locks.acquire(&self.name, &self.owner, LEASE).await? {
+            Acquired::Acquired { fence } => (Some(fence), None),
+            Acquired::Held(held) => (None, Some(held.remaining)),
+        };
+        self.fence = fence;
+        Ok(left)
+    }
+
+    /// Does this while the lock is held, however long it takes.
+    ///
+    /// # Errors
+    /// As the work says; or somebody else has taken the lock, and the work was given up.
+    pub(super) async fn hold<T>(
+        &mut self,
+        client: &Client,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            // Not begun if the lock is lost already.
+            biased;
+            () = self.keep(client) => Err(Failure::failed(
+                "somebody else has begun to measure: the lock was lost while the database was away",
+            )),
+            done = work => done,
+        }
+    }
+
+    /// Does this while the lock is held if it can be, and in any case.
+    pub(super) async fn keep_during<T>(
+        &mut self,
+        client: &Client,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            done = &mut work => done,
+            () = self.keep(client) => work.await,
+        }
+    }
+
+    /// Renews the lock until somebody else has it.
+    async fn keep(&mut self, client: &Client) {
+        while self.fence.is_some() {
+            tokio::time::sleep(RENEWAL).await;
+            // A renewal that failed is followed by another. Meanwhile the lock may be free, and is then
+            // taken again unless somebody was quicker.
+            drop(self.acquire(client).await);
+        }
+    }
+
+    /// Frees the lock, if it is still held.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(super) async fn release(self, client: &Client) -> Result<(), Failure> {
+        if let Some(fence) = self.fence {
+            let locks = client.store().locks();
+            locks.release(&self.name, &self.owner, fence).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ratchet::{MemoryStore, Ratchet};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn client() -> Client {
+        Ratchet::client(Arc::new(MemoryStore::new()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_held_however_long_the_work_takes() {
+        let client = client();
+        let mut lock = Lock::take(&client).await.unwrap();
+        let long = async {
+            tokio::time::sleep(HOUR).await;
+            Ok(Lock::take(&client).await.map(drop))
+        };
+        let meanwhile = lock.hold(&client, long).await.unwrap();
+        assert!(meanwhile.is_err(), "somebody else measures, too");
+        // That somebody did not get it in between.
+        let refused = async { Ok(Lock::take(&client).await.is_err()) };
+        assert_eq!(lock.hold(&client, refused).await, Ok(true));
+        lock.release(&client).await.unwrap();
+        Lock::take(&client).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_killed_keeps_others_away_for_a_lease() {
+        let client = client();
+        drop(Lock::take(&client).await.unwrap());
+        assert!(Lock::take(&client).await.is_err());
+        tokio::time::sleep(LEASE + Duration::from_millis(1)).await;
+        Lock::take(&client).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_ends_when_somebody_else_has_the_lock() {
+        let client = client();
+        let mut lock = Lock::take(&client).await.unwrap();
+        // As after an outage in which the lease ran out.
+        tokio::time::sleep(2 * LEASE).await;
+        let other = Lock::take(&client).await.unwrap();
+        let long = async {
+            tokio::time::sleep(HOUR).await;
+            Ok(())
+        };
+        assert!(lock.hold(&client, long).await.is_err());
+        // What is left is that of somebody else.
+        let clean_up = async { Ok(()) };
+        assert!(lock.hold(&client, clean_up).await.is_err());
+        assert_eq!(lock.keep_during(&client, async { 7 }).await, 7);
+        lock.release(&client).await.unwrap();
+        assert!(Lock::take(&client).await.is_err());
+        other.release(&client).await.unwrap();
+    }
+}
