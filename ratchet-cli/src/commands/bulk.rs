@@ -287,7 +287,8 @@ async fn look(
     loop {
         let page = PageRequest::first(PAGE)
             .order(JobOrder::OldestFirst)
-            .after(after);
+            .after(after)
+            .outlines();
         let page = client.list(filter, &page).await?;
         looked += page.jobs.len();
         for job in page.jobs.iter().filter(|job| also(job)) {

@@ -71,7 +71,8 @@ impl Pages {
     async fn next(&mut self, client: &Client, limit: usize) -> Result<view::Jobs, Failure> {
         let page = PageRequest::first(limit)
             .order(self.order.read())
-            .after(self.after);
+            .after(self.after)
+            .outlines();
         let page = client.list(&self.filter, &page).await?;
         self.after = page.next;
         Ok(view::Jobs::from(&page))

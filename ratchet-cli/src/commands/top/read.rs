@@ -1,5 +1,7 @@
-//! What one look reads. Jobs are counted seldom: that reads their whole table.
+//! What one look reads. What reads whole tables is read seldom: the counts of jobs, and the last
+//! failures among all of them.
 
+use std::future::Future;
 use std::time::Duration;
 
 use ratchet::model::{JobFilter, PageRequest};
@@ -12,21 +14,28 @@ use super::model::{Failed, Seen};
 use crate::commands::queues;
 use crate::exit::Failure;
 
-/// How long after a count the next comes, at least, and how often as long as it took.
+/// How long after a count the next comes, at least.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
-const COUNT_SHARE: u32 = 50;
+/// The same for the failures.
+const FAILURES_INTERVAL: Duration = Duration::from_secs(1);
+/// No more than this part of the time is spent on either.
+const SHARE: u32 = 50;
 /// How many failures are shown.
 const FAILURES: usize = 8;
 
 pub(super) struct Reader<'a> {
     client: &'a Client,
-    counts: Option<(view::Queues, Instant)>,
+    queues: Seldom<view::Queues>,
+    failed: Seldom<Vec<Failed>>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) const fn new(client: &'a Client) -> Self {
-        let counts = None;
-        Self { client, counts }
+        Self {
+            client,
+            queues: Seldom::every(COUNT_INTERVAL),
+            failed: Seldom::every(FAILURES_INTERVAL),
+        }
     }
 
     pub(super) async fn read(&mut self) -> Result<Seen, Failure> {
@@ -35,8 +44,6 @@ impl<'a> Reader<'a> {
         let nodes = client.nodes().await?;
         let leaders = client.leaders().await?;
         let due = client.due_routes().await?;
-        let failed = JobFilter::all().state(JobState::Failed);
-        let failed = client.list(&failed, &PageRequest::first(FAILURES)).await?;
         Ok(Seen {
             database: {
                 let info = client.store().info();
@@ -47,22 +54,43 @@ impl<'a> Reader<'a> {
             nodes,
             leaders,
             due,
-            queues: self.queues().await?,
-            failed: failed.jobs.iter().map(Failed::from).collect(),
+            queues: self.queues.get(queues::queues(client)).await?,
+            failed: self.failed.get(failed(client)).await?,
         })
     }
+}
 
-    async fn queues(&mut self) -> Result<view::Queues, Failure> {
-        let now = monotonic();
-        if let Some((queues, next)) = &self.counts
-            && now < *next
+async fn failed(client: &Client) -> Result<Vec<Failed>, Failure> {
+    let failed = JobFilter::all().state(JobState::Failed);
+    let page = PageRequest::first(FAILURES).outlines();
+    let page = client.list(&failed, &page).await?;
+    Ok(page.jobs.iter().map(Failed::from).collect())
+}
+
+/// What is read no more often than its cost allows.
+struct Seldom<T> {
+    interval: Duration,
+    /// What was read, and when it may be read again.
+    last: Option<(T, Instant)>,
+}
+
+impl<T: Clone> Seldom<T> {
+    const fn every(interval: Duration) -> Self {
+        let last = None;
+        Self { interval, last }
+    }
+
+    async fn get(&mut self, read: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let began = monotonic();
+        if let Some((known, next)) = &self.last
+            && began < *next
         {
-            return Ok(queues.clone());
+            return Ok(known.clone());
         }
-        let queues = queues::queues(self.client).await?;
-        let took = monotonic() - now;
-        let next = now + COUNT_INTERVAL.max(took * COUNT_SHARE);
-        self.counts = Some((queues.clone(), next));
-        Ok(queues)
+        let known = read.await?;
+        let took = monotonic() - began;
+        let next = began + self.interval.max(took * SHARE);
+        self.last = Some((known.clone(), next));
+        Ok(known)
     }
 }
