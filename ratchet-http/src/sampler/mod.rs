@@ -293,7 +293,7 @@ impl Shared {
     }
 
     async fn read_failures(&self) {
-        let newest = PageRequest::first(failures::KEPT);
+        let newest = PageRequest::first(failures::KEPT).outlines();
         let failed = JobFilter::all().state(JobState::Failed);
         let mut pace = Pace {
             watched: Duration::ZERO,
