@@ -91,9 +91,9 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
     );
     // One more, which the page is told of.
     let error = "the disk is gone".to_owned();
-    let later = client.enqueue(Broken { error }.into_job()).await?.id();
+    let gone = client.enqueue(Broken { error }.into_job()).await?.id();
     page.until(&format!(
-        "document.querySelector('main tr[data-key=\"{later}\"]')?.textContent.includes('the disk is gone')"
+        "document.querySelector('main tr[data-key=\"{gone}\"]')?.textContent.includes('the disk is gone')"
     ))
     .await?;
 
