@@ -18,10 +18,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// What the overview page reads when it is opened, and again after `AGAIN`.
-const READS: [&str; 2] = [
-    "/api/overview",
-    "/api/jobs?state=failed&order=newest&limit=8",
-];
+const READ: &str = "/api/overview";
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// What the watching process says when every dashboard hears live updates.
@@ -144,13 +141,11 @@ impl Dashboard {
 }
 
 async fn read_page(address: SocketAddr) -> Result<()> {
-    for path in READS {
-        let mut stream = TcpStream::connect(address).await?;
-        ask(&mut stream, path, "close").await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{path} was refused");
-    }
+    let mut stream = TcpStream::connect(address).await?;
+    ask(&mut stream, READ, "close").await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    ensure!(answer.starts_with(b"HTTP/1.1 200"), "{READ} was refused");
     Ok(())
 }
 

@@ -4,13 +4,14 @@
 //! to each other and to the API by relative addresses, so they work below any path.
 
 use axum::Router;
-use axum::extract::{OriginalUri, Path};
+use axum::extract::OriginalUri;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use crate::api::Api;
+use crate::extract::Path;
 use crate::problem::Problem;
 
 #[derive(RustEmbed)]

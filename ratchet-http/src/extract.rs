@@ -1,6 +1,6 @@
 //! Input of requests, taken strictly: what is unknown is refused and not left out.
 
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header;
@@ -106,18 +106,21 @@ impl FromRequest<Api> for NoBody {
     }
 }
 
-/// The parts of the path. Refused with 422.
+/// The part of the path that the route leaves open; no route has two. Refused with 422.
 #[derive(Clone, Debug)]
 pub(crate) struct Path<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Path<T> {
+impl<T: From<String>> FromRequestParts<Api> for Path<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        match axum::extract::Path::from_request_parts(parts, api).await {
-            Ok(axum::extract::Path(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Problem::invalid("path", rejection.body_text())),
-        }
+        let captured = RawPathParams::from_request_parts(parts, api).await;
+        let captured =
+            captured.map_err(|rejection| Problem::invalid("path", rejection.body_text()))?;
+        // Before it come those of the routers in which this one is nested.
+        let own = captured.iter().last();
+        let (_, value) = own.ok_or_else(|| Problem::invalid("path", "has no such part"))?;
+        Ok(Self(value.to_owned().into()))
     }
 }
 

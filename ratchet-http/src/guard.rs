@@ -26,10 +26,15 @@ pub(crate) async fn access(
     next: Next,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    match admit(&api, &parts, access).await {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(problem) => problem.into_response(),
+    if let Err(problem) = admit(&api, &parts, access).await {
+        return problem.into_response();
     }
+    let response = next.run(Request::from_parts(parts, body)).await;
+    if matches!(access, Access::Write(_)) {
+        // Also where it failed: it may have taken effect.
+        api.sampler().acted();
+    }
+    response
 }
 
 async fn admit(api: &Api, parts: &Parts, access: Access) -> Result<(), Problem> {

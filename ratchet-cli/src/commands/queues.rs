@@ -73,13 +73,17 @@ pub(super) async fn queues(client: &Client) -> Result<view::Queues, Failure> {
         view::Queue::new(
             queue.name.to_string(),
             queue.paused,
-            (&queue.counts).into(),
+            Some((&queue.counts).into()),
             late,
         )
     };
     let queues = client.queues().await?.into_iter().map(queue).collect();
-    let counts_at = Some(at.into());
-    Ok(view::Queues { queues, counts_at })
+    let at = Some(at.into());
+    Ok(view::Queues {
+        queues,
+        counts_at: at,
+        due_at: at,
+    })
 }
 
 pub(super) fn table(queues: &[view::Queue]) -> Table {
@@ -97,7 +101,7 @@ pub(super) fn table(queues: &[view::Queue]) -> Table {
     ]);
     for queue in queues {
         let count = |state: JobState| {
-            let count = queue.counts.0.get(&state.into()).copied().unwrap_or(0);
+            let count = queue.count(state.into()).unwrap_or(0);
             let style = match state {
                 _ if count == 0 => DIM,
                 JobState::Failed => BAD,

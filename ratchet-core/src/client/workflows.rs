@@ -204,6 +204,19 @@ impl Client {
         Ok(read.await?.pop().unwrap_or_default())
     }
 
+    /// The same for several jobs, in their order; at most
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH).
+    ///
+    /// # Errors
+    /// `Invalid` if there are too many or the store has no links, or a failure of the store.
+    pub async fn parents_of_all(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
+        let calls = &self.0.calls;
+        let read = calls.call("parents_of", |store| async move {
+            workflows(store)?.parents_of(jobs).await
+        });
+        read.await
+    }
+
     /// Who waits, or waited, for a job or a batch: up to `limit` links, in order of child, only those
     /// of children with ids above `after` if it is given.
     ///

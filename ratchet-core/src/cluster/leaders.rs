@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use crate::id::{Fence, NodeId};
+use crate::model::NodeRecord;
 use crate::name::Name;
 use crate::store::LockInfo;
 
@@ -39,11 +40,25 @@ impl Leader {
         };
         locks.iter().filter_map(leader).collect()
     }
+
+    /// The same, led by nobody if the record of its node says that the node has ended: whoever was
+    /// displaced or crashed leads no more, although the lock lasts until its time has run out. A node
+    /// without a record may lead.
+    #[must_use]
+    pub fn unless_ended(mut self, nodes: &[NodeRecord]) -> Self {
+        let has_ended = |node: &NodeRecord| Some(node.node) == self.node && !node.status.is_live();
+        if nodes.iter().any(has_ended) {
+            self.node = None;
+            self.remaining = None;
+        }
+        self
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Heartbeat, NodeStatus};
     use crate::store::HeldLock;
 
     fn lock(name: &str, fence: u64, owner: Option<&str>) -> (Name, LockInfo) {
@@ -86,5 +101,32 @@ mod tests {
             ("report", None, 1, true),
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_node_that_has_ended_leads_no_more() {
+        let id = NodeId::new();
+        let label = Name::new("label", "n").unwrap();
+        let led = [lock("leader/maintenance", 7, Some(&id.to_string()))];
+        let leads_while = |status| {
+            let beat = Heartbeat::new(id, label.clone(), NodeStatus::Active, Duration::ZERO);
+            let mut record = NodeRecord::joined(&beat, crate::time::from_millis(0));
+            record.status = status;
+            let leader = Leader::among(&led).remove(0).unless_ended(&[record]);
+            assert_eq!(leader.node.is_some(), leader.remaining.is_some());
+            (leader.node, leader.term.0)
+        };
+        for live in [
+            NodeStatus::Joining,
+            NodeStatus::Active,
+            NodeStatus::Draining,
+        ] {
+            assert_eq!(leads_while(live), (Some(id), 7), "{live:?}");
+        }
+        for ended in [NodeStatus::Left, NodeStatus::Dead] {
+            assert_eq!(leads_while(ended), (None, 7), "{ended:?}");
+        }
+        let unknown = Leader::among(&led).remove(0).unless_ended(&[]);
+        assert_eq!(unknown.node, Some(id));
     }
 }

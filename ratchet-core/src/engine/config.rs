@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::retention::Retention;
 use crate::cluster::LeaderTimings;
 use crate::error::SettingProblem;
-use crate::model::ReclaimRequest;
+use crate::model::{NodeRecord, ReclaimRequest};
 use crate::priority::Aging;
 
 /// The settings of a node, with the reasons for their defaults. Set through
@@ -71,7 +71,7 @@ impl Default for Config {
             poll_max: seconds(1),
             heartbeat_interval: seconds(5),
             heartbeat_max: seconds(30),
-            dead_after: seconds(15),
+            dead_after: NodeRecord::DEAD_AFTER,
             reclaim_interval: seconds(5),
             start_timeout: seconds(300),
             max_crashes: 3,

@@ -261,6 +261,9 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
+    /// How long a node must be silent to count as dead, at least, unless it was set otherwise: 15 s.
+    pub const DEAD_AFTER: Duration = Duration::from_secs(15);
+
     /// The record of a node after its first heartbeat at `now`.
     #[must_use]
     pub fn joined(heartbeat: &Heartbeat, now: Timestamp) -> Self {

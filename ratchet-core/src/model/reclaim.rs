@@ -37,7 +37,7 @@ impl ReclaimRequest {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            dead_after: Duration::from_secs(15),
+            dead_after: NodeRecord::DEAD_AFTER,
             start_timeout: Duration::from_secs(300),
             overdue_after: Duration::from_secs(30),
             max_crashes: 3,

@@ -44,7 +44,23 @@ export function post(path, body) {
 
 /** A part of a path, whatever characters it has. */
 export function part(text) {
+  if (/^[.]{1,2}$/.test(text)) {
+    // Those who read addresses take the dots for steps up the path, written as %2e too.
+    throw new Problem({ title: "This name cannot stand in an address", detail: `What is called ${text} is acted on with the command line.`, code: "unreachable" });
+  }
   return encodeURIComponent(text);
+}
+
+let most = Infinity;
+
+/** What the server says: how many items a page of a listing may have. */
+export function learnMost(items) {
+  most = items;
+}
+
+/** Whether a page may have so many items. */
+export function pageMayHave(items) {
+  return items <= most;
 }
 
 async function send(method, url, body, signal, reviver) {

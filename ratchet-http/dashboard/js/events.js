@@ -20,6 +20,7 @@ let jobs = new Map();
 let overflowed = 0;
 let tick = null;
 let nodes = false;
+let failures = null;
 let missed = 0;
 let frame = 0;
 
@@ -30,7 +31,7 @@ let frame = 0;
 export const stream = { events: 0, jobs: 0, frames: 0, missed: 0, opened: 0, emit, mute };
 
 /**
- * Hears updates: `tick(data)`, `jobs(Map of id to job, how many were left out)`, `nodes()`,
+ * Hears updates: `tick(data)`, `jobs(Map of id to job, how many were left out)`, `failures(data)`, `nodes()`,
  * `missed(how many)`, `state(state)`, `again()` after a connection that was lost is back.
  * Gives back what ends it.
  */
@@ -64,6 +65,9 @@ const takers = {
       else jobs.set(job.id, job);
     }
     overflowed += data.dropped ?? 0;
+  },
+  failures(data) {
+    failures = data;
   },
   nodes() {
     nodes = true;
@@ -134,14 +138,16 @@ function become(next) {
 function deliver() {
   frame = 0;
   stream.frames += 1;
-  const batch = { jobs, overflowed, tick, nodes, missed };
+  const batch = { jobs, overflowed, tick, failures, nodes, missed };
   jobs = new Map();
   overflowed = 0;
   tick = null;
+  failures = null;
   nodes = false;
   missed = 0;
   if (batch.tick) tell("tick", batch.tick);
   if (batch.jobs.size > 0 || batch.overflowed > 0) tell("jobs", batch.jobs, batch.overflowed);
+  if (batch.failures) tell("failures", batch.failures);
   if (batch.nodes) tell("nodes");
   if (batch.missed > 0) tell("missed", batch.missed);
 }

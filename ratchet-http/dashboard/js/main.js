@@ -1,7 +1,7 @@
 // Puts the parts together: which page is shown, and what all pages share.
 
 import { learn, watchAccess } from "./access.js";
-import { get } from "./api.js";
+import { get, learnMost } from "./api.js";
 import { time } from "./clock.js";
 import { h, put } from "./dom.js";
 import { connect, listen, stream } from "./events.js";
@@ -69,6 +69,7 @@ async function status() {
     const answer = await get("cluster/status");
     bar.about(answer);
     if (answer.writes !== undefined) learn(answer.writes);
+    if (answer.page !== undefined) learnMost(answer.page);
   } catch {
     // The page itself says what is wrong, and the connection shows below.
   }

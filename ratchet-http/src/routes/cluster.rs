@@ -55,6 +55,7 @@ async fn status(State(api): State<Api>) -> Json<Status> {
         backend_version: info.version,
         version: env!("CARGO_PKG_VERSION"),
         writes: api.has_authorizer(),
+        page: api.limits().page,
     })
 }
 

@@ -32,7 +32,7 @@ const GREETING: &[u8] = b"retry: 3000\n\n";
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/events", events)
-            .says("What happens, as server-sent events: tick, jobs, nodes, lagged.")
+            .says("What happens, as server-sent events: tick, jobs, failures, nodes, lagged.")
             .answer(
                 StatusCode::OK,
                 "Events until the client closes the connection.",

@@ -1,12 +1,12 @@
 //! The lineage of a job.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::State;
-use ratchet_core::JobId;
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{JobRecord, Link, Parent};
+use ratchet_core::{Client, JobId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,21 +52,24 @@ async fn graph(
         None => NODES.min(api.limits().page),
         asked => inputs::page(&api, asked)?,
     };
-    let job = api.client().job(id).await?.ok_or_else(no_such_job)?;
-    let mut walk = Walk::new(id, limit);
+    let job = api.client().outlines(&[id]).await?.pop().flatten();
+    let job = job.ok_or_else(no_such_job)?;
+    let mut walk = Walk::new(job, limit);
     if api.client().store().workflows().is_some() {
-        walk.run(&api).await?;
+        walk.run(api.client()).await?;
     }
-    walk.draw(&api, job).await.map(Json)
+    Ok(Json(walk.draw()))
 }
 
-/// A walk from a job outwards, in both directions, the nearest first.
+/// A walk from a job outwards, in both directions, the nearest first. For all that are as near it reads
+/// the jobs and what those wait for at once; who waits for each, one by one.
 struct Walk {
     limit: usize,
-    /// Those that were found, in that order.
+    /// Those that were found, in that order, and how many of them were left behind.
     found: Vec<Parent>,
+    behind: usize,
     known: BTreeSet<Parent>,
-    open: VecDeque<Parent>,
+    jobs: BTreeMap<JobId, JobRecord>,
     /// Each link once, by who waits and what for.
     links: Vec<Link>,
     drawn: BTreeSet<(JobId, Parent, String)>,
@@ -74,37 +77,85 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(job: JobId, limit: usize) -> Self {
-        let job = Parent::Job(job);
+    fn new(job: JobRecord, limit: usize) -> Self {
+        let first = Parent::Job(job.id);
         Self {
             limit,
-            found: vec![job],
-            known: BTreeSet::from([job]),
-            open: VecDeque::from([job]),
+            found: vec![first],
+            behind: 0,
+            known: BTreeSet::from([first]),
+            jobs: BTreeMap::from([(job.id, job)]),
             links: Vec::new(),
             drawn: BTreeSet::new(),
             truncated: false,
         }
     }
 
-    async fn run(&mut self, api: &Api) -> Result<(), Problem> {
-        let client = api.client();
-        while let Some(at) = self.open.pop_front() {
-            if let Parent::Job(job) = at {
-                for link in client.parents_of(job).await? {
-                    let parent = link.after.parent();
-                    self.take(parent, link);
+    async fn run(&mut self, client: &Client) -> Result<(), Problem> {
+        while self.behind < self.found.len() {
+            let near = self.found[self.behind..].to_vec();
+            self.behind = self.found.len();
+            self.read_jobs(client, &near).await?;
+            let mut parents = self.parents(client, &near).await?;
+            for at in near {
+                if let Parent::Job(job) = at {
+                    for link in parents.remove(&job).unwrap_or_default() {
+                        self.take(link.after.parent(), link);
+                    }
                 }
-            }
-            // One more than fit; a full page may not be the last.
-            let asked = (self.limit + 1).min(MAX_BATCH);
-            let children = client.children_of(at, asked, None).await?;
-            self.truncated |= children.len() == asked;
-            for link in children {
-                self.take(Parent::Job(link.child), link);
+                // Links between those that are shown are found at who waits.
+                if self.truncated && self.found.len() == self.limit {
+                    continue;
+                }
+                // One more than fit; a full page may not be the last.
+                let asked = (self.limit + 1).min(MAX_BATCH);
+                let children = client.children_of(at, asked, None).await?;
+                self.truncated |= children.len() == asked;
+                for link in children {
+                    self.take(Parent::Job(link.child), link);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Reads those of these that are jobs and still exist.
+    async fn read_jobs(&mut self, client: &Client, near: &[Parent]) -> Result<(), Problem> {
+        let job = |found: &Parent| match found {
+            Parent::Job(job) => Some(*job),
+            Parent::Batch(_) => None,
+        };
+        let jobs = near.iter().filter_map(job);
+        let unread: Vec<JobId> = jobs.filter(|job| !self.jobs.contains_key(job)).collect();
+        if !unread.is_empty() {
+            let read = client.outlines(&unread).await?;
+            let read = read.into_iter().flatten();
+            self.jobs.extend(read.map(|job| (job.id, job)));
+        }
+        Ok(())
+    }
+
+    /// What those of these wait for that wait for anything.
+    async fn parents(
+        &self,
+        client: &Client,
+        near: &[Parent],
+    ) -> Result<BTreeMap<JobId, Vec<Link>>, Problem> {
+        let waits = |found: &Parent| match found {
+            Parent::Job(job) => {
+                let known = self.jobs.get(job);
+                known
+                    .is_some_and(|job| !job.spec.after.is_empty())
+                    .then_some(*job)
+            }
+            Parent::Batch(_) => None,
+        };
+        let waiting: Vec<JobId> = near.iter().filter_map(waits).collect();
+        if waiting.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let links = client.parents_of_all(&waiting).await?;
+        Ok(waiting.into_iter().zip(links).collect())
     }
 
     /// Takes a link up, and who is at its other end, if there is room.
@@ -116,7 +167,6 @@ impl Walk {
             }
             self.known.insert(other);
             self.found.push(other);
-            self.open.push_back(other);
         }
         let key = (link.child, link.after.parent(), link.after.to_stored());
         if self.drawn.insert(key) {
@@ -124,30 +174,19 @@ impl Walk {
         }
     }
 
-    /// Reads the jobs that were found and makes the picture.
-    async fn draw(self, api: &Api, first: JobRecord) -> Result<Graph, Problem> {
-        let others: Vec<JobId> = (self.found.iter().skip(1))
-            .filter_map(|found| match found {
-                Parent::Job(job) => Some(*job),
-                Parent::Batch(_) => None,
-            })
-            .collect();
-        let mut jobs = BTreeMap::from([(first.id, first)]);
-        if !others.is_empty() {
-            let read = api.client().outlines(&others).await?;
-            jobs.extend(read.into_iter().flatten().map(|job| (job.id, job)));
-        }
+    /// The picture of what was found.
+    fn draw(&self) -> Graph {
         let node = |found: &Parent| match found {
             Parent::Batch(batch) => GraphNode::batch(*batch),
             Parent::Job(id) => {
-                let job = jobs.get(id);
+                let job = self.jobs.get(id);
                 GraphNode::job(*id, job.map(|job| (&job.spec.route.kind, job.state)))
             }
         };
-        Ok(Graph {
+        Graph {
             nodes: self.found.iter().map(node).collect(),
             edges: self.links.iter().map(Edge::from).collect(),
             truncated: self.truncated,
-        })
+        }
     }
 }

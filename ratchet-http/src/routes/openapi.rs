@@ -221,6 +221,7 @@ mod tests {
             assert!(!route.answers.is_empty(), "{name} answers nothing");
             let described: BTreeSet<&str> = route.parts.iter().map(|(name, _)| *name).collect();
             assert_eq!(described, parts(route.path), "{name}");
+            assert!(described.len() <= 1, "{name}: handlers take the last part");
         }
         let document = document(&routes);
         let paths = document["paths"].as_object().unwrap();

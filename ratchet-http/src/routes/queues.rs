@@ -16,7 +16,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/queues", list)
             .says("The queues, with their jobs as they were last counted")
-            .ok::<Queues>("All queues that have jobs or are paused"),
+            .ok::<Queues>("What is known of them; a request reads nothing."),
         post(
             "/api/queues/{name}/pause",
             Access::Write(Action::PauseQueue),
@@ -39,7 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 async fn list(State(api): State<Api>) -> Json<Queues> {
-    Json(api.sampler().queues().await)
+    Json(api.sampler().queues())
 }
 
 async fn set(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::cluster::Leader;
-use ratchet_core::model::{DueRoute, NodeRecord, QueueInfo};
+use ratchet_core::model::{DueRoute, JobRecord, NodeRecord, QueueInfo};
 use ratchet_core::stranded::stranded;
 use ratchet_core::throughput::Meter;
 use ratchet_core::time::{self, Timestamp};
@@ -12,8 +12,10 @@ use ratchet_core::{JobState, Name};
 use tokio::time::Instant;
 
 use super::FRESH;
+use super::failures::Failures;
+use super::queues::{Counted, Queues};
 use super::series::{Ring, STEP};
-use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
+use crate::view::{self, At, ChangedNodes, Overview, Point, Rates};
 
 /// How long jobs must be stranded before it counts against readiness: rolling deploys strand some
 /// for a moment.
@@ -37,14 +39,6 @@ pub(crate) struct Cluster {
     pub(crate) at: Timestamp,
     /// This process's clock then.
     pub(crate) read_at: Instant,
-}
-
-/// The jobs of all queues, counted.
-#[derive(Clone, Debug)]
-pub(super) struct Counted {
-    pub(super) queues: Vec<QueueInfo>,
-    pub(super) at: Timestamp,
-    pub(super) read_at: Instant,
 }
 
 /// What was due at one moment.
@@ -74,7 +68,8 @@ pub(super) struct Board {
     due_failures: u32,
     stranded: Vec<DueRoute>,
     stranded_since: Option<Instant>,
-    counted: Option<Counted>,
+    queues: Queues,
+    dead: Failures,
     meter: Meter,
     ring: Ring,
     last_point: Option<Instant>,
@@ -83,10 +78,6 @@ pub(super) struct Board {
 impl Board {
     pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
-    }
-
-    pub(super) fn counted(&self) -> Option<&Counted> {
-        self.counted.as_ref()
     }
 
     /// Takes in the nodes and leaders, and says so if they differ from those before: who they are,
@@ -99,6 +90,7 @@ impl Board {
         });
         self.failures = 0;
         self.meter.read(cluster.live());
+        self.dead.heard(&cluster.nodes);
         self.cluster = Some(Arc::new(cluster));
         changed
     }
@@ -107,14 +99,15 @@ impl Board {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Takes in what is due, and finds what of it is stranded.
-    pub(super) fn read_due(&mut self, routes: Vec<DueRoute>) {
+    /// Takes in what is due, asked for at this time, and finds what of it is stranded.
+    pub(super) fn read_due(&mut self, routes: Vec<DueRoute>, began: Instant) {
         let Some(cluster) = &self.cluster else {
             return;
         };
         let live: Vec<NodeRecord> = cluster.live().cloned().collect();
         let at = cluster.now();
         self.stranded = stranded(&routes, &live);
+        self.queues.read_due(&routes, began);
         self.due = Some(Due { routes, at });
         self.due_failures = 0;
         if self.stranded.is_empty() {
@@ -134,28 +127,37 @@ impl Board {
         }
     }
 
-    pub(super) fn read_counts(&mut self, counted: Counted) {
-        self.counted = Some(counted);
+    /// Takes in the jobs of all queues, the counting of which began at this time.
+    pub(super) fn read_counts(&mut self, queues: Vec<QueueInfo>, began: Instant) {
+        let Some(at) = self.cluster.as_ref().map(|cluster| cluster.now()) else {
+            return;
+        };
+        let failed = queues
+            .iter()
+            .map(|queue| queue.counts.get(&JobState::Failed));
+        self.dead.counted(failed.flatten().sum());
+        self.queues.read_counts(Counted { queues, at, began });
     }
 
     /// Notes that a queue was paused or resumed here.
     pub(super) fn queue_paused(&mut self, name: &Name, paused: bool) {
-        let Some(counted) = &mut self.counted else {
-            return;
+        self.queues.made(name, paused);
+    }
+
+    /// What is known of the newest dead letters.
+    pub(super) fn failures(&mut self) -> &mut Failures {
+        &mut self.dead
+    }
+
+    /// Takes in the newest dead letters, and says so if they differ from those before.
+    pub(super) fn read_failures(&mut self, jobs: &[JobRecord]) -> Option<view::Failures> {
+        let Some(at) = self.cluster.as_ref().map(|cluster| cluster.now()) else {
+            self.dead.failed();
+            return None;
         };
-        match counted.queues.iter_mut().find(|queue| queue.name == *name) {
-            Some(queue) => queue.paused = paused,
-            None if paused => {
-                let behind = counted.queues.partition_point(|queue| queue.name < *name);
-                let queue = QueueInfo {
-                    name: name.clone(),
-                    paused,
-                    counts: std::collections::BTreeMap::new(),
-                };
-                counted.queues.insert(behind, queue);
-            }
-            None => {}
-        }
+        let differ = self.dead.read(jobs, at);
+        let (jobs, at) = self.dead.kept().filter(|_| differ)?;
+        Some(view::Failures::new(at, jobs))
     }
 
     pub(super) fn fitness(&self) -> Fitness {
@@ -195,13 +197,8 @@ impl Board {
         let cluster = self.cluster.as_ref()?;
         let live: Vec<&NodeRecord> = cluster.live().collect();
         let sum = |of: fn(&NodeRecord) -> u32| live.iter().map(|node| u64::from(of(node))).sum();
-        let counts = self.counted.as_ref().map(|counted| {
-            let mut total = std::collections::BTreeMap::new();
-            for (state, count) in counted.queues.iter().flat_map(|queue| &queue.counts) {
-                *total.entry(*state).or_insert(0) += count;
-            }
-            Counts::from(&total)
-        });
+        let (counts, counts_at) = self.queues.totals().unzip();
+        let (failures, failures_at) = self.dead.kept().unzip();
         let may_run = self.due_routes().filter(|due| !due.paused);
         Some(Overview {
             at: At(cluster.now()),
@@ -211,14 +208,15 @@ impl Board {
             running: sum(|node| node.load.running),
             capacity: sum(|node| node.load.capacity),
             counts,
-            counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
-            counts_exact: true,
+            counts_at,
             oldest_due_ms: may_run.map(|due| view::millis(due.overdue)).max(),
             due_at: self.due.as_ref().map(|due| At(due.at)),
             rates: self.rates(),
             series: view::Series::default(),
             stranded: self.stranded.iter().map(Into::into).collect(),
             leaders: cluster.leaders(),
+            failures,
+            failures_at,
         })
     }
 
@@ -234,23 +232,10 @@ impl Board {
         self.ring.series()
     }
 
-    /// The queues as they were last counted, with how late each is.
+    /// The queues, with how late each is.
     pub(super) fn queues(&self) -> view::Queues {
-        let overdue = |name: &Name| {
-            let of_queue = self.due_routes().filter(|due| due.route.queue == *name);
-            of_queue.map(|due| view::millis(due.overdue)).max()
-        };
-        let queues = self.counted.iter().flat_map(|counted| &counted.queues);
-        view::Queues {
-            queues: queues
-                .map(|queue| {
-                    let name = queue.name.to_string();
-                    let counts = Counts::from(&queue.counts);
-                    view::Queue::new(name, queue.paused, counts, overdue(&queue.name))
-                })
-                .collect(),
-            counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
-        }
+        let due = self.due.as_ref();
+        self.queues.view(due.map(|due| (&*due.routes, due.at)))
     }
 }
 
@@ -357,7 +342,7 @@ mod tests {
         board.read_cluster(reading(0, NodeId::new(), 0, 0));
         let overview = board.overview().unwrap();
         assert_eq!((overview.counts, overview.due_at), (None, None));
-        board.read_due(Vec::new());
+        board.read_due(Vec::new(), time::monotonic());
         assert!(board.overview().unwrap().due_at.is_some());
         board.due_failed();
         assert!(board.overview().unwrap().due_at.is_some());

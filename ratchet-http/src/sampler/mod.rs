@@ -1,25 +1,29 @@
 //! What is read in the background, once for all who look.
 //!
 //! While nobody looks only what readiness depends on is read: the nodes, and which routes are due. A
-//! minute after the last look it is back to that. Jobs are counted only while somebody looks, and
-//! the longer it takes the less often; the newest jobs are read only while somebody listens. Each
-//! kind of reading has one loop, so it is never under way twice.
+//! minute after the last look it is back to that. Jobs are counted, and the newest dead letters read,
+//! only while somebody looks, and the longer it takes the less often, whoever comes and goes; the
+//! newest jobs are read only while somebody listens. Each kind of reading has one loop, so it is never
+//! under way twice, and who looks does not wait for it: what is known is shown at once.
 
 mod board;
 mod changes;
+mod failures;
 mod feed;
+mod queues;
 mod series;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use board::{Board, Counted};
+use board::Board;
 pub(crate) use board::{Cluster, Fitness};
 use changes::Changes;
 use feed::Feed;
 pub(crate) use feed::{Listener, frame};
-use ratchet_core::{Client, Name, Result, StoreError, StoreErrorKind, time};
+use ratchet_core::model::{JobFilter, PageRequest};
+use ratchet_core::{Client, JobState, Name, Result, StoreError, StoreErrorKind, time};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +33,8 @@ use crate::view::{self, Overview};
 
 /// How long after a look somebody counts as looking.
 const LOOKING: Duration = Duration::from_secs(60);
-/// How long a reading may take before it counts as failed, the counting aside, which has the
-/// deadline of the client.
+/// How long a reading may take before it counts as failed; the counting and the newest dead letters
+/// have the deadline of the client.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// The nodes and leaders are read as often as this.
 const CLUSTER: Pace = Pace {
@@ -44,8 +48,10 @@ const DUE: Pace = Pace {
 };
 /// Jobs are counted no more often than this.
 const COUNTS: Duration = Duration::from_secs(10);
-/// And no more often than that this part of the time is spent on it.
-const COUNTING_SHARE: u32 = 50;
+/// The newest dead letters are read no more often than this.
+const FAILURES: Duration = Duration::from_secs(5);
+/// And both no more often than that this part of the time is spent on each.
+const SHARE: u32 = 50;
 /// Listeners are told as often as this.
 const TICK: Duration = Duration::from_secs(1);
 /// The longest pause after readings that failed.
@@ -144,23 +150,26 @@ impl Sampler {
     /// That it cannot be read at present.
     pub(crate) async fn overview(&self) -> Result<Overview, Problem> {
         self.cluster().await?;
-        self.counted().await;
         let board = self.shared.board();
         let mut overview = board.overview().ok_or_else(away)?;
         overview.series = board.series();
         Ok(overview)
     }
 
-    /// The queues with their jobs as last counted.
-    pub(crate) async fn queues(&self) -> view::Queues {
+    /// What is known of the queues.
+    pub(crate) fn queues(&self) -> view::Queues {
         self.shared.look();
-        self.counted().await;
         self.shared.board().queues()
     }
 
     /// Notes that a queue was paused or resumed, so that it is shown before the next reading.
     pub(crate) fn queue_paused(&self, queue: &Name, paused: bool) {
         self.shared.board().queue_paused(queue, paused);
+    }
+
+    /// Notes that somebody has acted on jobs, some of which may have been dead letters.
+    pub(crate) fn acted(&self) {
+        self.shared.board().failures().acted();
     }
 
     /// Another listener, unless there are `most` already. It must [leave](Seat).
@@ -171,17 +180,6 @@ impl Sampler {
         })?;
         self.shared.look();
         Ok((listener, Seat(Arc::clone(&self.shared.feed))))
-    }
-
-    /// Waits a moment for the first counting, or the one that is due again after a while in which
-    /// nobody looked.
-    async fn counted(&self) {
-        let counted = |board: &Board| {
-            let counted = board.counted()?;
-            let age = time::monotonic().saturating_duration_since(counted.read_at);
-            (age < LOOKING).then_some(())
-        };
-        self.shared.wait(TICK, counted).await;
     }
 }
 
@@ -201,6 +199,7 @@ impl Shared {
             self.read_clusters(),
             self.read_due(),
             self.count(),
+            self.read_failures(),
             self.tell()
         );
     }
@@ -234,7 +233,8 @@ impl Shared {
 
     async fn cluster(&self) -> Result<Cluster> {
         let nodes = self.client.nodes().await?;
-        let leaders = self.client.leaders().await?;
+        let leaders = self.client.leaders().await?.into_iter();
+        let leaders = leaders.map(|leader| leader.unless_ended(&nodes)).collect();
         let versions = match self.namespaces.as_slice() {
             [] => Vec::new(),
             namespaces => self.client.versions(namespaces).await?,
@@ -252,13 +252,13 @@ impl Shared {
     async fn read_due(&self) {
         let mut failures = 0;
         // What is stranded depends on the nodes.
-        self.wait(Duration::MAX, |board| board.cluster().map(drop))
-            .await;
+        self.clock_is_known().await;
         loop {
+            let began = time::monotonic();
             match within(DEADLINE, self.client.due_routes()).await {
                 Ok(due) => {
                     failures = 0;
-                    self.board().read_due(due);
+                    self.board().read_due(due, began);
                     self.read.send_replace(());
                 }
                 Err(error) => {
@@ -276,27 +276,52 @@ impl Shared {
             watched: Duration::ZERO,
             quiet: None,
         };
+        self.clock_is_known().await;
         loop {
             self.pause(pace, 0).await;
             let began = time::monotonic();
             match self.client.queues().await {
                 Ok(queues) => {
-                    let read_at = time::monotonic();
-                    let mut board = self.board();
-                    if let Some(at) = board.cluster().map(|cluster| cluster.now()) {
-                        board.read_counts(Counted {
-                            queues,
-                            at,
-                            read_at,
-                        });
-                    }
-                    drop(board);
+                    self.board().read_counts(queues, began);
                     self.read.send_replace(());
                 }
                 Err(error) => tracing::debug!(%error, "the jobs could not be counted"),
             }
             let took = time::monotonic().saturating_duration_since(began);
-            pace.watched = COUNTS.max(took * COUNTING_SHARE);
+            pace.watched = COUNTS.max(took * SHARE);
+        }
+    }
+
+    async fn read_failures(&self) {
+        let newest = PageRequest::first(failures::KEPT).outlines();
+        let failed = JobFilter::all().state(JobState::Failed);
+        let mut pace = Pace {
+            watched: Duration::ZERO,
+            quiet: None,
+        };
+        self.clock_is_known().await;
+        loop {
+            self.pause(pace, 0).await;
+            if !self.board().failures().are_wanted() {
+                pace.watched = TICK;
+                continue;
+            }
+            self.board().failures().begin();
+            let began = time::monotonic();
+            match self.client.list(&failed, &newest).await {
+                Ok(page) => {
+                    let told = self.board().read_failures(&page.jobs);
+                    if let Some(failures) = told {
+                        self.feed.tell("failures", &failures);
+                    }
+                }
+                Err(error) => {
+                    self.board().failures().failed();
+                    tracing::debug!(%error, "the newest dead letters could not be read");
+                }
+            }
+            let took = time::monotonic().saturating_duration_since(began);
+            pace.watched = FAILURES.max(took * SHARE);
         }
     }
 
@@ -313,14 +338,21 @@ impl Shared {
             match within(DEADLINE, changes.look(&self.client)).await {
                 Ok(found) if found.jobs.is_empty() && found.dropped == 0 => {}
                 Ok(found) => {
-                    let jobs = found.jobs.iter().map(Into::into).collect();
+                    let jobs: Vec<view::Job> = found.jobs.iter().map(Into::into).collect();
                     let dropped = found.dropped;
+                    self.board().failures().saw(&jobs);
                     self.feed.tell("jobs", &view::ChangedJobs { jobs, dropped });
                 }
                 Err(error) => tracing::debug!(%error, "the newest jobs could not be read"),
             }
             tokio::time::sleep_until(began + TICK).await;
         }
+    }
+
+    /// Waits for the first reading of the nodes, with which the database's time comes.
+    async fn clock_is_known(&self) {
+        let known = |board: &Board| board.cluster().map(drop);
+        self.wait(Duration::MAX, known).await;
     }
 
     /// Waits until the next reading of this pace is due; longer after failures. Somebody who looks

@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ratchet_core::model::{self, NodeRecord, NodeTotals};
 use ratchet_core::time::Timestamp;
@@ -7,9 +6,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{At, Leading, millis};
-
-/// How long a node must be silent to count as dead, at least.
-const DEAD_AFTER: Duration = Duration::from_secs(15);
 
 /// The nodes and who leads.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -65,7 +61,7 @@ pub struct Node {
 /// Whether a node has not ended and was not silent for too long, at this time of the database.
 #[must_use]
 pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
-    node.status.is_live() && !node.is_silent(DEAD_AFTER, now)
+    node.status.is_live() && !node.is_silent(NodeRecord::DEAD_AFTER, now)
 }
 
 impl Node {
@@ -210,6 +206,8 @@ pub struct Status {
     pub version: &'static str,
     /// Whether anybody may change anything through this API.
     pub writes: bool,
+    /// The most items that a page of a listing may have.
+    pub page: usize,
 }
 
 /// The node of the process that answers, as it knows itself.

@@ -25,8 +25,6 @@ pub struct Tick {
     /// See [`Overview`].
     pub counts_at: Option<At>,
     /// See [`Overview`].
-    pub counts_exact: bool,
-    /// See [`Overview`].
     pub oldest_due_ms: Option<u64>,
     /// See [`Overview`].
     pub due_at: Option<At>,
@@ -49,7 +47,6 @@ impl Tick {
             capacity: overview.capacity,
             counts: overview.counts.clone(),
             counts_at: overview.counts_at,
-            counts_exact: overview.counts_exact,
             oldest_due_ms: overview.oldest_due_ms,
             due_at: overview.due_at,
             stranded: overview.stranded.clone(),
@@ -67,6 +64,24 @@ pub struct ChangedJobs {
     pub jobs: Vec<Job>,
     /// How many more there were, at least.
     pub dropped: usize,
+}
+
+/// The event `failures`: the newest dead letters are others than before.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Failures {
+    /// When they were read, by the database's clock.
+    pub at: At,
+    /// See [`Overview::failures`].
+    pub jobs: Vec<Job>,
+}
+
+impl Failures {
+    /// These, as they were at this time.
+    #[must_use]
+    pub const fn new(at: At, jobs: Vec<Job>) -> Self {
+        Self { at, jobs }
+    }
 }
 
 /// The event `nodes`: nodes came or went, changed their status, or another leads.

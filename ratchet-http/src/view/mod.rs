@@ -23,7 +23,7 @@ mod work;
 pub use attempt::{Attempt, Attempts, Outcome};
 pub use batch::{Batch, Batches};
 pub use cluster::{Cluster, Leader, Node, NodeStatus, OwnNode, Role, Status, Totals, is_live};
-pub use events::{ChangedJobs, ChangedNodes, Lagged, Tick};
+pub use events::{ChangedJobs, ChangedNodes, Failures, Lagged, Tick};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
 pub use job::{Hidden, Job, JobDetail, Jobs, Origin, Progress, Retry, Signal, Trace};
 pub use lock::{Lock, Locks, Permit, Permits};

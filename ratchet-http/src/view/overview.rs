@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{At, Counts, Leader};
+use super::{At, Counts, Job, Leader};
 
 /// The cluster at a glance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -23,8 +23,6 @@ pub struct Overview {
     pub counts: Option<Counts>,
     /// When that was; null: they were not.
     pub counts_at: Option<At>,
-    /// Whether every job was counted; false: the store has estimated.
-    pub counts_exact: bool,
     /// For how long the longest-overdue job that may be claimed has been due; null: none is due,
     /// or it is not known.
     pub oldest_due_ms: Option<u64>,
@@ -38,6 +36,10 @@ pub struct Overview {
     pub stranded: Vec<StrandedRoute>,
     /// One for each role.
     pub leaders: Vec<Leader>,
+    /// The newest dead letters, a few of them; null: they were not read yet.
+    pub failures: Option<Vec<Job>>,
+    /// When they were read; null: they were not.
+    pub failures_at: Option<At>,
 }
 
 /// How much is done, over all nodes, between the last two heartbeats of each.

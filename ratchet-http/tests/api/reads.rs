@@ -1,9 +1,10 @@
 //! Reading jobs: pages, filters, payloads, history, lineage.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ratchet_core::memory::Fault;
 use ratchet_core::model::{ClaimRequest, Outcome, Settlement};
 use ratchet_core::{
     BatchCondition, Condition, JobId, JobState, MemoryStore, NewJob, NodeId, Priority, Workflow,
@@ -279,6 +280,63 @@ async fn the_lineage_is_told_in_both_directions_as_far_as_the_limit_goes() {
         (one["edges"].clone(), one["truncated"].clone()),
         (json!([]), json!(false))
     );
+}
+
+/// A store in memory, and how often it was called for what; only of jobs and their links.
+fn counted() -> (Arc<MemoryStore>, Arc<Mutex<Vec<&'static str>>>) {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let called = Arc::clone(&calls);
+    let store = MemoryStore::new().with_faults(move |operation| {
+        if ["get", "parents_of", "children_of"].contains(&operation) {
+            called.lock().unwrap().push(operation);
+        }
+        Fault::None
+    });
+    (Arc::new(store), calls)
+}
+
+#[tokio::test]
+async fn the_lineage_is_read_in_few_calls() {
+    let (store, calls) = counted();
+    let world = World::over(store);
+    let asked = async |uri: String| {
+        calls.lock().unwrap().clear();
+        let graph = world.get(&uri).await.ok();
+        let mut calls = calls.lock().unwrap().clone();
+        calls.sort_unstable();
+        (graph, calls)
+    };
+    let alone = world.enqueue(NewJob::new("k", &1)).await;
+    let (_, calls) = asked(format!("/api/jobs/{alone}/graph")).await;
+    assert_eq!(calls, ["children_of", "get"]);
+
+    let flow = Workflow::new();
+    let first = flow.add(NewJob::new("first", &1));
+    let middle: Vec<_> = (0..20)
+        .map(|_| flow.add(NewJob::new("middle", &1)).after(&first))
+        .collect();
+    let last = flow.add(NewJob::new("last", &1)).after_all(&middle);
+    let (first, last) = (first.id(), last.id());
+    world.client.submit(flow).await.unwrap();
+    let (graph, calls) = asked(format!("/api/jobs/{first}/graph")).await;
+    assert_eq!(graph["nodes"].as_array().unwrap().len(), 22);
+    assert_eq!(graph["edges"].as_array().unwrap().len(), 40);
+    let count = |what: &str| calls.iter().filter(|call| **call == what).count();
+    // One for each job, and for each of three distances: the first needs none of one kind.
+    assert_eq!(
+        (count("children_of"), count("get"), count("parents_of")),
+        (22, 3, 2)
+    );
+    // Once there is no room for more, nobody else is asked who waits for it; the links between those
+    // that are shown are there all the same.
+    let (graph, calls) = asked(format!("/api/jobs/{last}/graph?limit=21")).await;
+    assert_eq!(graph["truncated"], true);
+    assert_eq!(graph["edges"].as_array().unwrap().len(), 20);
+    let count = |what: &str| calls.iter().filter(|call| **call == what).count();
+    assert_eq!((count("children_of"), count("parents_of")), (1, 2));
+    let (graph, calls) = asked(format!("/api/jobs/{first}/graph?limit=5")).await;
+    assert_eq!(graph["edges"].as_array().unwrap().len(), 4);
+    assert_eq!(calls, ["children_of", "get", "get", "parents_of"]);
 }
 
 #[tokio::test]

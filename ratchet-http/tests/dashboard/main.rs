@@ -52,12 +52,17 @@ macro_rules! case {
     };
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 18] = [
     case!("every page shows what is stored", pages::every_page, true),
     case!(
         "jobs are filtered and paged by the address",
         pages::filters,
         true
+    ),
+    case!(
+        "a workflow is read again when a job in it moves on",
+        pages::lineage,
+        false
     ),
     case!(
         "every action on a job is seen in the store",
@@ -97,6 +102,7 @@ const CASES: [Case; 16] = [
         false
     ),
     case!("problems of the API are shown", reach::problems, false),
+    case!("small limits break no page", reach::small_limits, false),
     case!("everything is reached by keys", reach::keys, false),
     case!(
         "a phone shows every page without scrolling sideways",

@@ -7,6 +7,7 @@ use ratchet_core::schedule::Overlap;
 use ratchet_core::{Job, JobState, NewJob, Recurring, Workflow};
 
 use crate::jobs::{Broken, Echo, Slow};
+use crate::page::Page;
 use crate::stage::{Stage, eventually};
 
 fn echo(text: &str) -> NewJob {
@@ -84,6 +85,17 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
     .await?;
     page.until("document.querySelectorAll('.plot svg').length === 4")
         .await?;
+    ensure!(
+        asked(page, "/api/jobs?") == 0,
+        "the overview reads jobs for itself"
+    );
+    // One more, which the page is told of.
+    let error = "the disk is gone".to_owned();
+    let gone = client.enqueue(Broken { error }.into_job()).await?.id();
+    page.until(&format!(
+        "document.querySelector('main tr[data-key=\"{gone}\"]')?.textContent.includes('the disk is gone')"
+    ))
+    .await?;
 
     stage.visit("#/jobs").await?;
     for id in [done, dead, slow, later] {
@@ -190,6 +202,59 @@ async fn graph(stage: &Stage) -> Result<()> {
         .page
         .until("document.querySelector('h1 + .sub')?.textContent.includes('cancelled')")
         .await
+}
+
+/// How often an address with this in it was asked for.
+fn asked(page: &Page, what: &str) -> usize {
+    let requests = page.requests();
+    requests.iter().filter(|url| url.contains(what)).count()
+}
+
+/// The graph is read once, and again when a job in it has moved on, whatever else changes.
+pub(crate) async fn lineage(stage: &mut Stage) -> Result<()> {
+    let hour = Duration::from_secs(3_600);
+    let flow = Workflow::new();
+    let first = flow.add(echo("first").delay(hour));
+    let second = flow.add(echo("second")).after(&first);
+    let (first, second) = (first.id(), second.id());
+    stage.client.submit(flow).await?;
+    let page = &stage.page;
+    stage.visit(&format!("#/jobs/{second}")).await?;
+    page.until("document.querySelectorAll('.graph .edge.waiting').length === 1")
+        .await?;
+    page.until("document.querySelector('.link').dataset.state === 'live'")
+        .await?;
+    let emit = |job: &str, state: &str, attempts: u32| {
+        format!(
+            "document.documentElement.ratchet.emit('jobs', {{ jobs: [{{ id: '{job}', state: '{state}', attempts: {attempts} }}], dropped: 0 }})"
+        )
+    };
+    let (history, graph) = (
+        &format!("/api/jobs/{second}/history"),
+        format!("/api/jobs/{second}/graph"),
+    );
+    let details = asked(page, history);
+    for attempts in 0..3 {
+        page.eval(&emit(&first.to_string(), "pending", attempts))
+            .await?;
+        page.eval(&emit(&second.to_string(), "blocked", attempts))
+            .await?;
+        let told = details + usize::try_from(attempts)?;
+        eventually("the job is read again", || async move {
+            Ok(asked(page, history) > told)
+        })
+        .await?;
+    }
+    ensure!(
+        asked(page, &graph) == 1,
+        "it was read again although nothing moved"
+    );
+    stage.client.cancel(first).await?;
+    page.until("document.querySelectorAll('.graph .edge.broken').length === 1")
+        .await?;
+    page.until_text("cancelled").await?;
+    ensure!(asked(page, &graph) <= 3, "it was read too often");
+    Ok(())
 }
 
 pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ratchet_core::{Job, JobId, JobState, NewJob, Recurring};
+use ratchet_http::Limits;
 use serde_json::json;
 
 use crate::jobs::{Broken, Echo, Slow};
@@ -141,6 +142,50 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
     stage.client.cancel(job).await?;
     page.click(".head [data-action=pause]").await?;
     page.until("document.querySelector('#notices [role=alert]')?.textContent.includes('conflict')")
+        .await
+}
+
+/// Pages of two items at most: everything is still shown, part by part, and acted on.
+pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
+    let job = furnish(stage).await?;
+    for error in ["one", "two", "three"] {
+        let error = error.to_owned();
+        let dead = stage.client.enqueue(Broken { error }.into_job()).await?;
+        stage.until_state(dead.id(), JobState::Failed).await?;
+    }
+    stage.client.pause_queue("..").await?;
+    stage
+        .serve_within(May::Write, Limits::default().page(2))
+        .await?;
+    let page = &stage.page;
+    let shown = "!document.querySelector('main .loading') && document.querySelector('main .panel, main .tile')";
+    let job = format!("jobs/{job}");
+    for place in PLACES.into_iter().chain(["jobs?limit=100", &job]) {
+        stage.visit(&format!("#/{place}")).await?;
+        page.until(shown).await?;
+        ensure!(
+            page.eval("document.querySelector('[role=alert]')").await? == json!(null),
+            "{place}: something cannot be read"
+        );
+    }
+    // More than a page are shown of the dead letters, which no page reads for itself.
+    stage.visit("#/overview").await?;
+    page.until(
+        "document.querySelectorAll('table[aria-label=\"Latest failures\"] tbody tr').length === 4",
+    )
+    .await?;
+    stage.visit("#/jobs?state=failed").await?;
+    page.until("document.querySelectorAll('main tbody tr').length === 2")
+        .await?;
+    page.click("thead input[type=checkbox]").await?;
+    page.click("[data-action=everything]").await?;
+    page.click("[data-action=bulk-delete]").await?;
+    page.confirm().await?;
+    page.until_text("4 deleted").await?;
+    // What cannot be acted on because of its name is told so.
+    stage.visit("#/queues").await?;
+    page.click("tr[data-key='..'] [data-action=resume]").await?;
+    page.until_text("This name cannot stand in an address")
         .await
 }
 

@@ -11,7 +11,7 @@ use axum::Router;
 use http::request::Parts;
 use ratchet_core::model::NodeStatus;
 use ratchet_core::{Client, JobId, JobState, Node, Ratchet, SharedStore};
-use ratchet_http::{Access, Api, Authorizer, Denied, Payloads};
+use ratchet_http::{Access, Api, Authorizer, Denied, Limits, Payloads};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -118,8 +118,15 @@ impl Stage {
 
     /// Serves the API, in place of the one that is served.
     pub(crate) async fn serve(&mut self, may: May) -> Result<()> {
+        self.serve_within(may, Limits::default()).await
+    }
+
+    /// The same, with these limits.
+    pub(crate) async fn serve_within(&mut self, may: May, limits: Limits) -> Result<()> {
         self.stop_serving().await?;
-        let api = Api::builder(self.client.clone()).node(&self.node);
+        let api = Api::builder(self.client.clone())
+            .node(&self.node)
+            .limits(limits);
         let api = match may {
             May::Read => api,
             May::Write => api.authorize(Anybody).payloads(Payloads::Shown),

@@ -116,6 +116,41 @@ async fn a_leader_that_crashed_is_not_shown_when_its_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_was_displaced_does_not_lead_while_its_lease_lasts() {
+    let store = MemoryStore::new();
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let api = Api::builder(client).build().unwrap();
+    let router = api.router();
+    let crashing = node(store.clone(), "same");
+    let run = tokio::spawn({
+        let node = crashing.clone();
+        async move { node.run().await }
+    });
+    let led = |cluster: &Value| cluster["leaders"][0]["label"] == "same";
+    until(&router, "/cluster/nodes", led).await;
+    run.abort();
+    let again = node(store.clone(), "same");
+    let running = Running::start(&again);
+    let of = |cluster: &Value, id: String| {
+        let nodes = cluster["nodes"].as_array().unwrap();
+        nodes.iter().find(|node| node["id"] == id).cloned()
+    };
+    let displaced =
+        |cluster: &Value| of(cluster, crashing.id().to_string()).unwrap()["status"] == "dead";
+    let cluster = until(&router, "/cluster/nodes", displaced).await;
+    // Its lock has not run out yet, or the other would have it.
+    let client = again.client();
+    assert_eq!(client.leaders().await.unwrap()[0].node, Some(crashing.id()));
+    assert_eq!(cluster["leaders"][0]["node"], Value::Null);
+    assert_eq!(cluster["leaders"][0]["expires_in_ms"], Value::Null);
+    let dead = of(&cluster, crashing.id().to_string()).unwrap();
+    assert_eq!(dead["leads"], json!([]));
+    let takes_over = |cluster: &Value| cluster["leaders"][0]["node"] == again.id().to_string();
+    until(&router, "/cluster/nodes", takes_over).await;
+    running.left().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_the_database_status_answers_and_nodes_do_not() {
     let store = Flaky::new();
     let node = node(store.store.clone(), "a");

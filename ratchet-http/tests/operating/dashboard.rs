@@ -47,6 +47,28 @@ async fn the_root_leads_to_the_pages_below_any_path() {
 }
 
 #[tokio::test]
+async fn a_path_with_open_parts_before_it_changes_nothing() {
+    let api = api();
+    let router = Router::new()
+        .nest_service("/{tenant}/{id}", api.router())
+        .nest(
+            "/{id}",
+            Router::new().nest_service("/in/{role}/ratchet", api.router()),
+        );
+    for below in ["/acme/eu", "/acme/in/eu/ratchet"] {
+        let id = ratchet_core::JobId::new();
+        let answer = get(&router, &format!("{below}/api/jobs/{id}")).await;
+        assert_eq!(answer.json()["code"], "not_found", "{below}");
+        let answer = get(&router, &format!("{below}/leader/a%2Fb")).await;
+        assert_eq!(answer.json()["role"], "a/b", "{below}");
+        let answer = get(&router, &format!("{below}/dashboard/js/main.js")).await;
+        assert_eq!(answer.status, 200, "{below}");
+        let answer = get(&router, &format!("{below}/dashboard")).await;
+        assert_eq!(answer.headers["location"], "dashboard/", "{below}");
+    }
+}
+
+#[tokio::test]
 async fn files_are_sent_once() {
     let router = api().router();
     let first = get(&router, "/dashboard/js/main.js").await;

@@ -10,4 +10,5 @@ mod kit;
 mod metrics;
 mod overview;
 mod probes;
+mod readings;
 mod serving;

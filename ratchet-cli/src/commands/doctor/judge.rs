@@ -11,9 +11,6 @@ use ratchet::{ConnectError, Migration, Name, StoreErrorKind};
 use crate::exit::Failure;
 use crate::output::since;
 
-/// How long nodes must be silent to count as dead, at least, unless they are told otherwise.
-const DEAD_AFTER: Duration = Duration::from_secs(15);
-
 /// What was looked at.
 #[derive(Debug)]
 pub(super) struct Seen {
@@ -71,7 +68,9 @@ pub(super) fn stranded_now(
     nodes: &[NodeRecord],
     now: Timestamp,
 ) -> Vec<DueRoute> {
-    let heard = nodes.iter().filter(|node| !node.is_silent(DEAD_AFTER, now));
+    let heard = nodes
+        .iter()
+        .filter(|node| !node.is_silent(NodeRecord::DEAD_AFTER, now));
     let heard: Vec<NodeRecord> = heard.cloned().collect();
     ratchet::stranded::stranded(due, &heard)
 }
@@ -82,7 +81,7 @@ pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
     findings.extend(clock(seen, tolerance.skew));
     let (silent, live): (Vec<&NodeRecord>, _) = (seen.nodes.iter())
         .filter(|node| node.status.is_live())
-        .partition(|node| node.is_silent(DEAD_AFTER, seen.now));
+        .partition(|node| node.is_silent(NodeRecord::DEAD_AFTER, seen.now));
     findings.extend(nodes(&silent, &live, seen));
     findings.extend(leaders(&live, &seen.leaders));
     findings.extend(seen.stranded.iter().map(stranded));

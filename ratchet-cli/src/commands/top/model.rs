@@ -164,10 +164,11 @@ pub(super) mod tests {
                 queues: vec![view::Queue::new(
                     "mail".to_owned(),
                     true,
-                    counts,
+                    Some(counts),
                     Some(61_000),
                 )],
                 counts_at: None,
+                due_at: None,
             },
             failed: vec![Failed {
                 id: "00000000-0000-0000-0000-000000000001".to_owned(),

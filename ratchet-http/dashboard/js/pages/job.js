@@ -16,6 +16,7 @@ import { ACTIONS, actOn } from "../work.js";
 
 const AGAIN_MS = 1_000;
 const RUNNING_AGAIN_MS = 3_000;
+const GRAPH_AGAIN_MS = 3_000;
 
 export const title = "Job";
 
@@ -23,6 +24,12 @@ export function mount(view, { words, signal }) {
   const id = words[1];
   const path = `api/jobs/${part(id)}`;
   let job = null;
+  let history = null;
+  /** What is linked to it, or why that cannot be read. */
+  let links = null;
+  let linksAt = 0;
+  let linksPending = 0;
+  let linksTurn = 0;
   let readAt = 0;
   let centred = false;
   let pending = 0;
@@ -42,16 +49,52 @@ export function mount(view, { words, signal }) {
     turn += 1;
     const mine = turn;
     readAt = performance.now();
-    const [detail, history, links] = await Promise.allSettled([
-      getExact(path, null, signal), get(`${path}/history`, null, signal), get(`${path}/graph`, null, signal)]);
+    const [detail, attempts] = await Promise.allSettled([
+      getExact(path, null, signal), get(`${path}/history`, null, signal), links ?? loadLinks()]);
     if (signal.aborted || mine !== turn) return;
     if (detail.status === "rejected") {
-      put(slots.message, trouble("The job cannot be read", detail.reason, load));
+      put(slots.message, trouble("The job cannot be read", detail.reason, reload));
       return;
     }
     job = detail.value;
+    history = attempts;
     put(slots.message);
-    draw(history, links);
+    saw(new Map([[id, job]]));
+    draw();
+  }
+
+  async function loadLinks() {
+    clearTimeout(linksPending);
+    linksPending = 0;
+    linksAt = performance.now();
+    linksTurn += 1;
+    const mine = linksTurn;
+    let read;
+    try {
+      read = { value: await get(`${path}/graph`, null, signal) };
+    } catch (error) {
+      read = { value: links?.value, error };
+    }
+    if (signal.aborted || mine !== linksTurn) return;
+    links = read;
+    if (job) draw();
+  }
+
+  function reload() {
+    return Promise.all([load(), links && loadLinks()]);
+  }
+
+  /** The graph is read again when a job in it is in another state, which may have decided links. */
+  function saw(jobs) {
+    const moved = (links?.value?.nodes ?? []).filter((node) => jobs.has(node.id) && jobs.get(node.id).state !== node.state);
+    for (const node of moved) node.state = jobs.get(node.id).state;
+    if (moved.length === 0) return;
+    if (job) draw();
+    linksSoon();
+  }
+
+  function linksSoon() {
+    linksPending ||= setTimeout(loadLinks, Math.max(0, GRAPH_AGAIN_MS - (performance.now() - linksAt)));
   }
 
   /** Draws what has changed: what one has opened or marked elsewhere stays. */
@@ -62,7 +105,7 @@ export function mount(view, { words, signal }) {
     redraw(slots[name], make());
   }
 
-  function draw(history, links) {
+  function draw() {
     const { progress, last_error: error, payload, result, checkpoint, signal_payload: signalled, ...rest } = job;
     fresh("head", [job.kind, job.state, job.cancel_requested, job.actions], () => head(job.kind, {
       sub: [badge(job.state), job.cancel_requested && job.state === "running" ? [" ", chip("asked to stop", "warn")] : null],
@@ -71,11 +114,11 @@ export function mount(view, { words, signal }) {
     fresh("error", error, () => failure(error));
     fresh("attempts", [history.value, history.reason?.message, job.state, job.attempts, job.claim_seq, job.state === "running" && Math.floor(now() / RUNNING_AGAIN_MS)], () => (history.status === "fulfilled"
       ? panel("Attempts", h("span", { class: "muted small" }, `${number(job.attempts)} of ${number(job.max_attempts)} used`), attempts(job, history.value.attempts, opened))
-      : trouble("The attempts cannot be read", history.reason, load)));
+      : trouble("The attempts cannot be read", history.reason, reload)));
     fresh("data", [payload, result, checkpoint, signalled, job.payload_hidden], () => h("div", { class: "stack" },
       paper("Payload", payload, job.payload_hidden, job.payload_bytes), paper("Result", result), paper("Checkpoint", checkpoint), paper("Signal", signalled)));
-    fresh("facts", [rest, links.value], () => h("div", { class: "stack" }, about(job), limits(job), origin(job, links.value)));
-    fresh("graph", [links.value, links.reason?.message], () => (links.status === "rejected" ? trouble("The workflow cannot be read", links.reason, load) : workflow(links.value, job)));
+    fresh("facts", [rest, links?.value], () => h("div", { class: "stack" }, about(job), limits(job), origin(job, links?.value)));
+    fresh("graph", [links?.value, links?.error?.message], () => [links?.error && trouble("The workflow cannot be read", links.error, loadLinks), workflow(links?.value, job)]);
     if (!centred) centred = centre(slots.graph);
   }
 
@@ -96,8 +139,12 @@ export function mount(view, { words, signal }) {
   load();
   learnNodes();
   const timer = setInterval(() => { if (job?.state === "running" && !document.hidden) load(); }, RUNNING_AGAIN_MS);
-  const end = listen({ jobs: (jobs) => { if (jobs.has(id)) soon(); }, missed: soon, again: load });
-  return { refresh: load, unmount: () => { end(); clearInterval(timer); clearTimeout(pending); } };
+  const changed = (jobs) => {
+    if (jobs.has(id)) soon();
+    saw(jobs);
+  };
+  const end = listen({ jobs: changed, missed: () => { soon(); linksSoon(); }, again: reload });
+  return { refresh: reload, unmount: () => { end(); clearInterval(timer); clearTimeout(pending); clearTimeout(linksPending); } };
 }
 
 /** What differs if the value does; of what is nested too deeply, always something new. */

@@ -1,7 +1,7 @@
 // Jobs: filtered, a page at a time, live, chosen and acted on.
 
 import { action, readOnly } from "../access.js";
-import { get } from "../api.js";
+import { get, pageMayHave } from "../api.js";
 import { badge, chip, meaning, STATES } from "../badges.js";
 import { time } from "../clock.js";
 import { h, put, redraw } from "../dom.js";
@@ -63,7 +63,8 @@ export function mount(view, { query, signal }) {
       return h("label", { class: "field" }, label, input);
     });
     const order = select("Order", [["newest", "newest first"], ["oldest", "oldest first"]], filter.order, (value) => move({ order: value }));
-    const size = select("Rows", SIZES.map((one) => [String(one), String(one)]), String(filter.limit), (value) => move({ limit: Number(value) }));
+    const sizes = SIZES.filter(pageMayHave);
+    const size = sizes.length > 1 && select("Rows", sizes.map((one) => [String(one), String(one)]), String(filter.limit), (value) => move({ limit: Number(value) }));
     const any = filter.states.length > 0 || TEXTS.some(([name]) => filter[name]);
     const narrow = matchMedia("(max-width: 820px)").matches;
     put(filters, states, h("details", { open: !narrow || TEXTS.some(([name]) => filter[name]) },
@@ -100,7 +101,7 @@ export function mount(view, { query, signal }) {
     const mine = turn;
     if (rows.items().length === 0) put(message, loading("Reading jobs"));
     try {
-      const answer = await get("api/jobs", { ...wire(filter), after: filter.after, limit: filter.limit === USUAL ? "" : filter.limit, order: filter.order }, signal);
+      const answer = await get("api/jobs", { ...wire(filter), after: filter.after, limit: filter.limit === USUAL || !pageMayHave(filter.limit) ? "" : filter.limit, order: filter.order }, signal);
       if (mine !== turn) return;
       put(message);
       next = answer.next;

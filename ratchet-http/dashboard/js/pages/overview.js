@@ -14,7 +14,7 @@ import { table } from "../table.js";
 
 const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [120, "2 h"]];
 const READ_AGAIN_MS = 30_000;
-const FAILURES_AGAIN_MS = 5_000;
+const SOON_MS = 1_000;
 const LATE_MS = 60_000;
 
 export const title = "Overview";
@@ -23,7 +23,7 @@ export function mount(view, { signal }) {
   let range = 15;
   let data = null;
   let points = [];
-  let failuresAt = 0;
+  let soon = 0;
   let warned = "";
   const ranges = h("div", { class: "choice small", role: "group", "aria-label": "Time shown" }, RANGES.map(([minutes, text]) =>
     h("button", { type: "button", "aria-pressed": String(minutes === range), onclick: (event) => {
@@ -40,11 +40,12 @@ export function mount(view, { signal }) {
     caption: "Latest failures", key: (job) => job.id, columns: FAILURE_COLUMNS,
     empty: "No dead letters.",
   });
+  const unread = h("div");
   const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADER_COLUMNS, empty: "No role is held." });
   const content = h("div", { hidden: true }, alerts, tiles,
     h("div", { class: "plots" }, plots.map((one) => one.element)),
     h("div", { class: "columns wide-left" },
-      tablePanel("Latest dead letters", h("a", { href: way(["jobs"], { state: "failed" }), class: "small" }, "All of them"), failures.element),
+      tablePanel("Latest dead letters", h("a", { href: way(["jobs"], { state: "failed" }), class: "small" }, "All of them"), [unread, failures.element]),
       h("div", { class: "stack" },
         h("section", { class: "panel" }, h("div", { class: "top" }, h("h2", { title: "Finished jobs are counted until retention removes them" }, "Jobs by state")), h("div", { class: "content" }, states)),
         tablePanel("Leaders", h("a", { href: way(["cluster"]), class: "small" }, "The cluster"), leaders.element))));
@@ -53,26 +54,26 @@ export function mount(view, { signal }) {
   put(message, waiting);
 
   async function load() {
+    clearTimeout(soon);
     try {
       data = await get("api/overview", null, signal);
       put(message);
       content.hidden = false;
       points = (data.series?.points ?? []).map((point) => ({ ...point, moment: Date.parse(point.at) }));
       draw();
+      drawFailures();
+      // The server begins to read them when the first one looks.
+      if (!data.failures) soon = setTimeout(load, SOON_MS);
     } catch (error) {
       if (signal.aborted) return;
       put(message, trouble("The overview cannot be read", error, load));
     }
-    await loadFailures();
   }
 
-  async function loadFailures() {
-    failuresAt = performance.now();
-    try {
-      failures.set((await get("api/jobs", { state: "failed", order: "newest", limit: 8 }, signal)).jobs);
-    } catch (error) {
-      if (!signal.aborted && data) put(message, trouble("The dead letters cannot be read", error, load));
-    }
+  function drawFailures() {
+    put(unread, data.failures ? null : loading("Reading the dead letters"));
+    failures.element.hidden = !data.failures;
+    failures.set(data.failures ?? []);
   }
 
   function draw() {
@@ -80,7 +81,7 @@ export function mount(view, { signal }) {
     if (late !== warned) put(alerts, stranded(data.stranded));
     warned = late;
     renew(tiles, tilesOf(data));
-    renew(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${about(data)}${compact(data.counts?.[state])} ${state}`))));
+    renew(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${compact(data.counts?.[state])} ${state}`))));
     leaders.set(data.leaders ?? []);
     drawPlots();
   }
@@ -94,7 +95,7 @@ export function mount(view, { signal }) {
 
   function ticked(tick) {
     if (!data) return;
-    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "stranded", "counts", "counts_at", "counts_exact"]) {
+    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "stranded", "counts", "counts_at"]) {
       if (tick[name] !== undefined) data[name] = tick[name];
     }
     const moment = Date.parse(tick.at);
@@ -106,20 +107,17 @@ export function mount(view, { signal }) {
     draw();
   }
 
-  function changed(jobs) {
-    const dead = [...jobs.values()].some((job) => job.state === "failed");
-    if (dead && performance.now() - failuresAt > FAILURES_AGAIN_MS) loadFailures();
+  function failed({ jobs }) {
+    if (!data) return;
+    data.failures = jobs;
+    drawFailures();
   }
 
   load();
   learnNodes();
   const timer = setInterval(() => { if (!document.hidden) load(); }, READ_AGAIN_MS);
-  const end = listen({ tick: ticked, jobs: changed, nodes: load, again: load });
-  return { refresh: load, unmount: () => { clearInterval(timer); end(); } };
-}
-
-function about(data) {
-  return data.counts_exact === false ? "≈ " : "";
+  const end = listen({ tick: ticked, failures: failed, nodes: load, again: load });
+  return { refresh: load, unmount: () => { clearInterval(timer); clearTimeout(soon); end(); } };
 }
 
 function tilesOf(data) {
@@ -127,14 +125,14 @@ function tilesOf(data) {
   const counts = data.counts ?? {};
   const used = data.capacity > 0 ? Math.round((100 * data.running) / data.capacity) : 0;
   const late = (data.oldest_due_ms ?? 0) > LATE_MS;
-  const counted = data.counts_at ? `Counted at ${data.counts_at}${data.counts_exact === false ? ", an estimate" : ""}` : "Not counted yet";
+  const counted = data.counts_at ? `Counted at ${data.counts_at}` : "Not counted yet";
   return [
     tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
     tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
     tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
-    tile({ name: "Pending", value: `${about(data)}${compact(counts.pending)}`, note: `${compact(counts.blocked)} blocked, ${compact(counts.paused)} paused`, hint: `${number(counts.pending)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
+    tile({ name: "Pending", value: compact(counts.pending), note: `${compact(counts.blocked)} blocked, ${compact(counts.paused)} paused`, hint: `${number(counts.pending)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
     tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it was due" : "not known at present", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
-    tile({ name: "Dead letters", value: `${about(data)}${compact(counts.failed)}`, note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
+    tile({ name: "Dead letters", value: compact(counts.failed), note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
   ];
 }
 

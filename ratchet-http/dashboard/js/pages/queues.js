@@ -31,8 +31,8 @@ export function mount(view, { signal }) {
       const answer = await get("api/queues", null, signal);
       put(counted, answer.counts_at ? ["counted ", time(answer.counts_at)] : "not counted yet");
       put(message, answer.counts_at ? null : loading("The jobs are being counted"));
-      panel.hidden = !answer.counts_at;
-      rows.set(answer.queues);
+      panel.hidden = !answer.counts_at && answer.queues.length === 0;
+      rows.set(answer.queues.map((queue) => ({ ...queue, due_at: answer.due_at })));
     } catch (error) {
       if (!signal.aborted) put(message, trouble("The queues cannot be read", error, load));
     }
@@ -49,17 +49,23 @@ function columns(load) {
     name: state, label: state[0].toUpperCase() + state.slice(1), kind: "number",
     value: (queue) => [queue.name, queue.counts?.[state]],
     cell: (queue) => {
-      const many = queue.counts?.[state] ?? 0;
+      const many = queue.counts?.[state];
+      if (many === undefined) return h("span", { class: "muted", title: "Not counted yet" }, "–");
       return many === 0 ? h("span", { class: "muted" }, "0") : h("a", { href: way(["jobs"], { queue: queue.name, state }) }, number(many));
     },
   });
   return [
     { name: "name", label: "Queue", kind: "span", value: (queue) => queue.name, cell: (queue) => h("a", { class: "kind", href: way(["jobs"], { queue: queue.name }) }, queue.name) },
     { name: "paused", label: "Claims", value: (queue) => queue.paused, cell: (queue) => (queue.paused ? badge("paused") : badge("active", "open")) },
-    { name: "overdue", label: "Oldest due job", kind: "number", title: "How long the job that has waited longest has been due", value: (queue) => queue.overdue_ms, cell: (queue) => (queue.overdue_ms === null || queue.overdue_ms === undefined ? h("span", { class: "muted" }, "none") : duration(queue.overdue_ms)) },
+    { name: "overdue", label: "Oldest due job", kind: "number", title: "How long the job that has waited longest has been due", value: (queue) => [queue.overdue_ms, queue.due_at === null], cell: overdue },
     ...STATES.map(count),
     { name: "do", label: "", kind: "tight span", value: (queue) => queue.paused, cell: (queue) => toggle(queue, load) },
   ];
+}
+
+function overdue(queue) {
+  if (queue.overdue_ms !== null) return duration(queue.overdue_ms);
+  return queue.due_at === null ? h("span", { class: "muted", title: "Not known at present" }, "–") : h("span", { class: "muted" }, "none");
 }
 
 function toggle(queue, load) {

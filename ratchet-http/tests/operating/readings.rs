@@ -1,0 +1,246 @@
+//! What is read in the background for those who look, how often, and what is said meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use http::request::Parts;
+use ratchet_core::memory::Fault;
+use ratchet_core::time::monotonic;
+use ratchet_core::{Client, MemoryStore, NewJob, Ratchet, RetryPolicy};
+use ratchet_http::{Access, Api, Authorizer, Denied};
+use serde_json::{Value, json};
+
+use crate::kit::{Nap, Running, SECOND, build, get, send, until};
+
+/// Lets everybody do everything.
+struct Anybody;
+
+#[async_trait::async_trait]
+impl Authorizer for Anybody {
+    async fn authorize(&self, _: &Parts, _: Access) -> Result<(), Denied> {
+        Ok(())
+    }
+}
+
+/// A store that takes its time over some operations, and counts how often each is called.
+#[derive(Clone, Default)]
+struct Watched {
+    slow: Arc<Mutex<BTreeMap<&'static str, Duration>>>,
+    calls: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+}
+
+impl Watched {
+    /// The API on such a store, and a client of the same store that is not counted.
+    fn api(&self) -> (Router, Client) {
+        let store = MemoryStore::new();
+        let watched = self.clone();
+        let faulty = store.clone().with_faults(move |operation| {
+            *watched.calls.lock().unwrap().entry(operation).or_default() += 1;
+            let slow = watched.slow.lock().unwrap();
+            slow.get(operation)
+                .map_or(Fault::None, |by| Fault::Delay(*by))
+        });
+        let api = Api::builder(Ratchet::client(Arc::new(faulty))).authorize(Anybody);
+        let router = api.build().unwrap().router();
+        (router, Ratchet::client(Arc::new(store)))
+    }
+
+    fn slow(&self, operation: &'static str, by: Duration) {
+        self.slow.lock().unwrap().insert(operation, by);
+    }
+
+    fn calls(&self, operation: &'static str) -> u64 {
+        let calls = self.calls.lock().unwrap();
+        calls.get(operation).copied().unwrap_or(0)
+    }
+}
+
+/// Looks for so long, every second.
+async fn look(router: &Router, uri: &str, seconds: u32) {
+    for _ in 0..seconds {
+        assert_eq!(get(router, uri).await.status, 200);
+        tokio::time::sleep(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_count_and_who_comes_again_starts_none_too_soon() {
+    let watched = Watched::default();
+    let (router, client) = watched.api();
+    watched.slow("queues", 4 * SECOND);
+    client.enqueue(NewJob::new("k", &1)).await.unwrap();
+    until(&router, "/cluster/nodes", |_| true).await;
+    for uri in ["/api/overview", "/api/queues"] {
+        let asked = monotonic();
+        let answer = get(&router, uri).await.json();
+        assert!(asked.elapsed() < Duration::from_millis(5), "{uri}");
+        assert_eq!(answer["counts_at"], Value::Null);
+    }
+    let counted = |answer: &Value| answer["counts_at"].is_string();
+    until(&router, "/api/overview", counted).await;
+    assert_eq!(watched.calls("queues"), 1);
+    // 4 s may be taken every 200 s: also by those who come and go, each after a quiet while.
+    for _ in 0..2 {
+        tokio::time::sleep(62 * SECOND).await;
+        look(&router, "/api/queues", 5).await;
+    }
+    assert_eq!(watched.calls("queues"), 1);
+    client.enqueue(NewJob::new("k", &1)).await.unwrap();
+    tokio::time::sleep(100 * SECOND).await;
+    // What was known is told at once, and with it how old it is; what is, when it is counted.
+    let overview = get(&router, "/api/overview").await.json();
+    assert_eq!(overview["counts"]["pending"], 1);
+    let now = |overview: &Value| overview["counts"]["pending"] == 2;
+    until(&router, "/api/overview", now).await;
+    assert_eq!(watched.calls("queues"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_seen_by_what_is_due_however_long_the_counting_takes() {
+    let watched = Watched::default();
+    let (router, client) = watched.api();
+    client.enqueue(NewJob::new("k", &1)).await.unwrap();
+    client
+        .enqueue(NewJob::new("k", &1).queue("later").delay(3_600 * SECOND))
+        .await
+        .unwrap();
+    let queue = |answer: &Value, name: &str| {
+        let queues = answer["queues"].as_array().unwrap();
+        queues.iter().find(|queue| queue["name"] == name).cloned()
+    };
+    let both = |answer: &Value| answer["counts_at"].is_string() && answer["due_at"].is_string();
+    let answer = until(&router, "/api/queues", both).await;
+    let later = queue(&answer, "later").unwrap();
+    assert_eq!(
+        (&later["overdue_ms"], &later["counts"]["pending"]),
+        (&Value::Null, &json!(1))
+    );
+    watched.slow("queues", 3_600 * SECOND);
+    client.pause_queue("default").await.unwrap();
+    client
+        .enqueue(NewJob::new("k", &1).queue("new"))
+        .await
+        .unwrap();
+    tokio::time::sleep(SECOND).await;
+    let paused = |answer: &Value| queue(answer, "default").unwrap()["paused"] == true;
+    let asked = monotonic();
+    let answer = until(&router, "/api/queues", paused).await;
+    assert!(asked.elapsed() < 4 * SECOND);
+    // A queue that came since the counting is known by what is due in it.
+    let new = queue(&answer, "new").unwrap();
+    assert_eq!(
+        (&new["paused"], &new["counts"]),
+        (&json!(false), &Value::Null)
+    );
+    // What is due is not known any more: that none is must not be read from that.
+    watched.slow("due_routes", 3_600 * SECOND);
+    let unknown = |answer: &Value| answer["due_at"] == Value::Null;
+    let answer = until(&router, "/api/queues", unknown).await;
+    assert_eq!(
+        queue(&answer, "default").unwrap()["overdue_ms"],
+        Value::Null
+    );
+}
+
+/// A node on the store of this client, until it is told to leave.
+fn work(client: &Client) -> Running {
+    let builder = Ratchet::builder(Arc::clone(client.store())).register::<Nap>();
+    Running::start(&build(builder))
+}
+
+/// Makes so many dead letters, once they have run.
+async fn fail(client: &Client, count: usize) {
+    for _ in 0..count {
+        let nap = Nap { ms: 1, fails: true };
+        let job = NewJob::new("nap", &nap).retry(RetryPolicy::never());
+        client.enqueue(job).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail() {
+    let watched = Watched::default();
+    let (router, client) = watched.api();
+    let running = work(&client);
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(watched.calls("list"), 0, "nobody looked");
+    let asked = monotonic();
+    let overview = get(&router, "/api/overview").await.json();
+    assert!(asked.elapsed() < Duration::from_millis(5));
+    assert_eq!(
+        (&overview["failures"], &overview["failures_at"]),
+        (&Value::Null, &Value::Null)
+    );
+    let none = |overview: &Value| overview["failures"] == json!([]);
+    let overview = until(&router, "/api/overview", none).await;
+    assert!(overview["failures_at"].is_string());
+    // Nothing fails: they are read again as rarely as somebody may have retried one elsewhere.
+    look(&router, "/api/overview", 120).await;
+    let calm = watched.calls("list");
+    assert!((4..=5).contains(&calm), "{calm} times in two minutes");
+
+    fail(&client, 10).await;
+    let eight = |overview: &Value| overview["failures"].as_array().unwrap().len() == 8;
+    let began = monotonic();
+    let overview = until(&router, "/api/overview", eight).await;
+    assert!(
+        began.elapsed() < 15 * SECOND,
+        "as soon as it could be known"
+    );
+    let failures = overview["failures"].as_array().unwrap();
+    let ids: Vec<&str> = failures
+        .iter()
+        .map(|job| job["id"].as_str().unwrap())
+        .collect();
+    assert!(ids.is_sorted_by(|one, other| one > other), "{ids:?}");
+    assert_eq!(failures[0]["last_error"], "bad dream");
+    assert!(failures[0].get("payload").is_none());
+    running.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_that_are_dear_to_read_are_read_rarely() {
+    let watched = Watched::default();
+    let (router, client) = watched.api();
+    watched.slow("list", 2 * SECOND);
+    let running = work(&client);
+    let read = |overview: &Value| overview["failures"].is_array();
+    until(&router, "/api/overview", read).await;
+    assert_eq!(watched.calls("list"), 1);
+    for _ in 0..95 {
+        fail(&client, 1).await;
+        look(&router, "/api/overview", 1).await;
+    }
+    assert_eq!(watched.calls("list"), 1);
+    look(&router, "/api/overview", 10).await;
+    assert_eq!(watched.calls("list"), 2);
+    running.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_was_deleted_here_is_shown_no_longer() {
+    let watched = Watched::default();
+    let (router, client) = watched.api();
+    watched.slow("queues", 3_600 * SECOND);
+    let running = work(&client);
+    fail(&client, 1).await;
+    let one = |overview: &Value| {
+        overview["failures"]
+            .as_array()
+            .is_some_and(|all| all.len() == 1)
+    };
+    let overview = until(&router, "/api/overview", one).await;
+    running.left().await;
+    let id = overview["failures"][0]["id"].as_str().unwrap();
+    let delete = Request::post(format!("/api/jobs/{id}/delete"));
+    let answer = send(&router, delete.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status, 200);
+    let asked = monotonic();
+    let none = |overview: &Value| overview["failures"] == json!([]);
+    until(&router, "/api/overview", none).await;
+    assert!(asked.elapsed() < 8 * SECOND);
+}
