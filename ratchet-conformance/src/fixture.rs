@@ -77,6 +77,22 @@ pub trait Vandal: Send + Sync {
     async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
         Err(format!("nobody says how to spoil the definition {name}").into())
     }
+
+    /// Makes the owner of this lock unreadable, and puts a lock beside it whose stored name is none:
+    /// this one with U+0001 behind it.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError>;
+
+    /// Makes the version of the schema unreadable, and takes something of the schema away. For stores
+    /// that look at their database.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn spoil_schema(&self) -> Result<(), BoxError> {
+        Err("nobody says how to spoil the schema".into())
+    }
 }
 
 /// What a fixture, its store or a coordinator may be able to do beyond the minimum. Cases that need more than

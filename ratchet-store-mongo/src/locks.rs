@@ -10,7 +10,7 @@ use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::Fenced;
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
 
@@ -124,29 +124,24 @@ impl MongoStore {
     ) -> Inner<Vec<(Name, LockInfo)>> {
         let side = self.live();
         let now = self.now(side).await?;
-        let stages = vec![
-            // Those without a fence somebody is about to acquire for the first time.
-            doc! { "$match": {
-                "_id": { "$gt": after.map_or("", Name::as_str) },
-                "fence": { "$gt": 0 },
-            } },
-            doc! { "$sort": { "_id": 1 } },
-            doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
-            doc! { "$set": { "now": now.expression() } },
-        ];
-        let rows = side
-            .plain()
-            .aggregate(&side.locks, stages, ReadConcern::majority())
-            .await?;
-        let mut locks = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let readable = || Ok::<_, Failure>((row::name(row, "_id")?, lock_info(row)?));
-            match readable() {
-                Ok((name, lock)) => locks.extend(name.map(|name| (name, lock))),
-                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
-            }
+        let mut page = LockPage::new(after, limit);
+        while let Some((behind, count)) = page.wants() {
+            let stages = vec![
+                // Those without a fence somebody is about to acquire for the first time.
+                doc! { "$match": { "_id": { "$gt": behind }, "fence": { "$gt": 0 } } },
+                doc! { "$sort": { "_id": 1 } },
+                doc! { "$limit": i64::try_from(count).unwrap_or(i64::MAX) },
+                doc! { "$set": { "now": now.expression() } },
+            ];
+            let mut on = side.plain();
+            let rows = on.aggregate(&side.locks, stages, ReadConcern::majority());
+            let rows = rows.await?;
+            page.take(rows.iter().map(|row| {
+                let name = row.get_str("_id").ok().map(str::to_owned);
+                (name, listed(row))
+            }));
         }
-        Ok(locks)
+        Ok(page.into_locks())
     }
 
     /// A lock, with the time in `now`.
@@ -217,4 +212,11 @@ fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
         expired_for: (RELEASED < expires_at && expires_at <= now)
             .then(|| millis_between(expires_at, now)),
     })
+}
+
+/// A lock of a list, with its name.
+fn listed(lock: &RawDocument) -> Inner<(Name, LockInfo)> {
+    let name = row::name(lock, "_id")?;
+    let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
+    Ok((name, lock_info(lock)?))
 }

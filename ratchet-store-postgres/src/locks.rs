@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
 use sqlx::Row;
@@ -138,22 +138,16 @@ impl PostgresStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        let list = self
-            .sql()
-            .list_locks
-            .query()
-            .bind(after.map_or("", Name::as_str))
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut locks = Vec::new();
         // Not where heartbeats wait: who asks may be anybody, and go away in the middle.
-        for row in self.lease().await?.rows(list).await? {
-            let readable = || Ok::<_, Failure>((row::name(&row, 4, "name")?, lock_info(&row)?));
-            match readable() {
-                Ok((name, lock)) => locks.extend(name.map(|name| (name, lock))),
-                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
-            }
+        let mut lease = self.lease().await?;
+        let mut page = LockPage::new(after, limit);
+        while let Some((behind, count)) = page.wants() {
+            let list = self.sql().list_locks.query().bind(behind);
+            let list = list.bind(i64::try_from(count).unwrap_or(i64::MAX));
+            let rows = lease.rows(list).await?;
+            page.take(rows.iter().map(|row| (row.try_get(4).ok(), listed(row))));
         }
-        Ok(locks)
+        Ok(page.into_locks())
     }
 
     /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
@@ -219,4 +213,11 @@ fn lock_info(row: &PgRow) -> Inner<LockInfo> {
         expired_for: (RELEASED < expires_at && expires_at <= now)
             .then(|| millis_between(expires_at, now)),
     })
+}
+
+/// The lock of a row of `list_locks.sql`, with its name.
+fn listed(row: &PgRow) -> Inner<(Name, LockInfo)> {
+    let name = row::name(row, 4, "name")?;
+    let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
+    Ok((name, lock_info(row)?))
 }

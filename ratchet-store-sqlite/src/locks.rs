@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
 use rusqlite::{Row, params};
@@ -128,19 +128,21 @@ fn lock(row: &Row<'_>, first: usize) -> Inner<Lock> {
 }
 
 fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<Vec<(Name, LockInfo)>> {
+    let listed = |row: &Row<'_>| {
+        let name = row::name(row, 0, "name")?;
+        let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
+        Ok::<_, Failure>((name, lock(row, 1)?.info(work.now)))
+    };
     let mut statement = work.conn.prepare_cached(statements::LIST_LOCKS)?;
-    let after = after.map_or("", Name::as_str);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![after, limit])?;
-    let mut locks = Vec::new();
-    while let Some(row) = rows.next()? {
-        let readable = || Ok::<_, Failure>((row::name(row, 0, "name")?, lock(row, 1)?));
-        match readable() {
-            Ok((name, lock)) => locks.extend(name.map(|name| (name, lock.info(work.now)))),
-            Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
-        }
+    let mut page = LockPage::new(after, limit);
+    while let Some((behind, count)) = page.wants() {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let rows = statement.query_map(params![behind, count], |row| {
+            Ok((row.get(0).ok(), listed(row)))
+        })?;
+        page.take(rows.collect::<rusqlite::Result<Vec<_>>>()?);
     }
-    Ok(locks)
+    Ok(page.into_locks())
 }
 
 /// Whether the tenure lasts that a write is made in; without a guard, always. [guard.write]

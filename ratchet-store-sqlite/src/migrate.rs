@@ -205,8 +205,10 @@ fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
 /// How many migrations the database says it has, and how many this program knows.
 pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     let mut statement = conn.prepare(statements::APPLIED_MIGRATIONS)?;
-    let applied = statement.query_map([], |_| Ok(()))?.count();
-    Ok((applied as u64, MIGRATIONS.len() as u64))
+    let applied = statement.query_map([], |_| Ok(()))?;
+    // A row that cannot be had is no migration.
+    let applied: Vec<()> = applied.collect::<rusqlite::Result<_>>()?;
+    Ok((applied.len() as u64, MIGRATIONS.len() as u64))
 }
 
 /// The tables and indexes that the database should have and has not.

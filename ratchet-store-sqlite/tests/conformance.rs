@@ -72,4 +72,26 @@ impl Vandal for SqliteFixture {
         )?;
         Ok(())
     }
+
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        database.execute(
+            "INSERT INTO ratchet_locks (name, owner, fence, expires_at)
+             SELECT name || char(1), owner, fence, expires_at FROM ratchet_locks WHERE name = ?1",
+            [name.as_str()],
+        )?;
+        database.execute(
+            "UPDATE ratchet_locks SET owner = '' WHERE name = ?1",
+            [name.as_str()],
+        )?;
+        Ok(())
+    }
+
+    async fn spoil_schema(&self) -> Result<(), BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        database.execute("DROP TABLE ratchet_migrations", [])?;
+        Ok(())
+    }
 }

@@ -120,12 +120,6 @@ impl Argument for String {
     }
 }
 
-impl Argument for Option<String> {
-    fn into_data(self) -> ColumnData<'static> {
-        ColumnData::String(self.map(Cow::Owned))
-    }
-}
-
 /// Ids are `binary(16)`: that sorts as they do, which `uniqueidentifier` does not.
 impl Argument for Uuid {
     fn into_data(self) -> ColumnData<'static> {

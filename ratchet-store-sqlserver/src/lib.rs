@@ -45,6 +45,7 @@ mod links_read;
 mod locks;
 mod migrate;
 mod nodes;
+mod order;
 mod permits;
 mod purge;
 mod queues;

@@ -7,14 +7,14 @@ use crate::result::Row;
 use async_trait::async_trait;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
 
 use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
-use crate::row;
 use crate::store::SqlServerStore;
+use crate::{order, row};
 
 /// The longest time to live, in milliseconds: far beyond every calendar, and added to a time it is
 /// still a number that the database can hold.
@@ -134,22 +134,15 @@ impl SqlServerStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        let list = self
-            .sql()
-            .list_locks
-            .query()
-            .bind(after.map_or("", Name::as_str))
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut locks = Vec::new();
         // Not where heartbeats wait: who asks may be anybody, and go away in the middle.
-        for row in self.lease().await?.rows(list).await? {
-            let readable = || Ok::<_, Failure>((row::name(&row, 4, "name")?, lock_info(&row)?));
-            match readable() {
-                Ok((name, lock)) => locks.extend(name.map(|name| (name, lock))),
-                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
-            }
+        let mut lease = self.lease().await?;
+        let mut page = LockPage::new(after, limit);
+        while let Some((behind, count)) = page.wants() {
+            let list = |behind, count| self.sql().list_locks.query().bind(behind).bind(count);
+            let rows = order::by_bytes(&mut lease, list, 4, &behind, count).await?;
+            page.take(rows.iter().map(|row| (row.try_get(4).ok(), listed(row))));
         }
-        Ok(locks)
+        Ok(page.into_locks())
     }
 
     /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
@@ -211,4 +204,11 @@ fn lock_info(row: &Row) -> Inner<LockInfo> {
         expired_for: (RELEASED < expires_at && expires_at <= now)
             .then(|| millis_between(expires_at, now)),
     })
+}
+
+/// The lock of a row of `list_locks.sql`, with its name.
+fn listed(row: &Row) -> Inner<(Name, LockInfo)> {
+    let name = row::name(row, 4, "name")?;
+    let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
+    Ok((name, lock_info(row)?))
 }

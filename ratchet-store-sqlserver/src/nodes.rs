@@ -154,9 +154,10 @@ impl SqlServerStore {
     }
 }
 
-/// What a node says of itself, `@P1` to `@P12`.
+/// What a node says of itself, `@P1` to `@P13`. What it does not say is an empty text, since the driver
+/// sends none without a type; a node may well say that it runs no kinds, so `@P12` is whether it does.
 fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
-    let load = &heartbeat.load;
+    let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
     let bytes = load
         .memory_bytes
         .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -171,8 +172,13 @@ fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
         .bind(bytes)
         .bind(Name::join(&heartbeat.profile.roles))
         .bind(Name::join(&heartbeat.profile.capabilities))
-        .bind(heartbeat.profile.kinds.as_deref().map(Name::join))
-        .bind(load.totals.map(|totals| totals.encode()))
+        .bind(kinds.map(Name::join).unwrap_or_default())
+        .bind(kinds.is_some())
+        .bind(
+            load.totals
+                .map(|totals| totals.encode())
+                .unwrap_or_default(),
+        )
 }
 
 /// The node of a row of `nodes.sql`, with all that it said.

@@ -18,9 +18,9 @@ use uuid::Uuid;
 use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
 use crate::queues::changed;
-use crate::row;
 use crate::statements::Statement;
 use crate::store::SqlServerStore;
+use crate::{order, row};
 
 /// The longest lease, in milliseconds: added to a time it is still a number that the database can
 /// hold.
@@ -132,13 +132,12 @@ impl SqlServerStore {
     }
 
     async fn list_definitions(&self, after: Option<&Name>, limit: usize) -> Inner<RecurringPage> {
-        let list = self.sql().list_recurring.query();
+        let list = |behind, count| self.sql().list_recurring.query().bind(behind).bind(count);
         // No name is empty, so all are behind that. One more than the page has, to know whether
         // there is another page.
-        let list = list
-            .bind(after.map_or("", Name::as_str))
-            .bind(i64::try_from(limit + 1).unwrap_or(i64::MAX));
-        let rows = self.lease().await?.rows(list).await?;
+        let after = after.map_or("", Name::as_str);
+        let mut lease = self.lease().await?;
+        let rows = order::by_bytes(&mut lease, list, 0, after, limit + 1).await?;
         let shown = &rows[..rows.len().min(limit)];
         let mut names = shown
             .iter()

@@ -60,17 +60,21 @@ cases! {
 
     #[proves("diag.poison")]
     #[needs(Diagnostics, Vandal)]
-    async fn a_job_that_cannot_be_read_keeps_no_finding_away(cx: &Cx) {
+    async fn a_look_that_fails_keeps_no_other_finding_away(cx: &Cx) {
         let node = cx.node().await;
         let codes = async || -> Vec<&'static str> {
             look(&node).await.iter().map(|finding| finding.code).collect()
         };
-        let job = node.add(job()).await;
+        let count = |codes: &[&str], one| codes.iter().filter(|code| **code == one).count();
         let before = codes().await;
-        if let Err(error) = cx.vandal().spoil(job).await {
-            panic!("the row cannot be damaged: {error}");
+        if let Err(error) = cx.vandal().spoil_schema().await {
+            panic!("the schema cannot be damaged: {error}");
         }
         let after = codes().await;
-        assert!(before.iter().all(|code| after.contains(code)), "{after:?}");
+        for one in ["not_seen", "missing_object"] {
+            assert_eq!(count(&after, one), count(&before, one) + 1, "{before:?}, {after:?}");
+        }
+        let mut others = before.iter().filter(|code| **code != "schema_version");
+        assert!(others.all(|code| after.contains(code)), "{before:?}, {after:?}");
     }
 }

@@ -375,6 +375,54 @@ cases! {
     }
 
     #[proves("lock.list")]
+    async fn names_of_any_characters_are_listed_by_their_bytes(cx: &Cx) {
+        let node = cx.node().await;
+        let mut all = [
+            "a", "a～", "a🦀", "a\u{E000}b", "a𝄞b", "a\u{D7FF}", "z", "～", "🦀", "🦀～", "🦀𝄞",
+            "\u{E000}", "\u{FFFD}", "\u{10000}", "\u{10FFFF}",
+        ];
+        for lock in all {
+            fence(&node.acquire(lock, HOUR).await);
+        }
+        all.sort_unstable();
+        for limit in [1, 4, 100] {
+            let mut walked: Vec<Name> = Vec::new();
+            loop {
+                let last = walked.last().map(Name::as_str);
+                let page = node.list_locks(last, limit).await;
+                let is_last = page.len() < limit;
+                walked.extend(page.into_iter().map(|(name, _)| name));
+                if is_last {
+                    break;
+                }
+            }
+            assert_eq!(walked, all, "in pages of {limit}");
+        }
+    }
+
+    #[proves("lock.list", "errors.poison")]
+    #[needs(Vandal)]
+    async fn a_lock_that_cannot_be_read_is_left_out_of_the_list(cx: &Cx) {
+        let node = cx.node().await;
+        for lock in ["a", "bad", "c"] {
+            fence(&node.acquire(lock, HOUR).await);
+        }
+        if let Err(error) = cx.vandal().spoil_lock(&name("bad")).await {
+            panic!("the lock cannot be spoiled: {error}");
+        }
+        let listed = async |after, limit| -> Vec<Name> {
+            let locks = node.list_locks(after, limit).await;
+            locks.into_iter().map(|(name, _)| name).collect()
+        };
+        for limit in [2, 3, 4, 5] {
+            assert_eq!(listed(None, limit).await, ["a", "c"], "{limit}");
+        }
+        assert_eq!(listed(None, 1).await, ["a"]);
+        assert_eq!(listed(Some("a"), 1).await, ["c"]);
+        assert_eq!(listed(Some("c"), 1).await, [""; 0]);
+    }
+
+    #[proves("lock.list")]
     async fn a_list_of_no_locks_is_refused(cx: &Cx) {
         let node = cx.node().await;
         let refused = node.store.locks().list_locks(None, 0).await;

@@ -147,12 +147,12 @@ cases! {
     async fn a_walk_visits_every_definition_once_by_name(cx: &Cx) {
         let node = cx.node().await;
         assert_eq!(walk(&node, 3).await, [""; 0]);
-        let mut names = ["b", "a", "B", "ä", "a b", "日本", "_"].map(str::to_owned);
+        let mut names = ["b", "a", "B", "ä", "a b", "日本", "_", "～", "🦀", "a～", "a🦀"].map(str::to_owned);
         for named in &names {
             node.define(minutely().named(named)).await;
         }
         names.sort();
-        for limit in [1, 2, 7, 100] {
+        for limit in [1, 2, 11, 100] {
             assert_eq!(walk(&node, limit).await, names, "pages of {limit}");
         }
         assert_refused(node.recurring().definitions(None, 0).await, "limit");

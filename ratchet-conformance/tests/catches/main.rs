@@ -485,6 +485,18 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "lock::locks_are_listed_by_name_as_each_is",
     ),
     (
+        Sabotage::ListsLocksByTheirUnits,
+        "lock::names_of_any_characters_are_listed_by_their_bytes",
+    ),
+    (
+        Sabotage::StumblesOverSpoiledLocks,
+        "lock::a_lock_that_cannot_be_read_is_left_out_of_the_list",
+    ),
+    (
+        Sabotage::LetsSpoiledLocksTakePlaces,
+        "lock::a_lock_that_cannot_be_read_is_left_out_of_the_list",
+    ),
+    (
         Sabotage::TakesNoKindsForSilence,
         "node::a_node_says_which_kinds_it_runs_or_nothing",
     ),
@@ -500,6 +512,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::ListsFindingsAsTheyCome,
         "diag::a_database_as_it_is_made_has_no_errors",
+    ),
+    (
+        Sabotage::EndsAtALookThatFails,
+        "diag::a_look_that_fails_keeps_no_other_finding_away",
     ),
 ];
 
@@ -559,7 +575,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
     let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
-    Suite::check(found, Power::MEMORY, factory).await
+    Suite::check(found, Power::STORE, factory).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

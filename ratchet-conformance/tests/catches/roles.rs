@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
     DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord,
     NodeStatus, NodeSweep, Others, QueueInfo, Severity, StateCounts, SweptNodes,
@@ -11,7 +12,7 @@ use ratchet_core::store::{
     Acquired, Changed, DiagnosticStore, LockInfo, LockStore, NodeStore, QueueStore, VersionStore,
 };
 use ratchet_core::time::{self, Timestamp};
-use ratchet_core::{Fence, Name, NodeId, Result};
+use ratchet_core::{Fence, Name, NodeId, Result, StoreError, StoreErrorKind};
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
@@ -187,6 +188,28 @@ impl LockStore for Sabotaged {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
+        let spoiled = self.memory().spoiled_lock.clone();
+        if let Some(spoiled) = spoiled {
+            if self.is(Sabotage::StumblesOverSpoiledLocks) {
+                return Err(StoreError::new(StoreErrorKind::Corrupt, "list_locks"));
+            }
+            let places = match self.how {
+                Sabotage::LetsSpoiledLocksTakePlaces => limit,
+                _ => MAX_BATCH,
+            };
+            let mut locks = self.inner.list_locks(after, places).await?;
+            locks.retain(|(name, _)| *name != spoiled);
+            locks.truncate(limit);
+            return Ok(locks);
+        }
+        if self.is(Sabotage::ListsLocksByTheirUnits) {
+            let units = |name: &Name| name.as_str().encode_utf16().collect::<Vec<u16>>();
+            let mut locks = self.inner.list_locks(None, MAX_BATCH).await?;
+            locks.retain(|(name, _)| after.is_none_or(|after| units(name) > units(after)));
+            locks.sort_by_cached_key(|(name, _)| units(name));
+            locks.truncate(limit);
+            return Ok(locks);
+        }
         let mut locks = self.inner.list_locks(after, limit).await?;
         let held_only = self.is(Sabotage::ListsHeldLocksOnly);
         locks.retain(|(_, lock)| lock.holder.is_some() || !held_only);
@@ -215,6 +238,16 @@ impl VersionStore for Sabotaged {
 impl DiagnosticStore for Sabotaged {
     async fn findings(&self) -> Result<Vec<Finding>> {
         let mut findings = self.inner.findings().await?;
+        if self.memory().spoiled_schema {
+            if self.is(Sabotage::EndsAtALookThatFails) {
+                return Err(StoreError::new(StoreErrorKind::SchemaMismatch, "findings"));
+            }
+            findings.extend([
+                Finding::not_seen("the migrations", "there are none"),
+                Finding::missing("migrations"),
+            ]);
+            Finding::sort(&mut findings);
+        }
         match self.how {
             Sabotage::LooksByWriting => {
                 let config = Name::new("namespace", "config")?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock};
+use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock, Vandal};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
     ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
@@ -141,11 +141,15 @@ sabotages! {
     AnswersRepeatedSignalsAsDelivered,
     LeavesPausedRoutesOut,
     ListsHeldLocksOnly,
+    ListsLocksByTheirUnits,
+    StumblesOverSpoiledLocks,
+    LetsSpoiledLocksTakePlaces,
     TakesNoKindsForSilence,
     LosesTotals,
     LooksByWriting,
     CriesWolf,
     ListsFindingsAsTheyCome,
+    EndsAtALookThatFails,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -168,6 +172,9 @@ pub(crate) struct Memory {
     pub(crate) generation: usize,
     /// The rates of a store that looks before it takes.
     pub(crate) rates: HashMap<Name, i64>,
+    /// The lock that a vandal has spoiled.
+    pub(crate) spoiled_lock: Option<Name>,
+    pub(crate) spoiled_schema: bool,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
 }
@@ -294,5 +301,27 @@ impl Fixture for SabotagedFixture {
 
     fn clock(&self) -> Option<&dyn TestClock> {
         Some(self.memory.clock())
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(self)
+    }
+}
+
+/// Spoils nothing: it is remembered what could not be read.
+#[async_trait]
+impl Vandal for SabotagedFixture {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        Err(format!("the row of {job} is in memory").into())
+    }
+
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
+        self.store.memory().spoiled_lock = Some(name.clone());
+        Ok(())
+    }
+
+    async fn spoil_schema(&self) -> Result<(), BoxError> {
+        self.store.memory().spoiled_schema = true;
+        Ok(())
     }
 }

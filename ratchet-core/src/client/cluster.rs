@@ -39,6 +39,7 @@ impl Client {
                 store.locks().list_locks(Some(behind), ROLES)
             });
             let mut locks = list.await?;
+            // A page that is not full is the last. [lock.list]
             let full = locks.len() == ROLES;
             locks.retain(|(name, _)| name.as_str().starts_with(LEADER_PREFIX));
             leaders.extend(Leader::among(&locks));

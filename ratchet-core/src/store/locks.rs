@@ -69,7 +69,8 @@ pub trait LockStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[lock.list]** By name (its bytes), each lock that was ever acquired as
-    ///   [`inspect`](Self::inspect) shows it; one that cannot be read is left out.
+    ///   [`inspect`](Self::inspect) shows it. One that cannot be read is left out and takes the place
+    ///   of no other ([`LockPage`](super::LockPage)): fewer than `limit` are the last.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0 or above [`MAX_BATCH`](crate::limits::MAX_BATCH), or a failure of

@@ -29,6 +29,7 @@
 mod archive;
 mod diagnostics;
 mod jobs;
+mod lock_page;
 mod locks;
 mod nodes;
 mod permits;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 pub use archive::ArchiveStore;
 pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
+pub use lock_page::LockPage;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
 pub use nodes::NodeStore;
 pub use permits::PermitStore;

@@ -146,4 +146,16 @@ impl Vandal for Schema {
             .await?;
         Ok(())
     }
+
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
+        let spoil = "INSERT INTO {schema}.locks (name, owner, fence, expires_at)
+                         SELECT name || chr(1), owner, fence, expires_at
+                         FROM {schema}.locks WHERE name = '{name}';
+                     UPDATE {schema}.locks SET owner = '' WHERE name = '{name}'";
+        self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+
+    async fn spoil_schema(&self) -> Result<(), BoxError> {
+        self.execute("DROP TABLE {schema}.migrations").await
+    }
 }

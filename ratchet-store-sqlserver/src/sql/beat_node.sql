@@ -1,17 +1,17 @@
 -- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim that
 -- somebody wants cancelled, or none.
 -- [node.heartbeat] [node.reply] [node.cancel] [node.others] [cancel.running]
--- @P13 to @P17 are what NodeStatus::after_heartbeat makes of each stored status.
+-- @P14 to @P18 are what NodeStatus::after_heartbeat makes of each stored status.
 -- Primary key, no index has what changes; the small table; jobs_running: as many rows as there are
 -- claims. A claim that somebody is just writing is told of by the next heartbeat where readers wait.
 DECLARE @now bigint = {now};
 UPDATE {schema}.nodes
 SET label = @P2,
-    status = CASE status WHEN 0 THEN @P13 WHEN 1 THEN @P14 WHEN 2 THEN @P15 WHEN 3 THEN @P16
-             ELSE @P17 END,
+    status = CASE status WHEN 0 THEN @P14 WHEN 1 THEN @P15 WHEN 2 THEN @P16 WHEN 3 THEN @P17
+             ELSE @P18 END,
     running = @P3, capacity = @P4, interval = @P5, last_seen = @now, connections = @P6,
-    cpu_percent = @P7, memory_bytes = @P8, roles = @P9, capabilities = @P10, kinds = @P11,
-    totals = @P12
+    cpu_percent = @P7, memory_bytes = @P8, roles = @P9, capabilities = @P10,
+    kinds = CASE WHEN @P12 = 1 THEN @P11 END, totals = NULLIF(@P13, N'')
 WHERE node = CONVERT(binary(16), @P1);
 SELECT @now, beat.status, job.id, job.claim_seq, others.live, others.newest
 FROM {schema}.nodes AS beat

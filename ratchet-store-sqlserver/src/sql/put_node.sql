@@ -8,9 +8,10 @@ EXEC @got = sp_getapplock @Resource = {joins}, @LockMode = 'Exclusive',
 IF @got < 0 THROW 50001, N'other nodes that join take too long', 1;
 IF NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node)
 BEGIN
-    IF @P13 = 0 UPDATE {schema}.nodes SET status = 4 WHERE label = @P2 AND status < 3;
+    IF @P14 = 0 UPDATE {schema}.nodes SET status = 4 WHERE label = @P2 AND status < 3;
     INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at,
                                 last_seen, connections, cpu_percent, memory_bytes, roles,
                                 capabilities, kinds, totals)
-    VALUES (@node, @P2, @P13, @P3, @P4, @P5, @now, @now, @P6, @P7, @P8, @P9, @P10, @P11, @P12);
+    VALUES (@node, @P2, @P14, @P3, @P4, @P5, @now, @now, @P6, @P7, @P8, @P9, @P10,
+            CASE WHEN @P12 = 1 THEN @P11 END, NULLIF(@P13, N''));
 END

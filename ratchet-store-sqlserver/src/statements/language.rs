@@ -48,7 +48,7 @@ const UNKNOWN: [(&str, &str, &str); 4] = [
 
 /// The functions that are called, each there since SQL Server 2016 or before. None of them returns
 /// sql_variant but SERVERPROPERTY, none gives or adds up times but those of the clock.
-const FUNCTIONS: [&str; 18] = [
+const FUNCTIONS: [&str; 19] = [
     "CAST",
     "COALESCE",
     "CONCAT",
@@ -60,6 +60,7 @@ const FUNCTIONS: [&str; 18] = [
     "MAX",
     "MIN",
     "NCHAR",
+    "NULLIF",
     "OPENJSON",
     "POWER",
     "REPLACE",

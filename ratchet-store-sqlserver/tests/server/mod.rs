@@ -155,6 +155,19 @@ impl Schema {
         }
     }
 
+    /// Takes a database away that a test has made beside its schema.
+    pub(crate) async fn drop_database(&self, name: &str) {
+        // It may take a moment until the last session is gone.
+        let drop = format!("DROP DATABASE [{name}]");
+        for _ in 0..50 {
+            if self.execute(&drop).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        eprintln!("the database {name} is left over");
+    }
+
     async fn drop_all(&self) -> Result<(), BoxError> {
         let name = self.name.replace('\'', "''");
         let tables = self
@@ -195,5 +208,17 @@ impl Vandal for Schema {
     async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
         let spoil = "UPDATE {schema}.recurring SET definition = N'{' WHERE name = N'{name}'";
         self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
+        let spoil = "INSERT INTO {schema}.locks (name, owner, fence, expires_at)
+                         SELECT CONCAT(name, NCHAR(1)), owner, fence, expires_at
+                         FROM {schema}.locks WHERE name = N'{name}';
+                     UPDATE {schema}.locks SET owner = N'' WHERE name = N'{name}'";
+        self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+
+    async fn spoil_schema(&self) -> Result<(), BoxError> {
+        self.execute("DROP TABLE {schema}.migrations").await
     }
 }

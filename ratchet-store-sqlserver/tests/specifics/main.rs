@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod connections;
+mod diagnostics;
 mod network;
 mod rights;
 mod schemas;
@@ -42,6 +43,9 @@ tests! {
         a_held_row_is_a_timeout a_wrong_password_is_misconfigured
         a_missing_database_is_misconfigured encryption_that_cannot_be_had_is_misconfigured
         nobody_at_the_address_is_unavailable lost_races_are_not_logged;
+    diagnostics: tables_and_indexes_that_are_missing_are_found a_schema_of_another_version_is_found
+        readers_that_wait_for_writers_are_found a_session_that_keeps_versions_is_seen
+        who_may_not_look_gets_the_other_findings;
     network: an_action_whose_commit_is_not_heard_of_is_not_done_again
         a_commit_of_an_application_that_is_not_heard_of_is_unavailable
         an_enqueue_whose_answer_is_lost_is_stored_once

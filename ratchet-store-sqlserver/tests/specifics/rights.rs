@@ -12,14 +12,14 @@ use crate::{assert_kind, enqueue, exists, job, open};
 const PASSWORD: &str = "Poor-1;'{pass}";
 
 /// A login with a user in the database who may do nothing there, and the URL that it connects with.
-struct Login<'a> {
+pub(crate) struct Login<'a> {
     schema: &'a Schema,
-    name: String,
+    pub(crate) name: String,
     url: String,
 }
 
 impl<'a> Login<'a> {
-    async fn create(schema: &'a Schema) -> Self {
+    pub(crate) async fn create(schema: &'a Schema) -> Self {
         let name = format!("login_{}", &schema.name[20..]);
         let password = PASSWORD.replace('\'', "''");
         schema
@@ -43,7 +43,7 @@ impl<'a> Login<'a> {
     }
 
     /// Takes the login away, and with it all that it was granted rights to.
-    async fn drop(self) {
+    pub(crate) async fn drop(self) {
         self.schema.take_away().await;
         // For whoever takes it away in the end.
         self.schema.execute("CREATE SCHEMA {schema}").await.unwrap();
@@ -60,7 +60,7 @@ impl<'a> Login<'a> {
         eprintln!("the login {} is left over", self.name);
     }
 
-    fn builder(&self) -> ratchet_store_sqlserver::Builder {
+    pub(crate) fn builder(&self) -> ratchet_store_sqlserver::Builder {
         let builder = SqlServerStore::builder(&self.url).schema(&self.schema.name);
         builder.deadline(std::time::Duration::from_secs(60))
     }

@@ -265,13 +265,5 @@ pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
     assert_eq!(own[0].get::<&str, _>(0), Some(expected.as_str()));
     tx.rollback().await.unwrap();
     store.close().await;
-    // It may take a moment until the last session is gone.
-    let drop = format!("DROP DATABASE [{database}]");
-    for _ in 0..50 {
-        if schema.execute(&drop).await.is_ok() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    eprintln!("the database {database} is left over");
+    schema.drop_database(&database).await;
 }

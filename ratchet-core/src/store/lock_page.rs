@@ -1,0 +1,122 @@
+use std::fmt;
+
+use super::LockInfo;
+use crate::name::Name;
+
+/// A page of a list of locks, as a store fills it from its rows. Those that cannot be read are left
+/// out, and others are read in their place (`[lock.list]`).
+#[derive(Debug)]
+pub struct LockPage {
+    limit: usize,
+    /// The name that was read last, as it is stored.
+    behind: String,
+    over: bool,
+    locks: Vec<(Name, LockInfo)>,
+}
+
+impl LockPage {
+    /// The page of up to `limit` locks behind a name.
+    #[must_use]
+    pub fn new(after: Option<&Name>, limit: usize) -> Self {
+        Self {
+            limit,
+            // No name is empty, so all are behind that.
+            behind: after.map_or_else(String::new, |after| after.as_str().to_owned()),
+            over: false,
+            locks: Vec::new(),
+        }
+    }
+
+    /// What is to be read: rows with names behind this text, in their order, and how many. None: the
+    /// page is whole.
+    #[must_use]
+    pub fn wants(&self) -> Option<(String, usize)> {
+        let left = self.limit - self.locks.len();
+        (left > 0 && !self.over).then(|| (self.behind.clone(), left))
+    }
+
+    /// Takes the rows that were read, no more than were wanted: the name as it is stored, or none if it
+    /// is no text, and the lock. Fewer than were wanted are the last.
+    pub fn take<E: fmt::Display>(
+        &mut self,
+        rows: impl IntoIterator<Item = (Option<String>, Result<(Name, LockInfo), E>)>,
+    ) {
+        let wanted = self.limit - self.locks.len();
+        let mut read = 0;
+        for (name, lock) in rows {
+            read += 1;
+            // What is behind a name that is no text cannot be asked for.
+            self.over = name.is_none();
+            self.behind = name.unwrap_or_default();
+            match lock {
+                Ok(lock) => self.locks.push(lock),
+                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
+            }
+        }
+        self.over |= read < wanted;
+    }
+
+    /// The locks.
+    #[must_use]
+    pub fn into_locks(self) -> Vec<(Name, LockInfo)> {
+        self.locks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::InvalidInput;
+    use crate::id::Fence;
+
+    /// Fills a page from names of which those with a `!` cannot be read, and counts the reads.
+    fn page(stored: &[&str], after: Option<&str>, limit: usize) -> (Vec<String>, usize) {
+        let after = after.map(|after| Name::new("name", after).unwrap());
+        let mut page = LockPage::new(after.as_ref(), limit);
+        let mut reads = 0;
+        while let Some((behind, count)) = page.wants() {
+            reads += 1;
+            let rows = stored.iter().filter(|name| **name > &*behind).take(count);
+            page.take(rows.map(|name| {
+                let free = LockInfo {
+                    fence: Fence(1),
+                    holder: None,
+                    expired_for: None,
+                };
+                let lock = match name.contains('!') {
+                    true => Err(InvalidInput::new("name", "is spoiled")),
+                    false => Name::new("name", name).map(|name| (name, free)),
+                };
+                (Some((*name).to_owned()), lock)
+            }));
+        }
+        let names = page.into_locks().into_iter();
+        (names.map(|(name, _)| name.to_string()).collect(), reads)
+    }
+
+    #[test]
+    fn a_page_that_can_be_read_is_read_once() {
+        let stored = ["a", "b", "c", "d"];
+        assert_eq!(page(&stored, None, 2), (vec!["a".into(), "b".into()], 1));
+        assert_eq!(page(&stored, Some("c"), 2), (vec!["d".into()], 1));
+        assert_eq!(page(&stored, Some("d"), 2), (vec![], 1));
+    }
+
+    #[test]
+    fn what_cannot_be_read_takes_nobodys_place() {
+        let stored = ["a", "b!", "c!", "d", "e!", "f"];
+        let found = |after, limit| page(&stored, after, limit).0;
+        assert_eq!(found(None, 2), ["a", "d"]);
+        assert_eq!(found(Some("a"), 1), ["d"]);
+        assert_eq!(found(None, 6), ["a", "d", "f"]);
+        assert_eq!(found(Some("f"), 1), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_ends_the_page() {
+        let mut page = LockPage::new(None, 1);
+        page.take([(None, Err("it is a number"))]);
+        assert_eq!(page.wants(), None);
+        assert_eq!(page.into_locks(), []);
+    }
+}
