@@ -131,6 +131,10 @@ impl SqlServerStore {
         limit: usize,
     ) -> Result<Vec<JobId>> {
         let (sql, routes) = (self.sql(), self.routes_of(filter).await?);
+        // Nothing matches; the statement would look at all jobs of these states.
+        if routes.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
         let [oldest, newest] = match Among::of(filter, states) {
             Among::Batch => [&sql.list_batch_oldest, &sql.list_batch_newest],
             Among::Tagged => [&sql.list_tagged_oldest, &sql.list_tagged_newest],

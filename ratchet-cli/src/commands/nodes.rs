@@ -38,11 +38,9 @@ async fn list(app: &mut App, all: bool) -> Result<(), Failure> {
 
 /// The nodes, and in which roles they lead.
 pub(super) async fn cluster(client: &Client, now: Timestamp) -> Result<view::Cluster, Failure> {
-    Ok(joined(
-        &client.nodes().await?,
-        &client.leaders().await?,
-        now,
-    ))
+    let nodes = client.nodes().await?;
+    let leaders = client.leaders(&nodes).await?;
+    Ok(joined(&nodes, &leaders, now))
 }
 
 /// Nodes and leaders as programs see them.

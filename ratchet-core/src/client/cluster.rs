@@ -2,7 +2,7 @@ use super::Client;
 use crate::cluster::{LEADER_PREFIX, Leader};
 use crate::error::Result;
 use crate::limits::MAX_LISTED_LOCKS;
-use crate::model::DueRoute;
+use crate::model::{DueRoute, NodeRecord};
 use crate::name::Name;
 use crate::store::LockInfo;
 use crate::stranded;
@@ -25,11 +25,13 @@ impl Client {
         list.await
     }
 
-    /// Lists the roles that have ever had a leader, and who leads in them now, by role.
+    /// Lists the roles that have ever had a leader, and who leads in them now, by role. Of `nodes`, as
+    /// they were read just before, those that have ended lead no more ([`Leader::unless_ended`]); with
+    /// none given, whoever has the lock leads.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn leaders(&self) -> Result<Vec<Leader>> {
+    pub async fn leaders(&self, nodes: &[NodeRecord]) -> Result<Vec<Leader>> {
         let calls = &self.0.calls;
         let mut leaders = Vec::new();
         let mut after = Name::new("lock", LEADER_PREFIX)?;
@@ -42,7 +44,8 @@ impl Client {
             // A page that is not full is the last. [lock.list]
             let full = locks.len() == ROLES;
             locks.retain(|(name, _)| name.as_str().starts_with(LEADER_PREFIX));
-            leaders.extend(Leader::among(&locks));
+            let among = Leader::among(&locks).into_iter();
+            leaders.extend(among.map(|leader| leader.unless_ended(nodes)));
             // Behind the locks of roles are those of others.
             match locks.pop() {
                 Some((last, _)) if full && locks.len() + 1 == ROLES => after = last,

@@ -46,12 +46,12 @@ async fn a_node_that_runs_no_jobs_has_no_kinds() {
     let world = World::new();
     let node = Started::new(world.builder().roles(["maintenance"]).build().unwrap());
     let client = client(&world);
-    while client.leaders().await.unwrap().is_empty() {
+    while client.leaders(&[]).await.unwrap().is_empty() {
         sleep(SECOND).await;
     }
     let nodes = client.nodes().await.unwrap();
     assert_eq!(nodes[0].profile.kinds, Some(Vec::new()));
-    let leaders = client.leaders().await.unwrap();
+    let leaders = client.leaders(&[]).await.unwrap();
     assert_eq!(leaders.len(), 1);
     assert_eq!(leaders[0].role.as_str(), "maintenance");
     assert_eq!(leaders[0].node, Some(nodes[0].node));
@@ -61,7 +61,7 @@ async fn a_node_that_runs_no_jobs_has_no_kinds() {
             .is_some_and(|left| left > Duration::ZERO)
     );
     node.stop().await.unwrap();
-    let leaders = client.leaders().await.unwrap();
+    let leaders = client.leaders(&[]).await.unwrap();
     assert_eq!((leaders[0].node, leaders[0].remaining), (None, None));
 }
 
@@ -103,7 +103,7 @@ async fn leaders_are_found_among_any_number_of_locks() {
             world.store.acquire(&lock, &owner, SECOND).await.unwrap();
         }
     }
-    let leaders = client(&world).leaders().await.unwrap();
+    let leaders = client(&world).leaders(&[]).await.unwrap();
     assert_eq!(leaders.len(), 250);
     assert!(leaders.is_sorted_by(|a, b| a.role < b.role));
     assert_eq!(leaders[249].role.as_str(), "role-249");

@@ -233,8 +233,7 @@ impl Shared {
 
     async fn cluster(&self) -> Result<Cluster> {
         let nodes = self.client.nodes().await?;
-        let leaders = self.client.leaders().await?.into_iter();
-        let leaders = leaders.map(|leader| leader.unless_ended(&nodes)).collect();
+        let leaders = self.client.leaders(&nodes).await?;
         let versions = match self.namespaces.as_slice() {
             [] => Vec::new(),
             namespaces => self.client.versions(namespaces).await?,

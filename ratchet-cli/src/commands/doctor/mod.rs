@@ -78,7 +78,7 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
         now,
         skew,
         doubt,
-        leaders: client.leaders().await?,
+        leaders: client.leaders(&nodes).await?,
         stranded: judge::stranded_now(&due, &nodes, now),
         nodes,
         due,

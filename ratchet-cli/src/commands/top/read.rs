@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         let client = self.client;
         let at = client.database_time().await?;
         let nodes = client.nodes().await?;
-        let leaders = client.leaders().await?;
+        let leaders = client.leaders(&nodes).await?;
         let due = client.due_routes().await?;
         Ok(Seen {
             database: {
