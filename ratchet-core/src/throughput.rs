@@ -102,15 +102,16 @@ impl Meter {
     #[must_use]
     pub fn throughput(&self) -> Option<Throughput> {
         let mut all: Option<Throughput> = None;
-        let (mut begun, mut waited_ms) = (0, 0);
+        let (mut begun, mut waited_ms) = (0_u64, 0_u64);
         for window in self.0.values().filter_map(|reading| reading.window) {
             let per_second = |count: u64| ratio(count, window.seconds);
             let sum = all.get_or_insert_default();
-            sum.finished_per_s += per_second(window.done.succeeded + window.done.failed);
+            sum.finished_per_s +=
+                per_second(window.done.succeeded.saturating_add(window.done.failed));
             sum.failed_per_s += per_second(window.done.failed);
             sum.retried_per_s += per_second(window.done.retried);
-            begun += window.done.begun;
-            waited_ms += window.done.waited_ms;
+            begun = begun.saturating_add(window.done.begun);
+            waited_ms = waited_ms.saturating_add(window.done.waited_ms);
         }
         let wait = waited_ms.checked_div(begun).map(Duration::from_millis);
         all.map(|sum| Throughput { wait, ..sum })
@@ -120,7 +121,9 @@ impl Meter {
 impl Reading {
     /// Whether a heartbeat at this time is this one, or follows it too closely for a rate.
     fn is_recent(&self, at: Timestamp) -> bool {
-        millis_between(to_millis(self.said_at), to_millis(at)) < SHORTEST
+        // If the database's clock went back, it is a beginning.
+        let (said_at, at) = (to_millis(self.said_at), to_millis(at));
+        said_at <= at && millis_between(said_at, at) < SHORTEST
     }
 
     /// What was done since, if any time has passed.
@@ -197,6 +200,21 @@ mod tests {
         assert!((meter.throughput().unwrap().finished_per_s - 1.0).abs() < 0.001);
         meter.read(&[node(one, 8_000, done(11))]);
         assert!((meter.throughput().unwrap().finished_per_s - 2.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_begins_anew_and_no_number_is_too_large() {
+        let one = NodeId::new();
+        let mut meter = Meter::default();
+        let done = |count| Some(NodeTotals::new(count, count, count, count, count));
+        for (at, count) in [(600_000, 0), (605_000, 10)] {
+            meter.read(&[node(one, at, done(count))]);
+        }
+        assert!(meter.throughput().is_some());
+        meter.read(&[node(one, 5_000, done(20))]);
+        assert_eq!(meter.throughput(), None);
+        meter.read(&[node(one, 10_000, done(u64::MAX))]);
+        assert!(meter.throughput().unwrap().finished_per_s.is_finite());
     }
 
     #[test]

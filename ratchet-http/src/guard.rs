@@ -29,12 +29,18 @@ pub(crate) async fn access(
     if let Err(problem) = admit(&api, &parts, access).await {
         return problem.into_response();
     }
-    let response = next.run(Request::from_parts(parts, body)).await;
-    if matches!(access, Access::Write(_)) {
-        // Also where it failed: it may have taken effect.
-        api.sampler().acted();
+    let _acts = matches!(access, Access::Write(_)).then(|| Acts(api));
+    next.run(Request::from_parts(parts, body)).await
+}
+
+/// Tells when an action is over that it may have taken effect: also if it failed, came to its time limit,
+/// or nobody waits for it any more.
+struct Acts(Api);
+
+impl Drop for Acts {
+    fn drop(&mut self) {
+        self.0.sampler().acted();
     }
-    response
 }
 
 async fn admit(api: &Api, parts: &Parts, access: Access) -> Result<(), Problem> {

@@ -10,7 +10,7 @@ use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
 use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, Name, Route, StoreErrorKind};
+use ratchet_core::{JobId, JobState, Name, Route};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
@@ -77,14 +77,18 @@ impl MongoStore {
         }
         let jobs = std::slice::from_ref(job);
         match resolve(jobs, &self.find_taken(&mut on, jobs).await?) {
-            (answers, new) if new.is_empty() => Ok(answers[0]),
+            (answers, new) if new.is_empty() => {
+                self.keep(&mut on, &[answers[0].id()]).await?;
+                Ok(answers[0])
+            }
             // Whoever had the key has ended meanwhile, or is not known to a majority yet.
             _ => Err(Failure::contention("a unique key changed hands meanwhile")),
         }
     }
 
     /// Without transactions: one after the other, and what was stored is taken away again if one
-    /// cannot be. A server that crashes in the middle keeps those that it had.
+    /// cannot be. A server that crashes in the middle, or a deadline that comes there, leaves those
+    /// that it had: an enqueue of the same jobs goes on with them.
     async fn enqueue_each(
         &self,
         jobs: &[NewJob],
@@ -93,6 +97,10 @@ impl MongoStore {
     ) -> Result<Vec<Enqueued>> {
         let mut on = self.main().plain();
         let (answers, new) = resolve(jobs, &self.find_taken(&mut on, jobs).await?);
+        let stored: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+        let answered = answers.iter().map(|answer| answer.id());
+        let others: Vec<JobId> = answered.filter(|id| !stored.contains(id)).collect();
+        self.keep(&mut on, &others).await?;
         let call = ObjectId::new();
         let mut rows = Vec::with_capacity(new.len());
         for place in &new {
@@ -100,28 +108,39 @@ impl MongoStore {
             row.append(cstr!("claim"), call);
             rows.push(row);
         }
-        let stored: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-        // Those that this call stored, and not who else stored one of the same id; and none that
-        // somebody has claimed, since a claim leaves a mark of its own.
-        let mine = doc! { "_id": { "$in": ids(&stored) }, "claim": call };
-        let side = self.main().clone();
-        // In a task of its own: a deadline between the two, or a caller who goes, would leave a part
-        // of the batch.
-        let both = tokio::spawn(async move {
-            let mut on = side.plain();
-            if let Err(failure) = on.insert_many(&side.jobs, &rows).await {
-                on.delete_many(&side.jobs, mine).await?;
-                return Err(failure);
-            }
-            Ok(())
-        });
-        match both.await {
-            Ok(stored) => stored.map(|()| answers),
-            Err(error) => Err(Failure::new(
-                StoreErrorKind::Unavailable,
-                format!("the runtime ended the call: {error}"),
-            )),
+        let stored = on.insert_many(&self.main().jobs, &rows).await;
+        if let Err(failure) = stored {
+            let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+            // Those that this call stored, and not who else stored one of the same id; and none that
+            // somebody has claimed, since a claim leaves a mark of its own.
+            let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
+            on.delete_many(&self.main().jobs, mine).await?;
+            return Err(failure);
         }
+        Ok(answers)
+    }
+
+    /// Makes jobs stay that others have stored, before anybody is told of them: where there are no
+    /// transactions their batch may yet be taken away, which leaves what has no mark of it.
+    async fn keep(&self, on: &mut Tx<'_>, jobs: &[JobId]) -> Result<()> {
+        if self.has_transactions() || jobs.is_empty() {
+            return Ok(());
+        }
+        let side = self.main();
+        let marked = doc! {
+            "_id": { "$in": ids(jobs) },
+            "state": code(JobState::Pending),
+            "claim": { "$exists": true },
+        };
+        let unmark = doc! { "$unset": { "claim": "" } };
+        on.update_many(&side.jobs, marked, unmark).await?;
+        let stored = doc! { "_id": { "$in": ids(jobs) } };
+        let only_id = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+        let stored = on.find(&side.jobs, stored, only_id).await?.len();
+        if stored < jobs.iter().collect::<HashSet<_>>().len() {
+            return Err(Failure::contention("a job was taken away meanwhile"));
+        }
+        Ok(())
     }
 
     /// Stores those of the jobs that are new.

@@ -25,7 +25,10 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let Lacking { missing, version } = lacking(side, &plan).await?;
     if !config.create {
         return match missing.first() {
-            None if version => Err(mismatch("the version of the collections is missing")),
+            None if version => Err(mismatch(format!(
+                "{} has no document `ratchet` with the version: apply the pending migration",
+                side.meta.name()
+            ))),
             None => Ok(server),
             Some(Missing {
                 exists: false,

@@ -59,6 +59,8 @@ impl SqlServerStore {
                 row::count(row.try_get::<i64>(2)?, "held")?,
             ));
         }
+        // In the order of bytes, which is not the server's.
+        permits.sort_by(|one: &PermitInfo, other| one.resource.cmp(&other.resource));
         Ok(permits)
     }
 

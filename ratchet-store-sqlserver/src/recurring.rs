@@ -284,6 +284,8 @@ impl SqlServerStore {
                 let name = row::name(&row, 0, "name").ok().flatten();
                 retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
             }
+            // In the order of bytes, which is not the server's.
+            retired.sort();
             let names: Vec<&str> = retired.iter().map(Name::as_str).collect();
             let delete = self.sql().delete_recurring.query().bind(names);
             lease.execute(delete).await?;

@@ -42,8 +42,8 @@ impl Leader {
     }
 
     /// The same, led by nobody if the record of its node says that the node has ended: whoever was
-    /// displaced or crashed leads no more, although the lock lasts until its time has run out. A node
-    /// without a record may lead.
+    /// displaced or crashed counts as leading no more. Its lock lasts until its time has run out, and
+    /// so may guarded writes of a node that does not know it yet. A node without a record may lead.
     #[must_use]
     pub fn unless_ended(mut self, nodes: &[NodeRecord]) -> Self {
         let has_ended = |node: &NodeRecord| Some(node.node) == self.node && !node.status.is_live();

@@ -124,7 +124,7 @@ pub struct PageRequest {
     pub after: Option<JobId>,
     /// The order.
     pub order: JobOrder,
-    /// How much of each job is read.
+    /// How much of each job is read. Archived jobs are always whole.
     pub detail: Detail,
 }
 

@@ -31,19 +31,23 @@ impl LockPage {
     /// page is whole.
     #[must_use]
     pub fn wants(&self) -> Option<(String, usize)> {
-        let left = self.limit - self.locks.len();
+        let left = self.wanted();
         (left > 0 && !self.over).then(|| (self.behind.clone(), left))
     }
 
-    /// Takes the rows that were read, no more than were wanted: the name as it is stored, or none if it
-    /// is no text, and the lock. Fewer than were wanted are the last.
+    const fn wanted(&self) -> usize {
+        self.limit.saturating_sub(self.locks.len())
+    }
+
+    /// Takes the rows that were read, and leaves those that were not wanted: the name as it is
+    /// stored, or none if it is no text, and the lock. Fewer than were wanted are the last.
     pub fn take<E: fmt::Display>(
         &mut self,
         rows: impl IntoIterator<Item = (Option<String>, Result<(Name, LockInfo), E>)>,
     ) {
-        let wanted = self.limit - self.locks.len();
+        let wanted = self.wanted();
         let mut read = 0;
-        for (name, lock) in rows {
+        for (name, lock) in rows.into_iter().take(wanted) {
             read += 1;
             // What is behind a name that is no text cannot be asked for.
             self.over = name.is_none();

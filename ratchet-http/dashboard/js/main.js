@@ -1,7 +1,7 @@
 // Puts the parts together: which page is shown, and what all pages share.
 
 import { learn, watchAccess } from "./access.js";
-import { get, learnMost } from "./api.js";
+import { get, learnMost, Problem } from "./api.js";
 import { time } from "./clock.js";
 import { h, put } from "./dom.js";
 import { connect, listen, stream } from "./events.js";
@@ -53,9 +53,16 @@ function show(page, words, query, first) {
   shown?.abort.abort();
   const abort = new AbortController();
   window.scrollTo(0, 0);
-  if (page) {
+  let mounted = null;
+  try {
+    mounted = page?.mount(main, { words, query, signal: abort.signal });
+  } catch (error) {
+    // The address has a name that none can have.
+    if (!(error instanceof Problem)) throw error;
+  }
+  if (mounted) {
     document.title = `${page.title} · Ratchet`;
-    shown = { ...page.mount(main, { words, query, signal: abort.signal }), abort };
+    shown = { ...mounted, abort };
   } else {
     document.title = "Not found · Ratchet";
     put(main, head("There is no such page"), h("p", null, h("a", { href: way(["overview"]) }, "To the overview")));

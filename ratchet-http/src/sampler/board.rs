@@ -179,11 +179,9 @@ impl Board {
             return;
         };
         self.last_point = Some(now);
-        let counts = overview.counts.as_ref();
-        let pending = counts.and_then(|counts| counts.0.get(&JobState::Pending.into()));
         let mut point = Point::new(overview.at);
         point.rates = overview.rates;
-        point.pending = pending.copied();
+        point.pending = self.queues.pending();
         point.running = overview.running;
         point.overdue_ms = self
             .due

@@ -56,6 +56,8 @@ const SHARE: u32 = 50;
 const TICK: Duration = Duration::from_secs(1);
 /// The longest pause after readings that failed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
+/// The longest pause after a reading of a whole table that failed.
+const LONGEST_REST: Duration = Duration::from_secs(120);
 /// How old a reading of the nodes may be that is answered with.
 const FRESH: Duration = Duration::from_secs(5);
 /// How long an answer waits for a reading.
@@ -283,11 +285,13 @@ impl Shared {
                 Ok(queues) => {
                     self.board().read_counts(queues, began);
                     self.read.send_replace(());
+                    pace.watched = COUNTS.max(began.elapsed() * SHARE);
                 }
-                Err(error) => tracing::debug!(%error, "the jobs could not be counted"),
+                Err(error) => {
+                    pace.watched = after_failure(began.elapsed());
+                    tracing::debug!(%error, "the jobs could not be counted");
+                }
             }
-            let took = time::monotonic().saturating_duration_since(began);
-            pace.watched = COUNTS.max(took * SHARE);
         }
     }
 
@@ -310,17 +314,17 @@ impl Shared {
             match self.client.list(&failed, &newest).await {
                 Ok(page) => {
                     let told = self.board().read_failures(&page.jobs);
-                    if let Some(failures) = told {
-                        self.feed.tell("failures", &failures);
+                    if let Some(newest) = told {
+                        self.feed.tell("failures", &newest);
                     }
+                    pace.watched = FAILURES.max(began.elapsed() * SHARE);
                 }
                 Err(error) => {
+                    pace.watched = after_failure(began.elapsed());
                     self.board().failures().failed();
                     tracing::debug!(%error, "the newest dead letters could not be read");
                 }
             }
-            let took = time::monotonic().saturating_duration_since(began);
-            pace.watched = FAILURES.max(took * SHARE);
         }
     }
 
@@ -427,6 +431,12 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How long a whole table is left alone of which a reading has failed after this time: it may have come
+/// to its deadline because the table is large, or because the database did not answer at all.
+fn after_failure(took: Duration) -> Duration {
+    (took * SHARE).clamp(LONGEST_BACKOFF, LONGEST_REST)
 }
 
 async fn within<T>(deadline: Duration, read: impl Future<Output = Result<T>>) -> Result<T> {

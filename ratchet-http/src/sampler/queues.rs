@@ -1,14 +1,18 @@
 //! What is known of the queues: their jobs when they were last counted, and whether they are paused,
 //! which is read more often of those that have jobs that are due.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use ratchet_core::Name;
 use ratchet_core::model::{DueRoute, QueueInfo, StateCounts};
 use ratchet_core::time::{self, Timestamp};
+use ratchet_core::{JobState, Name};
 use tokio::time::Instant;
 
 use crate::view::{self, At, Counts};
+
+/// Older counts say nothing of the moment.
+const GOOD: Duration = Duration::from_secs(300);
 
 /// The queues.
 #[derive(Debug, Default)]
@@ -32,6 +36,8 @@ struct Pause {
     paused: bool,
     /// When it was asked, or made so here.
     since: Instant,
+    /// Since jobs were last counted it was made so here.
+    made: bool,
 }
 
 impl Queues {
@@ -44,27 +50,44 @@ impl Queues {
         self.counted = Some(counted);
     }
 
-    /// Takes in what is due, asked for at this time.
+    /// Takes in what is due, asked for at this time. Nobody may ever count, so queues are forgotten
+    /// that were known by nothing else and have no job that is due.
     pub(super) fn read_due(&mut self, routes: &[DueRoute], began: Instant) {
         for due in routes {
             self.learn(&due.route.queue, due.paused, began);
         }
+        let due: BTreeSet<&Name> = routes.iter().map(|due| &due.route.queue).collect();
+        let counted: BTreeSet<&Name> = (self.counted.iter())
+            .flat_map(|counted| &counted.queues)
+            .map(|queue| &queue.name)
+            .collect();
+        self.pauses
+            .retain(|name, pause| pause.made || due.contains(name) || counted.contains(name));
     }
 
     /// Takes in that a queue was paused or resumed here, just now.
     pub(super) fn made(&mut self, queue: &Name, paused: bool) {
         if paused || self.pauses.contains_key(queue) {
             self.learn(queue, paused, time::monotonic());
+            if let Some(pause) = self.pauses.get_mut(queue) {
+                pause.made = true;
+            }
         }
     }
 
     /// Takes in that a queue is paused or not, as was asked at this time. What was asked before what is
     /// known is no news.
     fn learn(&mut self, queue: &Name, paused: bool, since: Instant) {
-        let pause = Pause { paused, since };
-        let known = self.pauses.entry(queue.clone()).or_insert(pause);
+        let made = false;
+        let new = Pause {
+            paused,
+            since,
+            made,
+        };
+        let known = self.pauses.entry(queue.clone()).or_insert(new);
         if known.since <= since {
-            *known = pause;
+            known.paused = paused;
+            known.since = since;
         }
     }
 
@@ -76,6 +99,14 @@ impl Queues {
             *total.entry(*state).or_insert(0) += count;
         }
         Some((Counts::from(&total), At(counted.at)))
+    }
+
+    /// How many jobs are pending; none: that was not counted lately.
+    pub(super) fn pending(&self) -> Option<u64> {
+        let counted = self.counted.as_ref()?;
+        let is_good = counted.began.elapsed() <= GOOD;
+        let pending = |queue: &QueueInfo| queue.counts.get(&JobState::Pending).copied();
+        is_good.then(|| counted.queues.iter().filter_map(pending).sum())
     }
 
     /// The queues, with how late each is as far as that is known.
@@ -100,5 +131,60 @@ impl Queues {
             counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
             due_at: due.map(|(_, at)| At(at)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::Route;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new("queue", text).unwrap()
+    }
+
+    fn due(queue: &str) -> DueRoute {
+        let route = Route::from_texts(queue, "k", "", "").unwrap();
+        DueRoute::new(route, false, Duration::ZERO)
+    }
+
+    fn counted(queue: &str, pending: u64) -> Counted {
+        let queue = QueueInfo {
+            name: name(queue),
+            paused: false,
+            counts: StateCounts::from([(JobState::Pending, pending)]),
+        };
+        Counted {
+            queues: vec![queue],
+            at: time::from_millis(0),
+            began: time::monotonic(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn queues_that_nothing_speaks_of_any_more_are_forgotten() {
+        let mut queues = Queues::default();
+        let names = |queues: &Queues| -> Vec<String> {
+            let view = queues.view(None);
+            view.queues.into_iter().map(|queue| queue.name).collect()
+        };
+        queues.read_counts(counted("counted", 1));
+        queues.made(&name("made"), true);
+        queues.read_due(&[due("a"), due("b")], time::monotonic());
+        assert_eq!(names(&queues), ["a", "b", "counted", "made"]);
+        queues.read_due(&[due("b")], time::monotonic());
+        assert_eq!(names(&queues), ["b", "counted", "made"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_count_says_nothing_of_the_moment() {
+        let mut queues = Queues::default();
+        assert_eq!(queues.pending(), None);
+        queues.read_counts(counted("a", 3));
+        assert_eq!(queues.pending(), Some(3));
+        tokio::time::advance(GOOD + Duration::from_secs(1)).await;
+        assert_eq!(queues.pending(), None);
+        assert!(queues.totals().is_some());
     }
 }

@@ -244,3 +244,23 @@ async fn a_dead_letter_that_was_deleted_here_is_shown_no_longer() {
     until(&router, "/api/overview", none).await;
     assert!(asked.elapsed() < 8 * SECOND);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_database_that_hung_is_not_left_alone_for_long() {
+    let watched = Watched::default();
+    let (router, client) = watched.api();
+    client.enqueue(NewJob::new("k", &1)).await.unwrap();
+    for slow in ["queues", "list"] {
+        watched.slow(slow, 3_600 * SECOND);
+    }
+    look(&router, "/api/overview", 12).await;
+    for slow in ["queues", "list"] {
+        watched.slow(slow, Duration::ZERO);
+    }
+    let back = monotonic();
+    look(&router, "/api/overview", 100).await;
+    let known =
+        |overview: &Value| overview["counts_at"].is_string() && overview["failures_at"].is_string();
+    until(&router, "/api/overview", known).await;
+    assert!(back.elapsed() < 125 * SECOND, "{:?}", back.elapsed());
+}

@@ -10,7 +10,7 @@ use ratchet_core::model::{
     ActionOutcome, Guard, JobFilter, JobSelector, Outcome, PageRequest, PurgeRequest, Settlement,
 };
 use ratchet_core::store::{JobStore, LockStore, Store, VersionStore};
-use ratchet_core::{Fence, JobAction, JobState, Name, StoreErrorKind};
+use ratchet_core::{Enqueued, Fence, JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
@@ -30,6 +30,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     }),
     ("a_batch_that_cannot_be_stored_is_taken_away", |space| {
         Box::pin(a_batch_that_cannot_be_stored_is_taken_away(space))
+    }),
+    ("a_job_that_somebody_was_told_of_stays", |space| {
+        Box::pin(a_job_that_somebody_was_told_of_stays(space))
     }),
     ("a_job_that_another_stored_stays", |space| {
         Box::pin(a_job_that_another_stored_stays(space))
@@ -107,35 +110,55 @@ async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
 }
 
 async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
-    let other = open(&space).await;
-    let fault = Fault::new(&space, &["insert", "delete"]).late(1_500);
-    let store = fault.builder(&space).deadline(Duration::from_secs(1));
-    let store = store.connect().await.unwrap();
-    refuse_again(&space, &other).await;
-    let name = fault.name().to_owned();
-    let fault = fault.always().set().await;
+    let store = open(&space).await;
+    refuse_for_good(&space).await;
     let batch = [job(), job().unique_key("u"), job()];
-    // The deadline comes while the first try is at work, which ends behind it.
     let error = store.enqueue(&batch).await.unwrap_err();
-    assert!(error.is_transient(), "{error}");
-    let taking_away = doc! { "command.delete": { "$exists": true } };
-    let seen = under_way(&space, &name, taking_away);
-    tokio::time::timeout(Duration::from_secs(20), seen)
-        .await
-        .expect("nobody takes away what was stored");
-    assert!(exists(&other, batch[0].id()).await);
-    let gone = async {
-        while exists(&other, batch[0].id()).await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), gone)
-        .await
-        .expect("it is taken away");
-    fault.lift().await;
+    assert!(!error.is_transient(), "{error}");
     for job in &batch {
-        assert!(!exists(&other, job.id()).await);
+        assert!(!exists(&store, job.id()).await);
     }
+}
+
+async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
+    let other = open(&space).await;
+    refuse_for_good(&space).await;
+    for with in [vec![], vec![job()]] {
+        let fault = Fault::new(&space, &["delete"]).late(1_500);
+        let store = fault.builder(&space).deadline(Duration::from_secs(15));
+        let store = store.connect().await.unwrap();
+        let name = fault.name().to_owned();
+        let fault = fault.set().await;
+        let batch = [job().unique_key("v"), job().unique_key("u")];
+        let enqueuing = tokio::spawn({
+            let batch = batch.clone();
+            async move { store.enqueue(&batch).await }
+        });
+        let taking_away = doc! { "command.delete": { "$exists": true } };
+        under_way(&space, &name, taking_away).await;
+        let stored = batch[0].id();
+        let again = [vec![batch[0].clone()], with].concat();
+        let answers = other.enqueue(&again).await.unwrap();
+        assert_eq!(answers[0], Enqueued::Created(stored));
+        let twin = other.enqueue(&[job().unique_key("v")]).await.unwrap();
+        assert_eq!(twin, [Enqueued::Duplicate(stored)]);
+        enqueuing.await.unwrap().unwrap_err();
+        fault.lift().await;
+        assert!(exists(&other, stored).await);
+        other
+            .act(&JobSelector::Ids(vec![stored]), JobAction::Cancel)
+            .await
+            .unwrap();
+    }
+}
+
+/// From now on no job with the unique key `u` can be stored.
+async fn refuse_for_good(space: &Space) {
+    let refuse = doc! {
+        "collMod": space.name("jobs"),
+        "validator": { "unique_key": { "$ne": "u" } },
+    };
+    space.database.run_command(refuse).await.unwrap();
 }
 
 /// Somebody who knew no better: a job with the unique key `u` is refused, whoever else has gone.

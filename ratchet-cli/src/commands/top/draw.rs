@@ -132,7 +132,10 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 
 fn draw_queues(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let rows = view.queues.queues.iter().map(|queue| {
-        let count = |state: JobState| text(number(queue.count(state.into()).unwrap_or(0)));
+        let count = |state: JobState| {
+            let count = queue.count(state.into());
+            text(count.map_or_else(|| "-".to_owned(), number))
+        };
         let late = queue.overdue_ms.map(Duration::from_millis);
         Row::new([
             text(&queue.name),

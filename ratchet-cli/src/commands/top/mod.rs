@@ -107,9 +107,31 @@ async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
         Ok(())
     };
     tokio::select! {
+        () = asked_to_end() => Err(Failure::interrupted("asked to end")),
         ended = show(draw, model, looks, keys) => ended,
         () = look(async || reader.read().await, pause, tell) => Ok(()),
     }
+}
+
+/// Ready when the system asks the process to end: dying of that would leave the terminal as it is.
+#[cfg(unix)]
+async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| signal(kind).ok();
+    let kinds = (SignalKind::terminate(), SignalKind::hangup());
+    let (Some(mut asked), Some(mut hung_up)) = (listen(kinds.0), listen(kinds.1)) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = asked.recv() => {}
+        _ = hung_up.recv() => {}
+    }
+}
+
+/// Never ready.
+#[cfg(not(unix))]
+async fn asked_to_end() {
+    std::future::pending().await
 }
 
 /// Looks again and again, and tells what it saw, until nobody listens.
@@ -142,6 +164,7 @@ async fn show(
             biased;
             key = keys.recv() => match key {
                 Some(Key::Quit) | None => return Ok(()),
+                Some(Key::Interrupt) => return Err(Failure::interrupted("interrupted")),
                 Some(Key::Redraw) => {}
             },
             Some(seen) = looks.recv() => match seen {
@@ -154,6 +177,7 @@ async fn show(
 
 enum Key {
     Quit,
+    Interrupt,
     Redraw,
 }
 
@@ -214,7 +238,9 @@ fn meaning(event: &Event) -> Option<Key> {
         Event::Resize(..) => Some(Key::Redraw),
         Event::Key(key) if key.kind == KeyEventKind::Press => match key.code {
             KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                Some(Key::Interrupt)
+            }
             _ => None,
         },
         _ => None,

@@ -44,6 +44,18 @@ impl<'a> Reader<'a> {
         let nodes = client.nodes().await?;
         let leaders = client.leaders(&nodes).await?;
         let due = client.due_routes().await?;
+        let mut queues = self.queues.get(queues::queues(client)).await?;
+        // What is due says it newer than the last count.
+        for queue in &mut queues.queues {
+            let of_queue = due
+                .iter()
+                .filter(|due| due.route.queue.as_str() == queue.name);
+            queue.overdue_ms = of_queue.clone().map(|due| view::millis(due.overdue)).max();
+            queue.paused = of_queue
+                .map(|due| due.paused)
+                .next()
+                .unwrap_or(queue.paused);
+        }
         Ok(Seen {
             database: {
                 let info = client.store().info();
@@ -54,7 +66,7 @@ impl<'a> Reader<'a> {
             nodes,
             leaders,
             due,
-            queues: self.queues.get(queues::queues(client)).await?,
+            queues,
             failed: self.failed.get(failed(client)).await?,
         })
     }
@@ -87,9 +99,15 @@ impl<T: Clone> Seldom<T> {
         {
             return Ok(known.clone());
         }
-        let known = read.await?;
+        let read = read.await;
         let took = monotonic() - began;
         let next = began + self.interval.max(took * SHARE);
+        let known = match (read, self.last.take()) {
+            (Ok(new), _) => new,
+            // What was known is better than nothing, and than trying again at once.
+            (Err(_), Some((known, _))) => known,
+            (Err(failure), None) => return Err(failure),
+        };
         self.last = Some((known.clone(), next));
         Ok(known)
     }

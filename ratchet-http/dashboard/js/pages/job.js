@@ -50,7 +50,7 @@ export function mount(view, { words, signal }) {
     const mine = turn;
     readAt = performance.now();
     const [detail, attempts] = await Promise.allSettled([
-      getExact(path, null, signal), get(`${path}/history`, null, signal), links ?? loadLinks()]);
+      getExact(path, null, signal), get(`${path}/history`, null, signal)]);
     if (signal.aborted || mine !== turn) return;
     if (detail.status === "rejected") {
       put(slots.message, trouble("The job cannot be read", detail.reason, reload));
@@ -81,7 +81,7 @@ export function mount(view, { words, signal }) {
   }
 
   function reload() {
-    return Promise.all([load(), links && loadLinks()]);
+    return Promise.all([load(), loadLinks()]);
   }
 
   /** The graph is read again when a job in it is in another state, which may have decided links. */
@@ -137,6 +137,7 @@ export function mount(view, { words, signal }) {
   }
 
   load();
+  loadLinks();
   learnNodes();
   const timer = setInterval(() => { if (job?.state === "running" && !document.hidden) load(); }, RUNNING_AGAIN_MS);
   const changed = (jobs) => {

@@ -15,6 +15,9 @@ import { table } from "../table.js";
 const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [120, "2 h"]];
 const READ_AGAIN_MS = 30_000;
 const SOON_MS = 1_000;
+const TRIES = 3;
+/** Older counts say nothing of the moment. The server plots none of them either. */
+const COUNTS_GOOD_MS = 300_000;
 const LATE_MS = 60_000;
 
 export const title = "Overview";
@@ -24,6 +27,7 @@ export function mount(view, { signal }) {
   let data = null;
   let points = [];
   let soon = 0;
+  let tries = 0;
   let warned = "";
   const ranges = h("div", { class: "choice small", role: "group", "aria-label": "Time shown" }, RANGES.map(([minutes, text]) =>
     h("button", { type: "button", "aria-pressed": String(minutes === range), onclick: (event) => {
@@ -41,13 +45,15 @@ export function mount(view, { signal }) {
     empty: "No dead letters.",
   });
   const unread = h("div");
+  const counted = h("span", { class: "sub" });
+  const read = h("span", { class: "sub" });
   const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADER_COLUMNS, empty: "No role is held." });
   const content = h("div", { hidden: true }, alerts, tiles,
     h("div", { class: "plots" }, plots.map((one) => one.element)),
     h("div", { class: "columns wide-left" },
-      tablePanel("Latest dead letters", h("a", { href: way(["jobs"], { state: "failed" }), class: "small" }, "All of them"), [unread, failures.element]),
+      tablePanel("Latest dead letters", [read, h("a", { href: way(["jobs"], { state: "failed" }), class: "small" }, "All of them")], [unread, failures.element]),
       h("div", { class: "stack" },
-        h("section", { class: "panel" }, h("div", { class: "top" }, h("h2", { title: "Finished jobs are counted until retention removes them" }, "Jobs by state")), h("div", { class: "content" }, states)),
+        h("section", { class: "panel" }, h("div", { class: "top" }, h("h2", { title: "Finished jobs are counted until retention removes them" }, "Jobs by state"), h("span", { class: "spring" }), counted), h("div", { class: "content" }, states)),
         tablePanel("Leaders", h("a", { href: way(["cluster"]), class: "small" }, "The cluster"), leaders.element))));
   put(view, head("Overview", {}, ranges), message, content);
   const waiting = loading("Reading the overview");
@@ -62,8 +68,9 @@ export function mount(view, { signal }) {
       points = (data.series?.points ?? []).map((point) => ({ ...point, moment: Date.parse(point.at) }));
       draw();
       drawFailures();
-      // The server begins to read them when the first one looks.
-      if (!data.failures) soon = setTimeout(load, SOON_MS);
+      // The server begins to read them when the first one looks, and tells all who listen by then.
+      if (data.failures) tries = 0;
+      else if (tries < TRIES) soon = setTimeout(load, SOON_MS * 2 ** tries++);
     } catch (error) {
       if (signal.aborted) return;
       put(message, trouble("The overview cannot be read", error, load));
@@ -72,6 +79,7 @@ export function mount(view, { signal }) {
 
   function drawFailures() {
     put(unread, data.failures ? null : loading("Reading the dead letters"));
+    put(read, data.failures ? ["read ", time(data.failures_at)] : null);
     failures.element.hidden = !data.failures;
     failures.set(data.failures ?? []);
   }
@@ -82,6 +90,7 @@ export function mount(view, { signal }) {
     warned = late;
     renew(tiles, tilesOf(data));
     renew(states, STATES.map((state) => h("a", { href: way(["jobs"], { state }) }, badge(state, `${compact(data.counts?.[state])} ${state}`))));
+    put(counted, data.counts_at ? ["counted ", time(data.counts_at)] : "not counted yet");
     leaders.set(data.leaders ?? []);
     drawPlots();
   }
@@ -101,15 +110,17 @@ export function mount(view, { signal }) {
     const moment = Date.parse(tick.at);
     const last = points.at(-1);
     if (!tick.stale && Number.isFinite(moment) && tick.rates && (!last || moment - last.moment >= (data.series?.step_ms ?? 1000) * 0.9)) {
-      points.push({ ...tick.rates, pending: data.counts?.pending ?? null, running: data.running, overdue_ms: data.due_at ? data.oldest_due_ms ?? 0 : null, moment });
+      const counted = moment - Date.parse(data.counts_at) <= COUNTS_GOOD_MS;
+      points.push({ ...tick.rates, pending: counted ? data.counts?.pending ?? null : null, running: data.running, overdue_ms: data.due_at ? data.oldest_due_ms ?? 0 : null, moment });
       while (points.length > 0 && moment - points[0].moment > 7_300_000) points.shift();
     }
     draw();
   }
 
-  function failed({ jobs }) {
+  function failed({ at, jobs }) {
     if (!data) return;
     data.failures = jobs;
+    data.failures_at = at;
     drawFailures();
   }
 
