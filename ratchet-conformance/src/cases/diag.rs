@@ -62,17 +62,11 @@ cases! {
     #[needs(Diagnostics, Vandal)]
     async fn a_look_that_fails_keeps_no_other_finding_away(cx: &Cx) {
         let node = cx.node().await;
-        let job = node.add(job()).await;
         let codes = async || -> Vec<&'static str> {
             look(&node).await.iter().map(|finding| finding.code).collect()
         };
         let count = |codes: &[&str], one| codes.iter().filter(|code| **code == one).count();
         let before = codes().await;
-        if let Err(error) = cx.vandal().spoil(job).await {
-            panic!("the row cannot be damaged: {error}");
-        }
-        let damaged = codes().await;
-        assert!(before.iter().all(|code| damaged.contains(code)), "{damaged:?}");
         if let Err(error) = cx.vandal().spoil_schema().await {
             panic!("the schema cannot be damaged: {error}");
         }

@@ -17,7 +17,7 @@ pub trait DiagnosticStore: Debug + Send + Sync {
     /// - **[diag.order]** In the order of [`Finding::sort`].
     /// - **[diag.poison]** One finding per problem. A look that fails, or for which the store has no
     ///   right, is a finding itself ([`Findings`](crate::model::Findings)): it keeps no other away and
-    ///   is no error of the call. A stored job that cannot be read keeps none away either.
+    ///   is no error of the call.
     ///
     /// # Errors
     /// A failure of the store: the database is not within reach.
