@@ -37,8 +37,8 @@ impl PostgresStore {
         detail: Detail,
     ) -> Result<Vec<Option<JobRecord>>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
-        let get = self.sql().get_jobs.query().bind(wanted);
-        let get = get.bind(detail == Detail::Whole);
+        let get = self.sql().get_jobs.query();
+        let get = get.bind(wanted).bind(detail == Detail::Whole);
         let rows = on.rows(get).await?;
         let mut jobs = HashMap::with_capacity(rows.len());
         let mut linked = Vec::new();
