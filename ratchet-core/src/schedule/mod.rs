@@ -4,21 +4,61 @@
 //! [`Misfire`] what becomes of those that were missed, an [`Overlap`] whether the job of a slot may
 //! run beside that of an earlier one.
 //!
+//! # Expressions
+//! An expression has 5 fields (minute, hour, day of month, month, day of week), 6 with the second in
+//! front, or 7 with the year at the end. Spaces or tabs separate the fields, any number of them; a comma
+//! separates the items of a list, with no space. Letters may be large or small. Or it is `@hourly`,
+//! `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
+//!
+//! | field | values | also |
+//! |---|---|---|
+//! | second, minute | 0-59 | |
+//! | hour | 0-23 | |
+//! | day of month | 1-31 | `?` `L` `LW` `15W` |
+//! | month | 1-12, `jan`-`dec` | |
+//! | day of week | 0-7, `sun`-`sat`; 0 and 7 are Sunday | `?` `fri#2` `mon-fri#1` `friL` |
+//! | year | 1970-9999; 9999 is also the last year of `*` | |
+//!
+//! - `*` is every value, `9-17` a range, `1,5` a list, `*/5` and `9-17/2` every fifth and second value
+//!   from the first on. `5/15` is `5-59/15`: a step without an end goes on to the last value of the
+//!   field, which is Saturday for days of the week.
+//! - A range that ends before it begins wraps: `22-6`, `nov-mar`, `fri-mon`, also with a step
+//!   (`22-6/2` is 22, 0, 2, 4, 6). Days of the month and years do not wrap: `25-5` is refused, because
+//!   months have different lengths; `25-31,1-5` says the same.
+//! - `L` is the last day of the month and `LW` its last day from Monday to Friday. `15W` is the day
+//!   from Monday to Friday nearest the 15th, in the same month: `1W` is the 3rd if the 1st is a Saturday.
+//!   A month without the day has no match, so `31W` matches in seven months of the year.
+//! - `fri#2` is the second Friday of the month, `friL` and `fri#L` the last one. `mon-fri#1` is the first
+//!   Monday, the first Tuesday and so on to the first Friday, in all five days.
+//! - `?` is the same as `*`.
+//!
+//! The two day fields follow crontab(5). A day matches if either field matches: `0 0 13 * 5` is each 13th
+//! and each Friday. But if either field begins with `*` or `?`, or the day of the week with `+`, a day
+//! must match both: `0 0 13 * +5` is each Friday the 13th, and `1 1 1-7 * */7` the first Sunday.
+//!
 //! # Clocks that are changed
-//! A cron expression is about the wall clock of a zone, which is turned forward and back. There are
-//! two kinds of expressions, told apart by their fields for second, minute and hour:
+//! A cron expression is about the wall clock of a zone, which is set forward and back. There are two
+//! kinds of expressions, told apart by their fields for second, minute and hour:
 //!
-//! - *One time of day* (each of the three is one number, as in `30 2 * * *`): one slot for each day
-//!   that matches. If the clock skips that time, the slot is the first moment after the gap, unless
-//!   that is on a day that does not match; if the clock shows it twice, the slot is the first of the
-//!   two. A day that the clock skips whole has none.
+//! - *One time of day*: each of the three fields allows one value and does not begin with `*`
+//!   (`30 2 * * *`, also as `30 2-2 * * *` or `30 2,2 * * *`). There is one slot for each day that
+//!   matches. If the clock skips that time, the slot is the first moment after the gap, however long the
+//!   gap is, unless that is on a day that does not match. If the clock shows the time twice, the slot is
+//!   the first of the two. A day that the clock skips whole has no slot.
 //! - *Everything else* (`*/30 * * * *`, `0 9,21 * * *`): a slot whenever the clock shows a time that
-//!   matches. Times that it skips have none, times that it shows twice have two.
+//!   matches. Times that it skips have no slot, times that it shows twice have two.
 //!
-//! Intervals know no zones: they are so long, always.
+//! [`ZoneData`] tells where the rules of the zones come from. The next slot of a definition is computed
+//! when the slot before it is fired, so new rules apply from the slot after the next.
+//!
+//! Intervals know no zones: they are always equally long.
 
 mod cron;
 mod misfire;
+mod parse;
+mod pattern;
+mod zone;
+mod zone_data;
 
 use std::fmt;
 use std::time::Duration;
@@ -27,6 +67,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use misfire::slots_to_fire;
 pub use misfire::{MAX_CATCH_UP, Misfire, Overlap};
+pub use zone_data::ZoneData;
 
 use crate::error::InvalidInput;
 use crate::limits::{MAX_DELAY, MAX_RUN_AT};
@@ -62,20 +103,27 @@ impl Schedule {
     /// The zone of a cron expression for which none is named.
     pub const DEFAULT_ZONE: &'static str = "UTC";
 
-    /// The times that match a cron expression on the wall clock of a zone of the IANA database.
+    /// Returns the schedule of a cron expression on the wall clock of a zone of the IANA database.
     ///
-    /// The expression has 5 fields (minute, hour, day of month, month, day of week), 6 with the
-    /// second in front, or 7 with the year at the end; or it is `@hourly`, `@daily`, `@midnight`,
-    /// `@weekly`, `@monthly`, `@yearly` or `@annually`. Fields are lists (`1,5`) of numbers, names
-    /// (`mon`, `jan`), ranges (`9-17`), `*`, and steps through these (`*/5`, `9-17/2`). Sunday is
-    /// both 0 and 7, as in crontab. If day of month and day of week are both restricted, either
-    /// needs to match, as in crontab; with a `+` before the day of week both do. `L` is the last day
-    /// of the month, `LW` its last weekday, `15W` the weekday nearest the 15th, `5#2` the second
-    /// Friday, `5L` the last one, `?` the same as `*`.
+    /// The [module](self) describes expressions, and what happens when the clock is changed. Names of
+    /// zones are spelled as in the database: `Europe/Berlin`.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `cron`, also for an expression that matches no time after 1969, or
-    /// `zone`.
+    /// [`InvalidInput`] naming `cron`, with the field, the value and what is allowed there, or saying
+    /// that the expression never matches; or naming `zone`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+    /// use ratchet_core::schedule::Schedule;
+    ///
+    /// let winter = Schedule::cron("*/15 22-6 * nov-mar mon-fri", "Europe/Berlin")?;
+    /// let refused = Schedule::cron("0 24 * * *", "UTC").unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "cron has the hour `24`: 24 is out of range; expected 0-23"
+    /// );
+    /// # Ok(()) }
+    /// ```
     pub fn cron(expression: &str, zone: &str) -> Result<Self, InvalidInput> {
         Cron::new(expression, zone).map(|cron| Self(Kind::Cron(cron)))
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Timelike, Utc};
-use chrono_tz::Tz;
+use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use ratchet_core::Schedule;
 
-use crate::slots;
+use crate::{local, slots};
 
 struct Row {
     zone: &'static str,
@@ -55,6 +55,17 @@ static TABLE: &[Row] = table! {
         "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-01T02:00:00-05:00";
     "30 1,13 * * *" after "2026-10-31T14:00:00-04:00" gives
         "2026-11-01T01:30:00-04:00" "2026-11-01T01:30:00-05:00" "2026-11-01T13:30:00-05:00";
+    // One time of day, however it is written; a field that begins with `*` is none.
+    "30 2-2 * * *" after "2026-03-07T12:00:00-05:00" gives
+        "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
+    "30 2,2 * * *" after "2026-03-07T12:00:00-05:00" gives
+        "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
+    "30 1-1 * * *" after "2026-10-31T12:00:00-04:00" gives
+        "2026-11-01T01:30:00-04:00" "2026-11-02T01:30:00-05:00";
+    "30 1,1 * * *" after "2026-10-31T12:00:00-04:00" gives
+        "2026-11-01T01:30:00-04:00" "2026-11-02T01:30:00-05:00";
+    "*/60 1 * * *" after "2026-10-31T12:00:00-04:00" gives
+        "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-02T01:00:00-05:00";
     // 2026-03-29 01:00 +00 becomes 02:00 +01; 2026-10-25 02:00 +01 becomes 01:00 +00.
     in "Europe/London":
     "30 1 * * *" after "2026-03-28T12:00:00+00:00" gives
@@ -103,6 +114,34 @@ static TABLE: &[Row] = table! {
         "2012-01-30T12:00:00+14:00";
     "0 * * * *" after "2011-12-29T22:30:00-10:00" gives
         "2011-12-29T23:00:00-10:00" "2011-12-31T00:00:00+14:00";
+    // The last hours before it, whatever the time of day.
+    "0 12 * * *" after "2011-12-29T22:00:00-10:00" gives
+        "2011-12-31T12:00:00+14:00" "2012-01-01T12:00:00+14:00";
+    "59 23 * * *" after "2011-12-29T23:58:59-10:00" gives
+        "2011-12-29T23:59:00-10:00" "2011-12-31T23:59:00+14:00";
+    "0 0 * * *" after "2011-12-29T23:59:59-10:00" gives
+        "2011-12-31T00:00:00+14:00" "2012-01-01T00:00:00+14:00";
+    "0 */8 30,31 12 ?" after "2011-12-29T12:00:00-10:00" gives
+        "2011-12-31T00:00:00+14:00" "2011-12-31T08:00:00+14:00";
+    in "Pacific/Fakaofo":
+    "0 12 * * *" after "2011-12-29T22:30:00-11:00" gives
+        "2011-12-31T12:00:00+13:00" "2012-01-01T12:00:00+13:00";
+    // 1993-08-21.
+    in "Pacific/Kwajalein":
+    "0 12 * * *" after "1993-08-20T12:00:00-12:00" gives
+        "1993-08-22T12:00:00+12:00" "1993-08-23T12:00:00+12:00";
+    "0 12 * * *" after "1993-08-20T23:30:00-12:00" gives
+        "1993-08-22T12:00:00+12:00";
+    // A gap of three hours, from 02:00 +08 to 05:00 +11 on 2009-10-18.
+    in "Antarctica/Casey":
+    "30 2 * * *" after "2009-10-17T12:00:00+08:00" gives
+        "2009-10-18T05:00:00+11:00" "2009-10-19T02:30:00+11:00";
+    "30 2 18 10 *" after "2009-10-17T12:00:00+08:00" gives
+        "2009-10-18T05:00:00+11:00";
+    "30 4 * * *" after "2009-10-18T01:59:59+08:00" gives
+        "2009-10-18T05:00:00+11:00" "2009-10-19T04:30:00+11:00";
+    "30 2,3,6 * * *" after "2009-10-17T12:00:00+08:00" gives
+        "2009-10-18T06:30:00+11:00" "2009-10-19T02:30:00+11:00";
     // Never changed.
     in "Asia/Kolkata":
     "30 2 * * *" after "2026-03-08T12:00:00+05:30" gives "2026-03-09T02:30:00+05:30";
@@ -161,14 +200,14 @@ proptest! {
         minute in 0_u32..60,
     ) {
         let schedule = Schedule::cron(&format!("{minute} {hour} * * *"), zone).unwrap();
-        let zone: Tz = zone.parse().unwrap();
+        let zone = TimeZone::get(zone).unwrap();
         let mut days: BTreeMap<NaiveDate, u32> = BTreeMap::new();
         for slot in slots_of_year(&schedule, year) {
-            let local = slot.with_timezone(&zone);
-            *days.entry(local.date_naive()).or_default() += 1;
+            let shown = local(slot, &zone);
+            *days.entry(shown.date_naive()).or_default() += 1;
             // Late by the gap at most, never early.
-            let late = (local.hour() * 60 + local.minute()).checked_sub(hour * 60 + minute);
-            prop_assert!(late.is_some_and(|late| late <= 60), "{local}");
+            let late = (shown.hour() * 60 + shown.minute()).checked_sub(hour * 60 + minute);
+            prop_assert!(late.is_some_and(|late| late <= 60), "{shown}");
         }
         let (first, last) = (*days.keys().next().unwrap(), *days.keys().last().unwrap());
         let all = (last - first).num_days() + 1;
@@ -185,15 +224,15 @@ proptest! {
         hours in prop::sample::select(vec!["*", "0-3", "1,2,23"]),
     ) {
         let schedule = Schedule::cron(&format!("*/{step} {hours} * * *"), zone).unwrap();
-        let zone: Tz = zone.parse().unwrap();
+        let zone = TimeZone::get(zone).unwrap();
         let shows = |at: DateTime<Utc>| {
-            let local = at.with_timezone(&zone);
+            let shown = local(at, &zone);
             let hour = match hours {
                 "*" => true,
-                "0-3" => local.hour() <= 3,
-                _ => [1, 2, 23].contains(&local.hour()),
+                "0-3" => shown.hour() <= 3,
+                _ => [1, 2, 23].contains(&shown.hour()),
             };
-            hour && local.minute().is_multiple_of(step)
+            hour && shown.minute().is_multiple_of(step)
         };
         let (begin, end) = (new_year(year), new_year(year + 1));
         let minutes = (1..(end - begin).num_minutes()).map(|minute| begin + TimeDelta::minutes(minute));

@@ -54,6 +54,36 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 1,15 * 3", "2026-01-21T00:00:00Z"),
     ("0 0 1 * +MON", "2026-06-01T00:00:00Z"),
     ("0 0 13 * +5", "2026-02-13T00:00:00Z"),
+    // A day field that begins with `*` restricts nothing, so the other one must match too, as in
+    // crontab(5): a Sunday among the first seven days.
+    ("1 1 1-7 * */7", "2026-02-01T01:01:00Z"),
+    ("0 0 */2 * 1", "2026-01-19T00:00:00Z"),
+    ("0 0 */2 * mon-wed", "2026-01-19T00:00:00Z"),
+    ("0 0 13 * */5", "2026-02-13T00:00:00Z"),
+    ("0 0 1,15 * *,3", "2026-02-01T00:00:00Z"),
+    ("0 0 ? * 5", "2026-01-16T00:00:00Z"),
+    ("0 0 ?/2 * 5", "2026-01-23T00:00:00Z"),
+    // These do not begin with it, so either is enough.
+    ("0 0 1-31/2 * 5", "2026-01-16T00:00:00Z"),
+    ("0 0 31 * 0-6/7", "2026-01-18T00:00:00Z"),
+    // A step without an end goes on to the end of the field.
+    ("5/15 * * * *", "2026-01-15T10:20:00Z"),
+    ("0/5 * * * * ?", "2026-01-15T10:17:35Z"),
+    ("0 0 12 1/5 * ?", "2026-01-16T12:00:00Z"),
+    ("0 0 28/2 * *", "2026-01-28T00:00:00Z"),
+    ("0 0 1 nov/1 *", "2026-11-01T00:00:00Z"),
+    ("0 0 * * 5/1", "2026-01-16T00:00:00Z"),
+    ("0 0 0 1 1 ? 2025/2", "2027-01-01T00:00:00Z"),
+    // A range that ends before it begins goes over the end of the field.
+    ("0 22-2 * * *", "2026-01-15T22:00:00Z"),
+    ("0 23-7/4 * * *", "2026-01-15T23:00:00Z"),
+    ("55-5/5 * * * *", "2026-01-15T10:55:00Z"),
+    ("0 0 1 nov-mar *", "2026-02-01T00:00:00Z"),
+    ("0 0 1 oct-jan/2 *", "2026-10-01T00:00:00Z"),
+    ("0 0 * * fri-mon", "2026-01-16T00:00:00Z"),
+    ("0 0 * * 7-2", "2026-01-18T00:00:00Z"),
+    ("0 0 * * 7/2", "2026-01-17T00:00:00Z"),
+    ("0 0 * * 5-7", "2026-01-16T00:00:00Z"),
     // Months and years.
     ("0 0 1 1 *", "2027-01-01T00:00:00Z"),
     ("59 23 31 12 *", "2026-12-31T23:59:00Z"),
@@ -97,6 +127,16 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 12 15W * ?", "2026-01-15T12:00:00Z"),
     ("0 0 8 1W * ?", "2026-02-02T08:00:00Z"),
     ("0 0 8 LW * ?", "2026-01-30T08:00:00Z"),
+    // The first Monday, the first Tuesday and so on: the weekdays of the first seven days.
+    ("0 0 * * mon-fri#1", "2026-02-02T00:00:00Z"),
+    ("0 0 * * 1-5#2", "2026-02-09T00:00:00Z"),
+    // The nearest weekday stays in its month, which must have the day.
+    ("0 0 17W * *", "2026-01-16T00:00:00Z"),
+    ("0 0 18W * *", "2026-01-19T00:00:00Z"),
+    ("0 0 31W * *", "2026-01-30T00:00:00Z"),
+    ("0 0 31W 2-7 *", "2026-03-31T00:00:00Z"),
+    ("0 0 31W 5 *", "2026-05-29T00:00:00Z"),
+    ("0 0 L,15W * *", "2026-01-31T00:00:00Z"),
     // Seven fields.
     ("0 15 10 * * ? 2027", "2027-01-01T10:15:00Z"),
     ("0 0 0 25 12 ? 2026", "2026-12-25T00:00:00Z"),
@@ -128,7 +168,8 @@ const REFUSED: &[&str] = &[
     ", * * * *",
     "1,,2 * * * *",
     "1, * * * *",
-    "5-1 * * * *",
+    "0 0 25-5 * *",
+    "0 0 0 1 1 ? 2030-2027",
     "1-2-3 * * * *",
     "-5 * * * *",
     "5- * * * *",
@@ -156,9 +197,16 @@ const REFUSED: &[&str] = &[
     "? * * * *",
     "* * * ? *",
     // What others mean something by.
-    "0 0 12 1/5 * ?",
-    "0/5 * * * * ?",
     "0 0 L-3 * ?",
+    "0 0 L-3 * * ?",
+    "0 0 1-15W * *",
+    "0 0 15W/2 * *",
+    "0 0 * * mon-fri/2#1",
+    "0 0 * * *#1",
+    "0 0 * * ?#1",
+    "0 0 * * mon-friL",
+    "0 0 * * +",
+    "0 0 + * *",
     "H * * * *",
     "@reboot",
     "@every 5m",
@@ -171,6 +219,9 @@ const REFUSED: &[&str] = &[
     "0 0 30 2 *",
     "0 0 31 4,6,9,11 *",
     "0 0 0 1 1 ? 1960",
+    "0 0 0 29 2 ? 2100,2200,2300",
+    "0 0 1-7 * +1#2",
+    "0 0 28 2 +1#5",
 ];
 
 #[test]
@@ -191,6 +242,85 @@ fn what_means_nothing_is_refused_and_named() {
     }
     let long = format!("{} * * * *", vec!["1"; 200].join(","));
     assert_eq!(Schedule::cron(&long, "UTC").unwrap_err().field(), "cron");
+}
+
+/// The field, the value, and what it may be.
+#[test]
+fn a_refusal_says_what_is_wrong_and_what_is_right() {
+    for (expression, problem) in [
+        (
+            "60 * * * *",
+            "has the minute `60`: 60 is out of range; expected 0-59",
+        ),
+        (
+            "61 0 0 1 1 ?",
+            "has the second `61`: 61 is out of range; expected 0-59",
+        ),
+        (
+            "0 20-24 * * *",
+            "has the hour `20-24`: 24 is out of range; expected 0-23",
+        ),
+        (
+            "0 0 0 * *",
+            "has the day of month `0`: 0 is out of range; expected 1-31, L, LW or 1W-31W",
+        ),
+        (
+            "0 0 25-5 * *",
+            "has the day of month `25-5`: 25 is more than 5; expected 1-31, L, LW or 1W-31W",
+        ),
+        (
+            "0 0 1 foo *",
+            "has the month `foo`: `foo` is not a value; expected 1-12 or jan-dec",
+        ),
+        (
+            "0 0 * * mon,8",
+            "has the day of week `8`: 8 is out of range; expected 0-7 or sun-sat, \
+          followed by #1 to #5 or L if wanted",
+        ),
+        (
+            "0 0 * * mon#6",
+            "has the day of week `mon#6`: # needs 1 to 5 or L behind it; expected 0-7 \
+          or sun-sat, followed by #1 to #5 or L if wanted",
+        ),
+        (
+            "0 0 0 1 1 ? 1960",
+            "has the year `1960`: 1960 is out of range; expected 1970-9999",
+        ),
+        (
+            "*/0 * * * *",
+            "has the minute `*/0`: the step `0` is not 1 or more; expected 0-59",
+        ),
+        (
+            "1,,2 * * * *",
+            "has the minute ``: a value is missing; expected 0-59",
+        ),
+        ("* * * *", "has 4 fields; expected 5 to 7"),
+        (
+            "@reboot",
+            "has `@reboot`; expected @yearly, @annually, @monthly, @weekly, @daily, \
+          @midnight, @hourly",
+        ),
+        (
+            "0 0 30 2 *",
+            "`0 0 30 2 *` never matches: no clock of this zone shows such a time from 1970 to \
+          9999",
+        ),
+    ] {
+        let refused = Schedule::cron(expression, "UTC").unwrap_err().to_string();
+        assert_eq!(refused, format!("cron {problem}"));
+    }
+}
+
+#[test]
+fn the_last_year_is_the_one_in_which_jobs_may_be_due() {
+    let schedule = Schedule::cron("0 0 31 12 *", "UTC").unwrap();
+    let at = |text: &str| text.parse().unwrap();
+    let last = at("9999-12-31T00:00:00Z");
+    assert_eq!(
+        schedule.next_after(at("9998-12-31T00:00:00Z"), at(AFTER)),
+        Some(last)
+    );
+    assert_eq!(schedule.next_after(last, at(AFTER)), None);
 }
 
 /// An expression may come to an end; it is then exhausted and not an error.

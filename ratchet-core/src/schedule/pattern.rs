@@ -1,0 +1,300 @@
+//! The times and days that an expression allows, on a clock and a calendar without a zone.
+//!
+//! Each field is a set of bits, and the days of a month come from one bit operation, so no search looks
+//! at single days. A search is bounded by construction: it looks at each of the 14 kinds of years (leap
+//! or not, and the weekday of 1 January) at most once, whether the expression ever matches or not.
+
+use chrono::{Datelike, Month, NaiveDate};
+
+/// The seconds of a day of the calendar.
+pub(super) const DAY: i64 = 86_400;
+/// The first year of an expression.
+pub(super) const FIRST_YEAR: u32 = 1970;
+/// The last year of an expression: the last in which a job may be due.
+pub(super) const LAST_YEAR: u32 = 9999;
+
+/// Days 1, 8, 15, 22 and 29 of a month that begins with day 0.
+const EVERY_SEVENTH: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;
+const SATURDAY: u32 = 6;
+const SUNDAY: u32 = 0;
+
+/// The values that each field allows: bit `n` stands for the value `n`.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pub(super) seconds: u64,
+    pub(super) minutes: u64,
+    pub(super) hours: u64,
+    pub(super) days: Days,
+    pub(super) months: u64,
+    pub(super) weekdays: Weekdays,
+    /// In ascending order; `None` allows every year.
+    pub(super) years: Option<Vec<u32>>,
+    /// Whether a day must match both day fields, or either.
+    pub(super) both: bool,
+    /// Whether the three fields of the time of day allow one time, and are written as numbers.
+    pub(super) once_a_day: bool,
+}
+
+/// The field for the day of the month.
+#[derive(Debug, Default)]
+pub(super) struct Days {
+    pub(super) listed: u64,
+    /// `15W`: the weekdays nearest these days.
+    pub(super) nearest: u64,
+    /// `L`
+    pub(super) last: bool,
+    /// `LW`
+    pub(super) last_weekday: bool,
+}
+
+/// The field for the day of the week; Sunday is 0.
+#[derive(Debug, Default)]
+pub(super) struct Weekdays {
+    pub(super) every: u64,
+    /// `fri#2`: index 1 has the bits of the weekdays whose second occurrence in a month matches.
+    pub(super) nth: [u64; 5],
+    /// `friL`
+    pub(super) last: u64,
+}
+
+/// A month of the calendar: how many days it has and on which weekday it begins.
+#[derive(Clone, Copy)]
+struct MonthShape {
+    length: u32,
+    first: u32,
+}
+
+impl Pattern {
+    /// The first match at this time or later. Times are seconds since 1970 of a clock without a zone.
+    pub(super) fn next_from(&self, time: i64) -> Option<i64> {
+        let (day, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
+        let first = self.next_day(day)?;
+        if first == day
+            && let Some(second) = self.next_second(second)
+        {
+            return Some(day * DAY + second);
+        }
+        let next = if first == day {
+            self.next_day(day + 1)?
+        } else {
+            first
+        };
+        Some(next * DAY + self.first_second())
+    }
+
+    /// The first day at or after this one that matches. Days count from 1970-01-01; none before it
+    /// matches.
+    pub(super) fn next_day(&self, day: i64) -> Option<i64> {
+        let from = NaiveDate::from_epoch_days(i32::try_from(day.max(0)).ok()?)?;
+        let year = u32::try_from(from.year()).ok()?;
+        self.years_to_search(year).find_map(|searched| {
+            let from = (searched == year).then_some(from);
+            self.day_of_year(searched, from)
+        })
+    }
+
+    /// Whether this day matches. Days count from 1970-01-01.
+    pub(super) fn is_day(&self, day: i64) -> bool {
+        self.next_day(day) == Some(day)
+    }
+
+    /// The first second of a day that matches.
+    pub(super) fn first_second(&self) -> i64 {
+        let first = |bits: u64| i64::from(bits.trailing_zeros());
+        first(self.hours) * 3_600 + first(self.minutes) * 60 + first(self.seconds)
+    }
+
+    /// The years in which a search that begins in `from` has to look: that year, and of those after it
+    /// the first of each kind. Years of one kind have the same calendar, so where one has no match, no
+    /// other has.
+    fn years_to_search(&self, from: u32) -> impl Iterator<Item = u32> {
+        let listed = self.years.as_deref();
+        let begin = listed.map_or(0, |years| years.partition_point(|year| *year < from));
+        let years: Box<dyn Iterator<Item = u32>> = match listed {
+            Some(years) => Box::new(years[begin..].iter().copied()),
+            None => Box::new(from..=LAST_YEAR),
+        };
+        let mut looked_at = 0_u16;
+        years
+            .scan((), move |(), year| {
+                let kind = kind_of(year)?;
+                let is_new = year == from || looked_at & kind == 0;
+                // The first year may be searched in part only, so it says nothing of its kind.
+                if year > from {
+                    looked_at |= kind;
+                }
+                Some(is_new.then_some(year))
+            })
+            .flatten()
+    }
+
+    /// The first day of a year that matches, at or after `from` if that is given.
+    fn day_of_year(&self, year: u32, from: Option<NaiveDate>) -> Option<i64> {
+        let year = i32::try_from(year).ok()?;
+        let mut month = from.map_or(1, |from| from.month());
+        let mut day = from.map_or(1, |from| from.day());
+        loop {
+            let next = next_bit(self.months, month)?;
+            if next > month {
+                day = 1;
+            }
+            let first = NaiveDate::from_ymd_opt(year, next, 1)?;
+            let shape = MonthShape {
+                length: u32::from(
+                    Month::try_from(u8::try_from(next).ok()?)
+                        .ok()?
+                        .num_days(year)?,
+                ),
+                first: first.weekday().num_days_from_sunday(),
+            };
+            if let Some(found) = next_bit(self.days_of(shape), day) {
+                return Some(i64::from(first.with_day(found)?.to_epoch_days()));
+            }
+            (month, day) = (next + 1, 1);
+        }
+    }
+
+    /// The days of a month that match.
+    fn days_of(&self, month: MonthShape) -> u64 {
+        let listed = self.days.of(month);
+        let weekdays = self.weekdays.of(month);
+        if self.both {
+            listed & weekdays
+        } else {
+            listed | weekdays
+        }
+    }
+
+    /// The first second of a day that matches, at or after this one.
+    fn next_second(&self, second: i64) -> Option<i64> {
+        let second = u32::try_from(second).ok()?;
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        let first = |bits: u64| bits.trailing_zeros();
+        let this_minute = || {
+            let second = next_bit(self.seconds, second)?;
+            has(self.minutes, minute).then_some((hour, minute, second))
+        };
+        let this_hour = || {
+            let minute = next_bit(self.minutes, minute + 1)?;
+            Some((hour, minute, first(self.seconds)))
+        };
+        let found = has(self.hours, hour)
+            .then(|| this_minute().or_else(this_hour))
+            .flatten();
+        let (hour, minute, second) = found.or_else(|| {
+            let hour = next_bit(self.hours, hour + 1)?;
+            Some((hour, first(self.minutes), first(self.seconds)))
+        })?;
+        Some(i64::from(hour * 3_600 + minute * 60 + second))
+    }
+}
+
+impl Days {
+    fn of(&self, month: MonthShape) -> u64 {
+        let mut days = self.listed & month.days();
+        if self.last {
+            days |= 1 << month.length;
+        }
+        if self.last_weekday {
+            days |= 1 << month.nearest_weekday(month.length);
+        }
+        let mut day = 0;
+        // A day that the month does not have has no weekday near it.
+        while let Some(next) = next_bit(self.nearest & month.days(), day) {
+            days |= 1 << month.nearest_weekday(next);
+            day = next + 1;
+        }
+        days
+    }
+}
+
+impl Weekdays {
+    fn of(&self, month: MonthShape) -> u64 {
+        let mut days = 0;
+        for weekday in SUNDAY..=SATURDAY {
+            let first = 1 + (weekday + 7 - month.first) % 7;
+            let all = (EVERY_SEVENTH << first) & month.days();
+            if has(self.every, weekday) {
+                days |= all;
+            }
+            if has(self.last, weekday) {
+                days |= 1 << all.ilog2();
+            }
+            for (week, nth) in (0_u32..).zip(self.nth) {
+                if has(nth, weekday) {
+                    days |= all & (1 << (first + 7 * week));
+                }
+            }
+        }
+        days
+    }
+}
+
+impl MonthShape {
+    /// The bits of its days.
+    const fn days(self) -> u64 {
+        (2 << self.length) - 2
+    }
+
+    /// The day from Monday to Friday of this month that is nearest a day of it.
+    const fn nearest_weekday(self, day: u32) -> u32 {
+        match (self.first + day - 1) % 7 {
+            SATURDAY if day == 1 => 3,
+            SATURDAY => day - 1,
+            SUNDAY if day == self.length => day - 2,
+            SUNDAY => day + 1,
+            _ => day,
+        }
+    }
+}
+
+/// One of 14 bits: whether it is a leap year, and on which weekday it begins.
+fn kind_of(year: u32) -> Option<u16> {
+    let first = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, 1, 1)?;
+    let leap = u32::from(first.leap_year());
+    Some(1 << (first.weekday().num_days_from_sunday() + 7 * leap))
+}
+
+const fn has(bits: u64, value: u32) -> bool {
+    bits >> value & 1 == 1
+}
+
+/// The lowest value of the set that is not less than this one.
+fn next_bit(bits: u64, from: u32) -> Option<u32> {
+    let left = bits.checked_shr(from)?;
+    (left != 0).then(|| from + left.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::parse::parse;
+
+    /// The bound that refuses an expression without a match quickly, on a machine of any speed.
+    #[test]
+    fn a_search_looks_at_each_kind_of_year_once() {
+        for expression in [
+            "0 0 0 30 2 ? *",
+            "0 0 0 30 2 ? 1970-9999",
+            "0 0 0 30 2 ? 1996-9999/4",
+            "0 0 0 31 2,4,6,9,11 ? *",
+            "0 0 0 29 2 ? 2100,2200,2300",
+            "0 0 0 29 2 +0#5 *",
+        ] {
+            let pattern = parse(expression).unwrap();
+            for from in [1970, 2026, 2399, 9999] {
+                let years = pattern.years_to_search(from).count();
+                assert!(years <= 15, "{expression} from {from}: {years} years");
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_begins_anywhere_and_ends_with_the_last_year() {
+        let pattern = parse("0 0 29 2 *").unwrap();
+        assert_eq!(pattern.next_day(-1_000_000_000), pattern.next_day(0));
+        let last = pattern.next_day(2_931_000).unwrap();
+        assert!(pattern.is_day(last) && !pattern.is_day(last + 1));
+        assert_eq!(pattern.next_day(2_932_896), None);
+        assert_eq!(pattern.next_day(i64::MAX), None);
+    }
+}
