@@ -335,6 +335,10 @@ impl TestNode {
         ok(self.store.queues().due_routes().await)
     }
 
+    pub(crate) async fn count_due(&self, queue: &str, limit: u64) -> u64 {
+        ok(self.store.queues().count_due(&name(queue), limit).await)
+    }
+
     pub(crate) async fn list_locks(
         &self,
         after: Option<&str>,

@@ -89,6 +89,21 @@ impl From<InvalidInput> for SettingProblem {
     }
 }
 
+/// Why a schema does not fit this program. Each needs a different remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SchemaProblem {
+    /// The database file does not exist, and the program may not create it.
+    NoFile,
+    /// Migrations are missing, and the program may not apply them.
+    Behind,
+    /// A newer version of Ratchet has migrated the schema.
+    Newer,
+    /// Tables or indexes are missing, were changed, or are not Ratchet's. Migrating does not repair
+    /// them.
+    Altered,
+}
+
 /// What kind of failure a [`StoreError`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -107,8 +122,8 @@ pub enum StoreErrorKind {
     Invalid,
     /// The URL or the settings cannot work.
     Misconfigured,
-    /// The schema is newer than this program, half migrated, or not Ratchet's.
-    SchemaMismatch,
+    /// The schema does not fit this program.
+    SchemaMismatch(SchemaProblem),
     /// What is stored cannot be read.
     Corrupt,
     /// Everything else.
@@ -136,7 +151,7 @@ impl StoreErrorKind {
             Self::ReadOnly => "read-only",
             Self::Invalid => "invalid input",
             Self::Misconfigured => "misconfigured",
-            Self::SchemaMismatch => "schema mismatch",
+            Self::SchemaMismatch(_) => "schema mismatch",
             Self::Corrupt => "corrupt",
             Self::Other => "failed",
         }

@@ -16,6 +16,7 @@ pub mod due;
 pub mod engine;
 pub mod error;
 pub mod handler;
+pub mod host;
 pub mod id;
 pub mod json;
 pub mod limiter;
@@ -50,7 +51,7 @@ pub use engine::{
     BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
     PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
-pub use error::{InvalidInput, Result, SettingProblem, StoreError, StoreErrorKind};
+pub use error::{InvalidInput, Result, SchemaProblem, SettingProblem, StoreError, StoreErrorKind};
 pub use handler::{
     BoxError, CancelReason, Job, JobContext, JobError, JobResult, ParentJob, Requires, Verdict,
 };

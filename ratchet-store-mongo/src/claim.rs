@@ -134,7 +134,7 @@ impl MongoStore {
             if !round.unreadable.is_empty()
                 && let Err(error) = self.settle_jobs(&round.unreadable).await
             {
-                // They go back once they have not begun for too long, and are seen again.
+                // The node's next heartbeat lists them, and hands them back.
                 tracing::warn!(%error, "jobs that cannot be read could not be failed");
                 break;
             }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mongodb::error::ErrorKind;
-use mongodb::options::{ClientOptions, ConnectionString};
+use mongodb::options::{ClientOptions, ConnectionString, ServerAddress, Tls};
 use mongodb::{Client, Database};
 use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
@@ -406,6 +406,24 @@ pub(crate) struct Config {
     pub(crate) clock_collection: Option<String>,
 }
 
+impl Config {
+    /// The first host that the driver reaches without TLS. The options of a client of the
+    /// application's own are not known.
+    pub(crate) fn plaintext_host(&self) -> Option<String> {
+        plaintext_host(self.options.as_ref()?)
+    }
+}
+
+fn plaintext_host(options: &ClientOptions) -> Option<String> {
+    match options.tls {
+        Some(Tls::Enabled(_)) => None,
+        _ => Some(match options.hosts.first()? {
+            ServerAddress::Tcp { host, .. } => host.clone(),
+            socket => socket.to_string(),
+        }),
+    }
+}
+
 pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, "connect")
         .with_source(InvalidInput::new(what, problem))
@@ -427,6 +445,18 @@ mod tests {
 
     fn builder() -> Builder {
         Builder::url("mongodb://me:secret@host/db")
+    }
+
+    #[tokio::test]
+    async fn a_url_without_tls_is_plaintext() {
+        let host = async |url: &str| {
+            let options = ClientOptions::parse(url).await.unwrap();
+            plaintext_host(&options)
+        };
+        assert_eq!(host("mongodb://db:1/jobs").await.as_deref(), Some("db"));
+        let off = host("mongodb://db/jobs?tls=false").await;
+        assert_eq!(off.as_deref(), Some("db"));
+        assert_eq!(host("mongodb://db/jobs?tls=true").await, None);
     }
 
     #[tokio::test]

@@ -26,6 +26,13 @@ impl MongoStore {
         add("the indexes", open::missing(side).await)?;
         let alone = standalone(self.has_transactions());
         add("the kind of the server", Ok(alone.into_iter().collect()))?;
+        let plain = self
+            .plaintext_host()
+            .and_then(|host| Finding::plaintext(host, "set tls=true in the URL"));
+        add(
+            "the encryption of the connections",
+            Ok(plain.into_iter().collect()),
+        )?;
         Ok(findings.into_sorted())
     }
 }

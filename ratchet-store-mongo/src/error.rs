@@ -4,7 +4,7 @@ use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
 };
 use ratchet_core::error::storable_error;
-use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 
 /// A result inside the store, before it is known what the caller had asked for.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -256,7 +256,9 @@ fn kind_of(code: i32) -> StoreErrorKind {
             StoreErrorKind::Misconfigured
         }
         // Indexes and collections that are not ours: other keys, other options, a view.
-        26 | 27 | 48 | 67 | 85 | 86 | 166 | 197 => StoreErrorKind::SchemaMismatch,
+        26 | 27 | 48 | 67 | 85 | 86 | 166 | 197 => {
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
+        }
         // Servers, connections, elections, shutdowns, cursors that somebody ended.
         6 | 7 | 43 | 89 | 91 | 134 | 136 | 189 | 237 | 317 | 461 | 462 | 9_001 | 10_058
         | 10_107 | 11_600 | 11_602 | 13_388 | 13_435 | 13_436 => StoreErrorKind::Unavailable,
@@ -281,7 +283,10 @@ mod tests {
                 &[11, 13, 18, 20, 72, 73, 79, 93, 94, 100, 263, 8_000],
                 Misconfigured,
             ),
-            (&[26, 27, 48, 67, 85, 86, 166, 197], SchemaMismatch),
+            (
+                &[26, 27, 48, 67, 85, 86, 166, 197],
+                SchemaMismatch(SchemaProblem::Altered),
+            ),
             (
                 &[
                     6, 7, 43, 89, 91, 134, 136, 189, 237, 317, 461, 462, 9_001, 10_058, 10_107,

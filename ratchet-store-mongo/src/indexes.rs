@@ -1,8 +1,8 @@
 //! The collections and their indexes, and what of those that are stored is in their way.
 
 use mongodb::bson::{Bson, Document, doc};
-use ratchet_core::StoreErrorKind;
 use ratchet_core::model::LinkState;
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::error::{Failure, Result};
 
@@ -158,13 +158,11 @@ fn job_indexes() -> Vec<Index> {
             doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
         )
         .of(doc! { "state": 0 }),
-        // Reclaiming, and whether a node has claims.
+        // Reclaiming, and the claims of a node.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
         // Who holds permits, of whatever route. Of those who need one: most pay nothing for it.
         index("held", doc! { "state": 1, "permit": 1 })
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
-        // What a heartbeat must tell.
-        index("cancelling", doc! { "node": 1 }).of(doc! { "cancel_requested": true }),
         // Who waits for something else than its time.
         index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
             .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
@@ -236,8 +234,8 @@ fn recurring_indexes() -> Vec<Index> {
     ]
 }
 
-pub(crate) fn mismatch(text: impl Into<String>) -> Failure {
-    Failure::new(StoreErrorKind::SchemaMismatch, text)
+pub(crate) fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
 /// The indexes that are missing. [`StoreErrorKind::SchemaMismatch`] if there are others that would
@@ -252,24 +250,31 @@ pub(crate) fn compare<'a>(
         let keys = other.get_document("key").map(in_order).unwrap_or_default();
         let ours = wanted.iter().find(|index| index.name == name);
         if let Some(problem) = ours.and_then(|index| index.differs(other)) {
-            return Err(mismatch(format!(
-                "the index {name} of {collection} {problem}: it is not Ratchet's"
-            )));
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!("the index {name} of {collection} {problem}: it is not Ratchet's"),
+            ));
         }
         if ours.is_some() || name == "_id_" {
             continue;
         }
         if let Some(same) = wanted.iter().find(|index| in_order(&index.keys) == keys) {
-            return Err(mismatch(format!(
-                "the index {name} of {collection} has the keys of {}, which cannot be made \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "the index {name} of {collection} has the keys of {}, which cannot be made \
                  beside it",
-                same.name
-            )));
+                    same.name
+                ),
+            ));
         }
         if other.get_bool("unique").unwrap_or(false) {
-            return Err(mismatch(format!(
-                "the unique index {name} of {collection} is not Ratchet's, and would refuse jobs"
-            )));
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "the unique index {name} of {collection} is not Ratchet's, and would refuse jobs"
+                ),
+            ));
         }
     }
     let stands = |index: &&Index| {
@@ -295,7 +300,10 @@ mod tests {
         match compare("jobs", &job_indexes(), stored) {
             Ok(_) => panic!("it was not refused"),
             Err(failure) => {
-                assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
+                assert_eq!(
+                    failure.kind,
+                    StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
+                );
                 failure.to_string()
             }
         }

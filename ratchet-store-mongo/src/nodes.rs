@@ -167,26 +167,22 @@ impl MongoStore {
         Ok(new)
     }
 
-    /// [node.reply] [node.cancel] [node.others]
+    /// [node.reply] [node.claims] [node.cancel] [node.others]
     async fn reply(&self, node: NodeId, stored: &RawDocumentBuf) -> Inner<HeartbeatReply> {
         let side = self.live();
         let mut on = side.plain();
         let status = NodeStatus::from_code(row::int(stored, "status")?)?;
         let now = from_millis(row::int(stored, "last_seen")?);
-        let cancelling = doc! {
-            "cancel_requested": true,
-            "node": row::id(node),
-            "state": code(JobState::Running),
-        };
+        let owned = doc! { "node": row::id(node), "state": code(JobState::Running) };
         let options = FindOptions::builder()
-            .projection(doc! { "claim_seq": 1 })
+            .projection(doc! { "claim_seq": 1, "cancel_requested": 1 })
             .sort(doc! { "_id": 1 })
             .build();
-        let mut cancel_requested = Vec::new();
-        for row in on.find(&side.jobs, cancelling, options).await? {
-            match row::token(&row) {
-                Ok(token) => cancel_requested.push(token),
-                Err(error) => tracing::warn!(%error, "a claim to be cancelled cannot be read"),
+        let mut claims = Vec::new();
+        for row in on.find(&side.jobs, owned, options).await? {
+            match row::owned_claim(&row) {
+                Ok(claim) => claims.push(claim),
+                Err(error) => tracing::warn!(%error, "a claim of this node cannot be read"),
             }
         }
         let live = doc! {
@@ -204,7 +200,7 @@ impl MongoStore {
             let began = began.map(from_millis);
             others.newest = others.newest.max(began);
         }
-        Ok(HeartbeatReply::new(now, status, cancel_requested, others))
+        Ok(HeartbeatReply::new(now, status, claims, others))
     }
 
     /// Every node that can be read, the newest first, with what was read of each.
@@ -256,7 +252,7 @@ impl MongoStore {
                 }
             };
             let mut ended = !node.status.is_live();
-            if node.status.is_live() && node.is_silent(sweep.dead_after, now) {
+            if sweep.marks_dead(node, now) {
                 let dead = doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
                 let silent = unchanged(live_statuses());
                 ended = tx.update_one(&side.nodes, silent, dead).await? > 0;

@@ -2,8 +2,8 @@
 //! compared.
 
 use mongodb::bson::{Bson, Document, doc};
-use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Finding, Severity};
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::config::Config;
 use crate::connection::Side;
@@ -25,19 +25,28 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let Lacking { missing, version } = lacking(side, &plan).await?;
     if !config.create {
         return match missing.first() {
-            None if version => Err(mismatch(format!(
-                "{} has no document `ratchet` with the version: apply the pending migration",
-                side.meta.name()
-            ))),
+            None if version => Err(mismatch(
+                SchemaProblem::Behind,
+                format!(
+                    "{} has no document `ratchet` with the version: apply the pending migration",
+                    side.meta.name()
+                ),
+            )),
             None => Ok(server),
             Some(Missing {
                 exists: false,
                 name,
                 ..
-            }) => Err(mismatch(format!("the collection {name} is missing"))),
+            }) => Err(mismatch(
+                SchemaProblem::Behind,
+                format!("the collection {name} is missing"),
+            )),
             Some(Missing { name, indexes, .. }) => {
                 let index = indexes.first().map_or("", |index| index.name);
-                Err(mismatch(format!("{name} has no index {index}")))
+                Err(mismatch(
+                    SchemaProblem::Behind,
+                    format!("{name} has no index {index}"),
+                ))
             }
         };
     }
@@ -203,18 +212,27 @@ async fn has_version(side: &Side) -> Result<bool> {
     };
     match version {
         Some(Ok(version)) if version <= i64::from(VERSION) => Ok(true),
-        Some(Ok(version)) => Err(mismatch(format!(
-            "the collections are of version {version}, this program knows {VERSION} at most"
-        ))),
-        Some(Err(problem)) => Err(mismatch(format!("the version cannot be read: {problem}"))),
+        Some(Ok(version)) => Err(mismatch(
+            SchemaProblem::Newer,
+            format!(
+                "the collections are of version {version}, this program knows {VERSION} at most"
+            ),
+        )),
+        Some(Err(problem)) => Err(mismatch(
+            SchemaProblem::Altered,
+            format!("the version cannot be read: {problem}"),
+        )),
         None => {
             // Ours are empty before they have a version.
             for rows in [&side.jobs, &side.nodes, &side.locks] {
                 if side.plain().find_one(rows, doc! {}).await?.is_some() {
-                    return Err(mismatch(format!(
-                        "there is a collection {} that is not Ratchet's",
-                        rows.name()
-                    )));
+                    return Err(mismatch(
+                        SchemaProblem::Altered,
+                        format!(
+                            "there is a collection {} that is not Ratchet's",
+                            rows.name()
+                        ),
+                    ));
                 }
             }
             Ok(false)
@@ -268,11 +286,15 @@ async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
     let batch = reply
         .get_document("cursor")
         .and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch = batch.map_err(|_| mismatch("the database lists no collections"))?;
+    let batch =
+        batch.map_err(|_| mismatch(SchemaProblem::Altered, "the database lists no collections"))?;
     for collection in batch.iter().filter_map(Bson::as_document) {
         if let Some(problem) = odd(collection) {
             let name = collection.get_str("name").unwrap_or_default();
-            return Err(mismatch(format!("the collection {name} {problem}")));
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!("the collection {name} {problem}"),
+            ));
         }
     }
     Ok(())
@@ -309,7 +331,8 @@ async fn stored_indexes(side: &Side, name: &str) -> Result<Option<Vec<Document>>
     let batch = reply
         .get_document("cursor")
         .and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch = batch.map_err(|_| mismatch(format!("{name} has no indexes")))?;
+    let batch =
+        batch.map_err(|_| mismatch(SchemaProblem::Altered, format!("{name} has no indexes")))?;
     let documents = batch.iter().filter_map(Bson::as_document);
     Ok(Some(documents.cloned().collect()))
 }

@@ -120,6 +120,22 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
     pipeline
 }
 
+/// Counts the due jobs of these routes up to a limit. Index `claim`, which has all that is asked for.
+/// Every level is named, so that the server seeks to each instead of reading what is not due.
+/// [queue.depth]
+pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
+    vec![
+        doc! { "$match": {
+            "state": code(JobState::Pending),
+            "route": { "$in": routes },
+            "priority": { "$in": [0, 1, 2, 3, 4] },
+            "run_at": { "$lte": now },
+        } },
+        doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
+        doc! { "$count": "count" },
+    ]
+}
+
 /// Those of the chosen jobs that are still to be had: all that made a job a candidate is compared
 /// again, but for its route, which never changes. Where the number of claims is none, nothing can be
 /// added to it, and the whole claim would fail. Index on `_id`. [claim.exclusive] [priority.job]

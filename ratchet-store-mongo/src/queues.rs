@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use mongodb::bson::doc;
-use mongodb::options::FindOptions;
+use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
 
 use crate::error::Result as Inner;
+use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -62,6 +63,11 @@ impl QueueStore for MongoStore {
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
         self.call("due_routes", || self.list_due()).await
     }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        self.call("count_due", || self.count_due_of(queue, limit))
+            .await
+    }
 }
 
 impl MongoStore {
@@ -94,6 +100,27 @@ impl MongoStore {
         }
         DueRoute::sort(&mut due);
         Ok(due)
+    }
+
+    /// [queue.depth]
+    async fn count_due_of(&self, queue: &Name, limit: u64) -> Inner<u64> {
+        let side = self.main();
+        let now = self.millis(side).await?;
+        self.routes().refresh(side).await?;
+        let routes = self.routes().chosen(|route| route.queue == *queue);
+        let routes: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
+        if routes.is_empty() || limit == 0 {
+            return Ok(0);
+        }
+        let stages = pipelines::count_due(&routes, limit, now);
+        let concern = ReadConcern::local();
+        let counted = side
+            .plain()
+            .aggregate_by(&side.jobs, stages, concern, Some("claim"))
+            .await?;
+        Ok(counted
+            .first()
+            .map_or(Ok(0), |row| row::count(row, "count"))?)
     }
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {

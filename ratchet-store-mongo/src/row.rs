@@ -7,7 +7,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, doc};
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, NodeTotals, Parent, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeStatus, OwnedClaim, Parent, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -159,6 +159,10 @@ pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
 pub(crate) fn token(row: &RawDocument) -> Read<ClaimToken> {
     let job = job_id(row, "_id")?;
     Ok(ClaimToken::new(job, count(row, "claim_seq")?))
+}
+
+pub(crate) fn owned_claim(row: &RawDocument) -> Read<OwnedClaim> {
+    Ok(OwnedClaim::new(token(row)?, flag(row, "cancel_requested")))
 }
 
 pub(crate) fn node_id(row: &RawDocument, name: &'static str) -> Read<Option<NodeId>> {
@@ -335,7 +339,7 @@ pub(crate) fn node_words(heartbeat: &Heartbeat) -> Document {
         "roles": Name::join(&heartbeat.profile.roles),
         "capabilities": Name::join(&heartbeat.profile.capabilities),
         "kinds": heartbeat.profile.kinds.as_deref().map(Name::join),
-        "totals": load.totals.map(|totals| totals.encode()),
+        "totals": heartbeat.notes(),
     }
 }
 
@@ -349,10 +353,8 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     load.connections = optional_count(row, "connections")?;
     load.cpu_percent = optional_count(row, "cpu_percent")?;
     load.memory_bytes = optional_count(row, "memory_bytes")?;
-    // What cannot be read of these is not worth the node, which then does not say it.
-    let totals = text(row, "totals").ok().flatten();
-    load.totals = totals.and_then(|text| NodeTotals::decode(text).ok());
     let mut profile = NodeProfile::new(names(row, "roles")?, names(row, "capabilities")?);
+    // What cannot be read of these is not worth the node, which then does not say it.
     let kinds = text(row, "kinds").ok().flatten();
     profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     let heartbeat = Heartbeat::new(node, label, status, interval)
@@ -360,6 +362,7 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
         .profile(profile);
     let mut record = NodeRecord::joined(&heartbeat, from_millis(int(row, "started_at")?));
     record.last_seen = from_millis(int(row, "last_seen")?);
+    record.read_notes(text(row, "totals").ok().flatten());
     Ok(record)
 }
 

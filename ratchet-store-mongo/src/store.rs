@@ -38,6 +38,8 @@ use crate::routes::Routes;
 pub struct MongoStore(Arc<Inside>);
 
 struct Inside {
+    /// A host that is reached without TLS.
+    plaintext_host: Option<String>,
     main: Side,
     /// For heartbeats and locks.
     live: Side,
@@ -229,8 +231,10 @@ impl MongoStore {
             None => Clock::Server,
             Some(name) => Clock::Test(main.database.collection(name)),
         };
+        let plaintext_host = config.plaintext_host();
         Ok(Self(Arc::new(Inside {
             main,
+            plaintext_host,
             live,
             outages: config.outages,
             clock,
@@ -244,6 +248,11 @@ impl MongoStore {
             coordinator: OnceLock::new(),
             turn: Mutex::new(()),
         })))
+    }
+
+    /// A host that is reached without TLS.
+    pub(crate) fn plaintext_host(&self) -> Option<&str> {
+        self.0.plaintext_host.as_deref()
     }
 
     /// The collections, through the pool of jobs.

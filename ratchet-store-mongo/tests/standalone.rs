@@ -37,6 +37,7 @@ const WITHOUT: &[&str] = &[
     "claim::the_version_of_a_payload_comes_with_every_claim",
     "concurrency::an_enqueue_and_the_purge_of_its_first_job_agree",
     "queue::only_pending_jobs_make_a_route_due",
+    "queue::only_pending_jobs_count_as_due",
     "tag::a_job_has_the_tags_it_was_given_to_the_letter",
     "purge::a_purge_touches_no_key_that_is_in_use",
     "version::a_bump_of_a_tenure_that_is_over_changes_nothing",

@@ -171,7 +171,7 @@ impl PostgresStore {
                 let failed: Vec<Settlement> = failed.collect();
                 let settled = soon(end, self.settle_jobs(&failed)).await;
                 if !matches!(settled, Some(Ok(_))) {
-                    // They go back once they have not begun for too long, and are seen again.
+                    // The node's next heartbeat lists them, and hands them back.
                     let error = settled.and_then(Result::err).map(|error| error.to_string());
                     tracing::warn!(error, "jobs that cannot be read could not be failed");
                     break;
@@ -372,7 +372,7 @@ impl PostgresStore {
 }
 
 /// Waits for work until this time, if there is one; none if it took longer. What was going on then is
-/// dropped with its connection: jobs that it claimed all the same go back as not begun.
+/// dropped with its connection; the node's next heartbeat lists the jobs that it claimed all the same.
 async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match end {
         None => Some(work.await),

@@ -362,6 +362,16 @@ pub(crate) struct Config {
     pub(crate) max_lifetime: Duration,
 }
 
+impl Config {
+    /// How the connections for jobs are made.
+    pub(crate) fn pool_options(&self) -> PgConnectOptions {
+        match &self.pool {
+            PoolSettings::Own(_, options) => (**options).clone(),
+            PoolSettings::Theirs(pool) => (*pool.connect_options()).clone(),
+        }
+    }
+}
+
 /// Where the connections for jobs come from.
 pub(crate) enum PoolSettings {
     /// A pool that nobody else uses, and how its connections are made.

@@ -6,8 +6,9 @@ use ratchet_core::model::{Finding, Findings, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_core::time::millis_between;
 use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgConnectOptions, PgRow, PgSslMode};
 
+use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
 use crate::migrate;
 use crate::statements::{Statement, quoted};
@@ -36,6 +37,7 @@ impl PostgresStore {
         add("the state of the indexes", invalid.await)?;
         let vacuum = self.found(&sql.vacuum_settings, vacuum);
         add("the settings of autovacuum", vacuum.await)?;
+        add("the encryption of the connections", self.plaintext().await)?;
         for (what, statement, who) in [
             ("the sessions", &sql.held_by_sessions, Who::Session),
             (
@@ -81,11 +83,46 @@ impl PostgresStore {
             .collect())
     }
 
+    async fn plaintext(&self) -> Inner<Vec<Finding>> {
+        let [pooled, beside] = self.connections();
+        let encrypted = self.lease().await?;
+        let mut findings = plaintext(pooled, self.encrypts(encrypted).await?);
+        if (beside.get_host(), beside.get_port()) != (pooled.get_host(), pooled.get_port()) {
+            let encrypted = self.live().await?;
+            findings.extend(plaintext(beside, self.encrypts(encrypted).await?));
+        }
+        Ok(findings)
+    }
+
+    /// Whether the server encrypts this connection. `None` if the server does not say.
+    async fn encrypts(&self, mut lease: Lease<'_>) -> Inner<Option<bool>> {
+        let rows = lease.rows(self.sql().own_encryption.query()).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+    }
+
     fn invalid(&self, row: &PgRow) -> Inner<Vec<Finding>> {
         let index: &str = row.try_get(0)?;
         let remedy = format!("REINDEX INDEX {}.{}", quoted(self.schema()), quoted(index));
         Ok(vec![Finding::invalid_index(index, remedy)])
     }
+}
+
+/// Judges a connection; `encrypted` is the server's answer. A pooler in between makes that answer
+/// one about the pooler's own connection, so it counts only where the driver may choose either.
+fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding> {
+    let plain = match options.get_ssl_mode() {
+        // The driver never encrypts with `allow`.
+        PgSslMode::Disable | PgSslMode::Allow => true,
+        PgSslMode::Prefer => encrypted == Some(false),
+        PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => false,
+    };
+    let remedy = "set sslmode=verify-full in the URL, and enable TLS on the server if it is off";
+    let host = match options.get_socket() {
+        Some(_) => return Vec::new(),
+        None => options.get_host(),
+    };
+    let finding = plain.then(|| Finding::plaintext(host, remedy));
+    finding.flatten().into_iter().collect()
 }
 
 /// A row of `vacuum_settings.sql`.
@@ -144,5 +181,38 @@ impl Who {
         let transactions: Option<i32> = row.try_get(3)?;
         holder.transactions = transactions.and_then(|many| u64::try_from(many).ok());
         Ok(holder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_preferred_mode_goes_by_what_the_server_says() {
+        let found = |mode: &str, encrypted| {
+            let url = format!("postgres://app@db/jobs?sslmode={mode}");
+            let found = plaintext(&url.parse().unwrap(), encrypted);
+            found.iter().map(|finding| finding.code).collect::<Vec<_>>()
+        };
+        let nothing: [&str; 0] = [];
+        for (mode, encrypted) in [
+            ("prefer", Some(true)),
+            ("prefer", None),
+            ("require", Some(false)),
+        ] {
+            assert_eq!(found(mode, encrypted), nothing, "{mode} {encrypted:?}");
+        }
+        for (mode, encrypted) in [
+            ("prefer", Some(false)),
+            ("disable", None),
+            ("allow", Some(true)),
+        ] {
+            assert_eq!(
+                found(mode, encrypted),
+                ["plaintext"],
+                "{mode} {encrypted:?}"
+            );
+        }
     }
 }

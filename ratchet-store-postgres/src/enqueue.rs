@@ -17,7 +17,8 @@ use crate::coordinator;
 use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::row::{
-    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
+    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT,
+    WAITS,
 };
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
@@ -332,6 +333,9 @@ impl<'a> Insert<'a> {
             }
             if spec.batch.is_some() {
                 flags |= IN_BATCH;
+            }
+            if spec.route.permit.is_some() {
+                flags |= NEEDS_PERMIT;
             }
             let mut state = JobState::Pending;
             if spec.waits() {

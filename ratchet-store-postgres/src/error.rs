@@ -1,6 +1,6 @@
 //! What can go wrong inside the store, and how it is told to callers.
 
-use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// A result inside the store, before it is known what the caller had asked for.
@@ -103,9 +103,10 @@ impl From<sqlx::Error> for Failure {
             }
             sqlx::Error::TypeNotFound { .. }
             | sqlx::Error::ColumnIndexOutOfBounds { .. }
-            | sqlx::Error::ColumnNotFound(_) => {
-                Self::new(StoreErrorKind::SchemaMismatch, error.to_string())
-            }
+            | sqlx::Error::ColumnNotFound(_) => Self::new(
+                StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+                error.to_string(),
+            ),
             _ => Self::new(StoreErrorKind::Other, error.to_string()),
         }
     }
@@ -164,7 +165,7 @@ fn kind_of(code: &str) -> StoreErrorKind {
         }
         // A table, schema, column, function, type or constraint that is not there or not ours.
         "42P01" | "3F000" | "42703" | "42883" | "42704" | "42804" | "42P10" | "42809" => {
-            StoreErrorKind::SchemaMismatch
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
         "XX001" | "XX002" => StoreErrorKind::Corrupt,
         _ => match code.get(..2) {
@@ -213,10 +214,10 @@ mod tests {
             ("25P01", Misconfigured),
             ("26000", Misconfigured),
             ("42P05", Misconfigured),
-            ("42P01", SchemaMismatch),
-            ("3F000", SchemaMismatch),
-            ("42703", SchemaMismatch),
-            ("42883", SchemaMismatch),
+            ("42P01", SchemaMismatch(SchemaProblem::Altered)),
+            ("3F000", SchemaMismatch(SchemaProblem::Altered)),
+            ("42703", SchemaMismatch(SchemaProblem::Altered)),
+            ("42883", SchemaMismatch(SchemaProblem::Altered)),
             ("XX001", Corrupt),
             ("XX002", Corrupt),
             ("XX000", Other),

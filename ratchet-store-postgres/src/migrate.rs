@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ratchet_core::StoreErrorKind;
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
 
@@ -105,6 +105,11 @@ const STEPS: &[Step] = &[
         name: "operators",
         sql: include_str!("../migrations/0009_operators.sql"),
     },
+    Step {
+        version: 10,
+        name: "claims_by_node",
+        sql: include_str!("../migrations/0010_claims_by_node.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {
@@ -142,11 +147,14 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
         return Ok(version);
     }
     if !config.migrate {
-        return Err(mismatch(format!(
-            "the schema {} lacks migrations, and this program is not to apply them; \
+        return Err(mismatch(
+            SchemaProblem::Behind,
+            format!(
+                "the schema {} lacks migrations, and this program is not to apply them; \
              PostgresStore::migrations says what to run",
-            quoted(&config.schema)
-        )));
+                quoted(&config.schema)
+            ),
+        ));
     }
     loop {
         lease.begin().await?;
@@ -181,9 +189,12 @@ async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
                     current_setting('default_transaction_isolation')",
         ))
         .await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| mismatch("the server does not say its version"))?;
+    let row = rows.first().ok_or_else(|| {
+        mismatch(
+            SchemaProblem::Altered,
+            "the server does not say its version",
+        )
+    })?;
     let (number, text): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
     if number < OLDEST_SERVER.cast_signed() {
         return Err(Failure::new(
@@ -333,11 +344,14 @@ impl Schema<'_> {
         let schema = quoted(self.name);
         if !own.contains("migrations") {
             let names: Vec<&str> = own.iter().map(String::as_str).collect();
-            return Err(mismatch(format!(
-                "the schema {schema} has {} but no table migrations that says how they came; \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "the schema {schema} has {} but no table migrations that says how they came; \
                  they are not Ratchet's, or were restored in part",
-                names.join(", ")
-            )));
+                    names.join(", ")
+                ),
+            ));
         }
         let mut stored: Vec<(i32, String, String)> = Vec::new();
         for row in lease.rows(self.sql.applied_migrations.query()).await? {
@@ -354,10 +368,13 @@ impl Schema<'_> {
         if missing.is_empty() {
             return Ok(stored.len());
         }
-        Err(mismatch(format!(
-            "the schema {schema} is incomplete, it lacks {}",
-            missing.join(", ")
-        )))
+        Err(mismatch(
+            SchemaProblem::Altered,
+            format!(
+                "the schema {schema} is incomplete, it lacks {}",
+                missing.join(", ")
+            ),
+        ))
     }
 
     /// Which of the tables and indexes that have names of ours are there.
@@ -396,36 +413,48 @@ fn check_versions(schema: &str, steps: &[Step], stored: &[(i32, String, String)]
     let newest = stored.last().map_or(0, |(version, ..)| *version);
     let known = steps.last().map_or(0, |step| step.version.cast_signed());
     if newest > known {
-        return Err(mismatch(format!(
-            "the schema {schema} has version {newest}, newer than version {known} that this \
+        return Err(mismatch(
+            SchemaProblem::Newer,
+            format!(
+                "the schema {schema} has version {newest}, newer than version {known} that this \
              program knows"
-        )));
+            ),
+        ));
     }
     if newest == 0 {
-        return Err(mismatch(format!(
-            "the table migrations of the schema {schema} is empty, although there are tables"
-        )));
+        return Err(mismatch(
+            SchemaProblem::Altered,
+            format!(
+                "the table migrations of the schema {schema} is empty, although there are tables"
+            ),
+        ));
     }
     for (expected, (version, name, checksum)) in steps.iter().zip(stored) {
         if *version != expected.version.cast_signed() {
-            return Err(mismatch(format!(
-                "migration {} was not applied to the schema {schema}, although migration {newest} \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "migration {} was not applied to the schema {schema}, although migration {newest} \
                  was",
-                expected.version
-            )));
+                    expected.version
+                ),
+            ));
         }
         if *checksum != expected.checksum() {
-            return Err(mismatch(format!(
-                "migration {version} was applied to the schema {schema} as `{name}` with other \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "migration {version} was applied to the schema {schema} as `{name}` with other \
                  content than this program's"
-            )));
+                ),
+            ));
         }
     }
     Ok(())
 }
 
-fn mismatch(text: impl Into<String>) -> Failure {
-    Failure::new(StoreErrorKind::SchemaMismatch, text)
+fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
 #[cfg(test)]
@@ -451,8 +480,10 @@ mod tests {
 
     fn refusal(steps: &[Step], stored: &[(i32, String, String)]) -> String {
         let failure = check_versions("s", steps, stored).unwrap_err();
-        assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
-        failure.to_string()
+        let StoreErrorKind::SchemaMismatch(problem) = failure.kind else {
+            panic!("{failure:?}");
+        };
+        format!("{problem:?}: {failure}")
     }
 
     #[test]
@@ -467,15 +498,19 @@ mod tests {
         let more = [STEPS, &[NEXT]].concat();
         check_versions("s", &more, &noted(&more)).unwrap();
         check_versions("s", &more, &noted(STEPS)).unwrap();
-        let newer = format!("version {}, newer", NEXT.version);
-        assert!(refusal(STEPS, &noted(&more)).contains(&newer));
+        let newer = refusal(STEPS, &noted(&more));
+        assert!(newer.starts_with("Newer: "), "{newer}");
+        let version = format!("version {}, newer", NEXT.version);
+        assert!(newer.contains(&version), "{newer}");
         assert!(refusal(&more, &noted(&[NEXT])).contains("not applied"));
         assert!(refusal(STEPS, &[]).contains("empty"));
         let changed = Step {
             sql: "CREATE TABLE {schema}.other (a integer)",
             ..STEPS[0]
         };
-        assert!(refusal(STEPS, &noted(&[changed])).contains("other content"));
+        let altered = refusal(STEPS, &noted(&[changed]));
+        assert!(altered.starts_with("Altered: "), "{altered}");
+        assert!(altered.contains("other content"), "{altered}");
     }
 
     #[test]
@@ -492,7 +527,7 @@ mod tests {
         ] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 38);
+        assert_eq!(names.len(), 39);
     }
 
     #[test]

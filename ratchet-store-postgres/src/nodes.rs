@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
+    SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
@@ -133,9 +134,8 @@ impl PostgresStore {
     async fn sweep_inside(&self, lease: &mut Lease<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
         let (nodes, now) = self.all_nodes(lease).await?;
         let mut swept = SweptNodes::default();
-        let is_silent =
-            |node: &&NodeRecord| node.status.is_live() && node.is_silent(sweep.dead_after, now);
-        let silent: Vec<&NodeRecord> = nodes.iter().filter(is_silent).collect();
+        let silent = nodes.iter().filter(|node| sweep.marks_dead(node, now));
+        let silent: Vec<&NodeRecord> = silent.collect();
         if !silent.is_empty() {
             let ids: Vec<Uuid> = silent.iter().map(|node| node.node.as_uuid()).collect();
             let seen: Vec<i64> = silent
@@ -181,7 +181,7 @@ fn bind_words<'q>(
         .bind(Name::join(&heartbeat.profile.roles))
         .bind(Name::join(&heartbeat.profile.capabilities))
         .bind(heartbeat.profile.kinds.as_deref().map(Name::join))
-        .bind(load.totals.map(|totals| totals.encode()))
+        .bind(heartbeat.notes())
 }
 
 /// The node of a row of `nodes.sql`, with all that it said.
@@ -200,20 +200,16 @@ fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
     };
     let now = from_millis(first.try_get(0)?);
     let status = NodeStatus::from_code(first.try_get::<i16, _>(1)?.into())?;
-    let mut cancel_requested = Vec::new();
+    let mut claims = Vec::new();
     for row in rows {
         if let Some(job) = row.try_get::<Option<Uuid>, _>(2)? {
-            cancel_requested.push(ClaimToken::new(job.into(), row::seq(row, 3)?));
+            let token = ClaimToken::new(job.into(), row::seq(row, 3)?);
+            claims.push(OwnedClaim::new(token, row.try_get(4)?));
         }
     }
     let others = Others {
-        live: row::count(first.try_get::<i64, _>(4)?, "others")?,
-        newest: first.try_get::<Option<i64>, _>(5)?.map(from_millis),
+        live: row::count(first.try_get::<i64, _>(5)?, "others")?,
+        newest: first.try_get::<Option<i64>, _>(6)?.map(from_millis),
     };
-    Ok(Some(HeartbeatReply::new(
-        now,
-        status,
-        cancel_requested,
-        others,
-    )))
+    Ok(Some(HeartbeatReply::new(now, status, claims, others)))
 }

@@ -50,6 +50,18 @@ impl QueueStore for PostgresStore {
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
         self.call("due_routes", || self.list_due()).await
     }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.call("count_due", || async {
+            let count = self.sql().count_due.query();
+            let count = count.bind(queue.as_str()).bind(limit);
+            let rows = self.lease().await?.rows(count).await?;
+            let due: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+            Ok(row::count(due, "count")?)
+        })
+        .await
+    }
 }
 
 impl PostgresStore {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, NodeTotals, Progress, RecurringOrigin, RunAt,
-    payload_version_from_stored,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -32,6 +31,8 @@ pub(crate) const WAITS: i16 = 8;
 pub(crate) const HAS_CHILDREN: i16 = 16;
 /// `jobs.flags`: the job is in a batch.
 pub(crate) const IN_BATCH: i16 = 32;
+/// `jobs.flags`: the job needs a permit.
+pub(crate) const NEEDS_PERMIT: i16 = 128;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -282,6 +283,6 @@ pub(crate) fn add_words(row: &PgRow, node: &mut NodeRecord) -> Result<()> {
     // What cannot be read of these is not worth the node, which then does not say it.
     let kinds = text(row, 14, "kinds").ok().flatten();
     node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
-    node.load.totals = message(row, 15).and_then(|text| NodeTotals::decode(&text).ok());
+    node.read_notes(message(row, 15).as_deref());
     Ok(())
 }

@@ -35,6 +35,8 @@ pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
     pool: Pool,
+    /// How its connections are made.
+    pooled: PgConnectOptions,
     /// How to connect beside the pool.
     beside: PgConnectOptions,
     liveness: Liveness,
@@ -214,8 +216,10 @@ impl PostgresStore {
             Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
             Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
         };
+        let pooled = config.pool_options();
         Ok(Self(Arc::new(Inside {
             pool,
+            pooled,
             beside,
             liveness,
             sql,
@@ -227,6 +231,11 @@ impl PostgresStore {
             wakeups: config.wakeups,
             coordinator: OnceLock::new(),
         })))
+    }
+
+    /// How the connections for jobs and those beside them are made.
+    pub(crate) fn connections(&self) -> [&PgConnectOptions; 2] {
+        [&self.0.pooled, &self.0.beside]
     }
 
     pub(crate) fn sql(&self) -> &Statements {

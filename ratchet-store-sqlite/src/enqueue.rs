@@ -10,7 +10,7 @@ use crate::lanes;
 use crate::links;
 use crate::permits;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
+use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT, WAITS};
 use crate::statements;
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
@@ -92,6 +92,9 @@ fn enqueue_one(
     }
     if spec.batch.is_some() {
         flags |= IN_BATCH;
+    }
+    if spec.route.permit.is_some() {
+        flags |= NEEDS_PERMIT;
     }
     let stored = insert.hot.execute(params![
         id.as_bytes(),

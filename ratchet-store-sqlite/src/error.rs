@@ -1,6 +1,6 @@
 //! What can go wrong inside the store, and how it is told to callers.
 
-use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 use rusqlite::ffi;
 
 /// A result inside the store, before it is known what the caller had asked for.
@@ -98,8 +98,10 @@ fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB | ffi::SQLITE_FORMAT => StoreErrorKind::Corrupt,
         ffi::SQLITE_CANTOPEN | ffi::SQLITE_IOERR | ffi::SQLITE_NOMEM => StoreErrorKind::Unavailable,
         ffi::SQLITE_PERM | ffi::SQLITE_AUTH => StoreErrorKind::Misconfigured,
-        ffi::SQLITE_SCHEMA => StoreErrorKind::SchemaMismatch,
-        ffi::SQLITE_ERROR if names_missing_object(message) => StoreErrorKind::SchemaMismatch,
+        ffi::SQLITE_SCHEMA => StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+        ffi::SQLITE_ERROR if names_missing_object(message) => {
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
+        }
         _ => StoreErrorKind::Other,
     }
 }
@@ -143,7 +145,7 @@ mod tests {
             (ffi::SQLITE_NOMEM, Unavailable),
             (ffi::SQLITE_PERM, Misconfigured),
             (ffi::SQLITE_AUTH, Misconfigured),
-            (ffi::SQLITE_SCHEMA, SchemaMismatch),
+            (ffi::SQLITE_SCHEMA, SchemaMismatch(SchemaProblem::Altered)),
             (ffi::SQLITE_ERROR, Other),
             (ffi::SQLITE_CONSTRAINT_UNIQUE, Other),
             (ffi::SQLITE_MISUSE, Other),
@@ -159,7 +161,11 @@ mod tests {
         let database = rusqlite::Connection::open_in_memory().unwrap();
         for sql in ["SELECT 'secret' FROM nowhere", "SELECT absent AS secret"] {
             let failure = Failure::from(database.prepare(sql).unwrap_err());
-            assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch, "{failure:?}");
+            assert_eq!(
+                failure.kind,
+                StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+                "{failure:?}"
+            );
             assert!(!failure.to_string().contains("secret"), "{failure}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ratchet_core::StoreErrorKind;
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 
@@ -88,6 +88,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "operators",
         sql: include_str!("../migrations/0008_operators.sql"),
     },
+    Migration {
+        version: 9,
+        name: "claims_by_node",
+        sql: include_str!("../migrations/0009_claims_by_node.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
@@ -110,6 +115,7 @@ pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
             return Err(mismatch(
+                SchemaProblem::NoFile,
                 "there is no such file, and this program is not to make it",
             ));
         }
@@ -117,6 +123,7 @@ pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
         Some(_) => {}
     }
     Err(mismatch(
+        SchemaProblem::Behind,
         "the schema lacks migrations, and this program is not to apply them; \
          SqliteStore::migrations says what to run",
     ))
@@ -166,6 +173,7 @@ fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
     }
     if !own.contains("ratchet_migrations") {
         return Err(mismatch(
+            SchemaProblem::Altered,
             "there are tables named ratchet_… but no ratchet_migrations that says how they came; \
              they are not Ratchet's, or were restored in part",
         ));
@@ -177,26 +185,36 @@ fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
     let newest = stored.last().map_or(0, |(version, ..)| *version);
     let known = migrations.last().map_or(0, |last| i64::from(last.version));
     if newest > known {
-        return Err(mismatch(format!(
-            "the schema has version {newest}, newer than version {known} that this program knows"
-        )));
+        return Err(mismatch(
+            SchemaProblem::Newer,
+            format!(
+                "the schema has version {newest}, newer than version {known} that this program knows"
+            ),
+        ));
     }
     if newest == 0 {
         return Err(mismatch(
+            SchemaProblem::Altered,
             "ratchet_migrations is empty, although there are tables of Ratchet's",
         ));
     }
     for (expected, (version, name, checksum)) in migrations.iter().zip(&stored) {
         if *version != i64::from(expected.version) {
-            return Err(mismatch(format!(
-                "migration {} was not applied, although migration {newest} was",
-                expected.version
-            )));
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "migration {} was not applied, although migration {newest} was",
+                    expected.version
+                ),
+            ));
         }
         if *checksum != expected.checksum() {
-            return Err(mismatch(format!(
-                "migration {version} was applied as `{name}` with other content than this program's"
-            )));
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "migration {version} was applied as `{name}` with other content than this program's"
+                ),
+            ));
         }
     }
     Ok(stored.len())
@@ -232,10 +250,10 @@ fn check_objects(conn: &Connection, migrations: &[Migration]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(mismatch(format!(
-        "the schema is incomplete, it lacks {}",
-        missing.join(", ")
-    )))
+    Err(mismatch(
+        SchemaProblem::Altered,
+        format!("the schema is incomplete, it lacks {}", missing.join(", ")),
+    ))
 }
 
 fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
@@ -244,8 +262,8 @@ fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-fn mismatch(text: impl Into<String>) -> Failure {
-    Failure::new(StoreErrorKind::SchemaMismatch, text)
+fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
 #[cfg(test)]
@@ -280,6 +298,7 @@ mod tests {
         "710e12522d5614b132889b4ac58f013162b923e6cb8c9d70f17a5944c4265073",
         "a9112f4262622c542b7d48316cf74f202e738123cd095c00a0edb95a14bce31f",
         "1fa8c275b3c5b0bf8e2160da889d1dc4c71e317da52ceeda400542a961b045e3",
+        "29c9296660a4a208569b06e63f3bc3f10c1b220e4dd69ad1a6aa57309d101692",
     ];
 
     #[test]
@@ -306,7 +325,10 @@ mod tests {
         migrate(&mut conn, &both, 2).unwrap();
         migrate(&mut conn, &both, 3).unwrap();
         let failure = migrate(&mut conn, &[first()], 4).unwrap_err();
-        assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
+        assert_eq!(
+            failure.kind,
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Newer)
+        );
         assert!(failure.to_string().contains("version 2"), "{failure}");
         assert!(failure.to_string().contains("version 1"), "{failure}");
     }

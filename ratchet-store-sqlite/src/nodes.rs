@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
+    SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis};
@@ -95,12 +96,13 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         Name::join(&heartbeat.profile.roles),
         Name::join(&heartbeat.profile.capabilities),
         heartbeat.profile.kinds.as_deref().map(Name::join),
-        heartbeat.load.totals.map(|totals| totals.encode()),
+        heartbeat.notes(),
     ])?;
-    let cancel_requested = conn
-        .prepare_cached(statements::CANCEL_REQUESTS)?
+    let claims = conn
+        .prepare_cached(statements::NODE_CLAIMS)?
         .query_map([heartbeat.node.as_bytes()], |row| {
-            Ok(ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?))
+            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?);
+            Ok(OwnedClaim::new(token, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
     let others = conn.prepare_cached(statements::OTHER_NODES)?.query_row(
@@ -115,7 +117,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
     Ok(HeartbeatReply::new(
         from_millis(work.now),
         status,
-        cancel_requested,
+        claims,
         others,
     ))
 }
@@ -141,7 +143,7 @@ fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
     let mut swept = SweptNodes::default();
     let mut set_status = work.conn.prepare_cached(statements::SET_NODE_STATUS)?;
     for node in &mut nodes {
-        if node.status.is_live() && node.is_silent(sweep.dead_after, now) {
+        if sweep.marks_dead(node, now) {
             node.status = NodeStatus::Dead;
             set_status.execute(params![node.node.as_bytes(), node.status.code()])?;
             swept.died.push(node.node);

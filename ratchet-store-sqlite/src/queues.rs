@@ -60,6 +60,17 @@ impl QueueStore for SqliteStore {
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
         self.read("due_routes", due).await
     }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        let (queue, limit) = (queue.clone(), i64::try_from(limit).unwrap_or(i64::MAX));
+        self.read("count_due", move |work| {
+            let mut statement = work.conn.prepare_cached(statements::COUNT_DUE)?;
+            let mut rows = statement.query(params![work.now, queue.as_str(), limit])?;
+            let count = rows.next()?.map(|row| row::number(row, 0, "count"));
+            Ok(count.transpose()?.unwrap_or(0))
+        })
+        .await
+    }
 }
 
 fn due(work: &mut Work<'_>) -> crate::error::Result<Vec<DueRoute>> {

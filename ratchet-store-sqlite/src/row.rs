@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, NodeTotals, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -30,6 +30,8 @@ pub(crate) const WAITS: i64 = 8;
 pub(crate) const HAS_CHILDREN: i64 = 16;
 /// A bit of `ratchet_jobs.flags`: the job is in a batch.
 pub(crate) const IN_BATCH: i64 = 32;
+/// A bit of `ratchet_jobs.flags`: the job needs a permit.
+pub(crate) const NEEDS_PERMIT: i64 = 128;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -247,9 +249,8 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     load.connections = row.get(8)?;
     load.cpu_percent = row.get(9)?;
     load.memory_bytes = row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned);
-    // What cannot be read of these is not worth the node, which then does not say it.
-    load.totals = message(row, 14).and_then(|text| NodeTotals::decode(&text).ok());
     let mut profile = NodeProfile::new(names(row, 11, "roles")?, names(row, 12, "capabilities")?);
+    // Kinds that cannot be read are not worth the node, which then does not say them.
     profile.kinds = match row.get_ref(13)? {
         ValueRef::Null => None,
         _ => names(row, 13, "kinds").ok(),
@@ -259,5 +260,6 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
         .profile(profile);
     let mut record = NodeRecord::joined(&heartbeat, from_millis(row.get(6)?));
     record.last_seen = from_millis(row.get(7)?);
+    record.read_notes(message(row, 14).as_deref());
     Ok(record)
 }

@@ -268,9 +268,8 @@ impl Builder {
             }
             driver.application_name(name);
         }
-        if let Some(encryption) = self.encryption {
-            driver.encryption(level(encryption));
-        }
+        let encryption = self.encryption.unwrap_or(target.encryption);
+        driver.encryption(level(encryption));
         // Never both: the driver panics at that.
         match self.trust.or(target.trust) {
             Some(Trust::Any) => driver.trust_cert(),
@@ -282,8 +281,10 @@ impl Builder {
         driver.handshake_timeout(None);
         // The server keeps halves of characters too, and one must not make a whole answer unreadable.
         driver.lossy_utf16_decoding(true);
+        let plain = matches!(encryption, Encryption::Login | Encryption::Off);
         Ok(Config {
             driver,
+            plaintext_host: plain.then_some(target.host),
             in_parallel: target.in_parallel,
             clock,
             schema: self.schema,
@@ -318,6 +319,8 @@ impl fmt::Debug for Builder {
 /// Checked settings.
 pub(crate) struct Config {
     pub(crate) driver: tiberius::Config,
+    /// The host, if only the login is encrypted, or nothing at all.
+    pub(crate) plaintext_host: Option<String>,
     /// Whether all addresses of the host are tried at once.
     pub(crate) in_parallel: bool,
     pub(crate) schema: String,
@@ -425,6 +428,24 @@ mod tests {
             driver.contains("ours") && driver.contains("Strict"),
             "{driver}"
         );
+    }
+
+    #[test]
+    fn a_connection_that_encrypts_the_login_at_most_is_plaintext() {
+        let host = |encryption: &str, builder: fn(Builder) -> Builder| {
+            let target = format!("sqlserver://me:p@db/jobs{encryption}");
+            let config = builder(Builder::new(&target)).into_config().unwrap();
+            config.plaintext_host
+        };
+        let same = |builder| builder;
+        for encrypted in ["", "?encrypt=true", "?encrypt=strict"] {
+            assert_eq!(host(encrypted, same), None, "{encrypted}");
+        }
+        for plain in ["?encrypt=login", "?encrypt=off"] {
+            assert_eq!(host(plain, same).as_deref(), Some("db"), "{plain}");
+        }
+        let off: fn(Builder) -> Builder = |builder| builder.encryption(Encryption::Off);
+        assert_eq!(host("?encrypt=strict", off).as_deref(), Some("db"));
     }
 
     #[test]

@@ -33,6 +33,14 @@ impl SqlServerStore {
         let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
         add("the migrations", version)?;
         add("the tables and indexes", self.missing(steps).await)?;
+        let remedy = "set encrypt=true (or strict) in the URL";
+        let plain = self
+            .plaintext_host()
+            .and_then(|host| Finding::plaintext(host, remedy));
+        add(
+            "the encryption of the connections",
+            Ok(plain.into_iter().collect()),
+        )?;
         let reads = self.found(sql.database_settings.query(), reads);
         add("the settings of the database", reads.await)?;
         let held = self.found(sql.held_by_sessions.query(), held);

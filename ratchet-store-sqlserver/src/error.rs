@@ -1,6 +1,6 @@
 //! What can go wrong inside the store, and how it is told to callers.
 
-use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 use tiberius::error::TokenError;
 
 /// A result inside the store, before it is known what the caller had asked for.
@@ -233,7 +233,7 @@ impl Meaning {
             // A table, column, function or procedure that is not there or not ours, or is there already
             // although nothing says so.
             207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
-            | 15_009 => Self::Other(SchemaMismatch),
+            | 15_009 => Self::Other(SchemaMismatch(SchemaProblem::Altered)),
             823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
             // The session, the database or the server goes down, comes up, or is moved.
             596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927
@@ -266,7 +266,7 @@ impl Meaning {
         {
             Self::Other(Unavailable)
         } else if says("already exists") || says("does not exist") {
-            Self::Other(SchemaMismatch)
+            Self::Other(SchemaMismatch(SchemaProblem::Altered))
         } else {
             Self::Other(Other)
         }
@@ -343,7 +343,7 @@ mod tests {
             ),
             // What is not there, or is there already.
             (
-                SchemaMismatch,
+                SchemaMismatch(SchemaProblem::Altered),
                 &[
                     207, 208, 213, 195, 1913, 2705, 2714, 2812, 4104, 4121, 4902, 4924, 15_009,
                 ],
@@ -405,9 +405,15 @@ mod tests {
             Meaning::Raced
         );
         let missing = of("relation \"jobs\" does not exist");
-        assert_eq!(missing.kind(), StoreErrorKind::SchemaMismatch);
+        assert_eq!(
+            missing.kind(),
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
+        );
         let there = of("relation \"jobs\" already exists");
-        assert_eq!(there.kind(), StoreErrorKind::SchemaMismatch);
+        assert_eq!(
+            there.kind(),
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
+        );
         assert_eq!(of("permission denied for table jobs"), Meaning::Forbidden);
         assert_eq!(of("deadlock detected"), Meaning::Raced);
         for message in [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ratchet_core::StoreErrorKind;
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
@@ -95,6 +95,11 @@ const STEPS: &[Step] = &[
         name: "operators",
         sql: include_str!("../migrations/0005_operators.sql"),
     },
+    Step {
+        version: 6,
+        name: "claims_by_node",
+        sql: include_str!("../migrations/0006_claims_by_node.sql"),
+    },
 ];
 
 /// The steps as they are printed.
@@ -127,11 +132,14 @@ pub(crate) async fn open(
         return Ok(());
     }
     if !config.migrate {
-        return Err(mismatch(format!(
-            "the schema {} lacks migrations, and this program is not to apply them; \
+        return Err(mismatch(
+            SchemaProblem::Behind,
+            format!(
+                "the schema {} lacks migrations, and this program is not to apply them; \
              SqlServerStore::migrations says what to run",
-            quoted(&config.schema)
-        )));
+                quoted(&config.schema)
+            ),
+        ));
     }
     let lock = literal(&application_lock("migrations", &config.schema));
     // The session's, so that it is held over the transactions of all steps. If anything goes wrong,
@@ -297,11 +305,14 @@ impl Schema<'_> {
         let schema = quoted(self.name);
         if !own.contains("migrations") {
             let names: Vec<&str> = own.iter().map(String::as_str).collect();
-            return Err(mismatch(format!(
-                "the schema {schema} has {} but no table migrations that says how they came; \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "the schema {schema} has {} but no table migrations that says how they came; \
                  they are not Ratchet's, or were restored in part",
-                names.join(", ")
-            )));
+                    names.join(", ")
+                ),
+            ));
         }
         let mut stored: Vec<(i32, String, String)> = Vec::new();
         for row in lease.rows(self.sql.applied_migrations.query()).await? {
@@ -317,10 +328,13 @@ impl Schema<'_> {
         if missing.is_empty() {
             return Ok(stored.len());
         }
-        Err(mismatch(format!(
-            "the schema {schema} is incomplete, it lacks {}",
-            missing.join(", ")
-        )))
+        Err(mismatch(
+            SchemaProblem::Altered,
+            format!(
+                "the schema {schema} is incomplete, it lacks {}",
+                missing.join(", ")
+            ),
+        ))
     }
 
     /// Which of the tables that have names of ours are there. Indexes are not looked for: not every
@@ -363,36 +377,48 @@ fn check_versions(schema: &str, steps: &[Step], stored: &[(i32, String, String)]
     let newest = stored.last().map_or(0, |(version, ..)| *version);
     let known = steps.last().map_or(0, |step| step.version.cast_signed());
     if newest > known {
-        return Err(mismatch(format!(
-            "the schema {schema} has version {newest}, newer than version {known} that this \
+        return Err(mismatch(
+            SchemaProblem::Newer,
+            format!(
+                "the schema {schema} has version {newest}, newer than version {known} that this \
              program knows"
-        )));
+            ),
+        ));
     }
     if newest == 0 {
-        return Err(mismatch(format!(
-            "the table migrations of the schema {schema} is empty, although there are tables"
-        )));
+        return Err(mismatch(
+            SchemaProblem::Altered,
+            format!(
+                "the table migrations of the schema {schema} is empty, although there are tables"
+            ),
+        ));
     }
     for (expected, (version, name, checksum)) in steps.iter().zip(stored) {
         if *version != expected.version.cast_signed() {
-            return Err(mismatch(format!(
-                "migration {} was not applied to the schema {schema}, although migration {newest} \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "migration {} was not applied to the schema {schema}, although migration {newest} \
                  was",
-                expected.version
-            )));
+                    expected.version
+                ),
+            ));
         }
         if *checksum != expected.checksum() {
-            return Err(mismatch(format!(
-                "migration {version} was applied to the schema {schema} as `{name}` with other \
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "migration {version} was applied to the schema {schema} as `{name}` with other \
                  content than this program's"
-            )));
+                ),
+            ));
         }
     }
     Ok(())
 }
 
-fn mismatch(text: impl Into<String>) -> Failure {
-    Failure::new(StoreErrorKind::SchemaMismatch, text)
+fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failure {
+    Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
 #[cfg(test)]
@@ -418,8 +444,10 @@ mod tests {
 
     fn refusal(steps: &[Step], stored: &[(i32, String, String)]) -> String {
         let failure = check_versions("s", steps, stored).unwrap_err();
-        assert_eq!(failure.kind, StoreErrorKind::SchemaMismatch);
-        failure.to_string()
+        let StoreErrorKind::SchemaMismatch(problem) = failure.kind else {
+            panic!("{failure:?}");
+        };
+        format!("{problem:?}: {failure}")
     }
 
     #[test]
@@ -434,15 +462,19 @@ mod tests {
         let more = [STEPS, &[NEXT]].concat();
         check_versions("s", &more, &noted(&more)).unwrap();
         check_versions("s", &more, &noted(STEPS)).unwrap();
-        let newer = format!("version {}, newer", NEXT.version);
-        assert!(refusal(STEPS, &noted(&more)).contains(&newer));
+        let newer = refusal(STEPS, &noted(&more));
+        assert!(newer.starts_with("Newer: "), "{newer}");
+        let version = format!("version {}, newer", NEXT.version);
+        assert!(newer.contains(&version), "{newer}");
         assert!(refusal(&more, &noted(&[NEXT])).contains("not applied"));
         assert!(refusal(STEPS, &[]).contains("empty"));
         let changed = Step {
             sql: "CREATE TABLE {schema}.other (a integer)",
             ..STEPS[0]
         };
-        assert!(refusal(STEPS, &noted(&[changed])).contains("other content"));
+        let altered = refusal(STEPS, &noted(&[changed]));
+        assert!(altered.starts_with("Altered: "), "{altered}");
+        assert!(altered.contains("other content"), "{altered}");
     }
 
     #[test]
@@ -454,7 +486,7 @@ mod tests {
         assert_eq!(names.len(), 23);
         let indexes: BTreeSet<String> = index_names(STEPS).collect();
         assert!(indexes.contains("jobs_claim") && indexes.contains("routes_key"));
-        assert_eq!(indexes.len(), 16);
+        assert_eq!(indexes.len(), 17);
     }
 
     #[test]

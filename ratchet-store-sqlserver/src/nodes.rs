@@ -4,7 +4,8 @@ use crate::arguments::{Query, table};
 use crate::result::Row;
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
+    SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
@@ -124,9 +125,8 @@ impl SqlServerStore {
     async fn sweep_inside(&self, lease: &mut Lease<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
         let (nodes, now) = self.all_nodes(lease).await?;
         let mut swept = SweptNodes::default();
-        let is_silent =
-            |node: &&NodeRecord| node.status.is_live() && node.is_silent(sweep.dead_after, now);
-        let silent: Vec<&NodeRecord> = nodes.iter().filter(is_silent).collect();
+        let silent = nodes.iter().filter(|node| sweep.marks_dead(node, now));
+        let silent: Vec<&NodeRecord> = silent.collect();
         if !silent.is_empty() {
             let ids: Vec<Uuid> = silent.iter().map(|node| node.node.as_uuid()).collect();
             let seen: Vec<i64> = silent
@@ -174,11 +174,7 @@ fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
         .bind(Name::join(&heartbeat.profile.capabilities))
         .bind(kinds.map(Name::join).unwrap_or_default())
         .bind(kinds.is_some())
-        .bind(
-            load.totals
-                .map(|totals| totals.encode())
-                .unwrap_or_default(),
-        )
+        .bind(heartbeat.notes().unwrap_or_default())
 }
 
 /// The node of a row of `nodes.sql`, with all that it said.
@@ -197,20 +193,16 @@ fn reply(rows: &[Row]) -> Inner<Option<HeartbeatReply>> {
     };
     let now = from_millis(first.try_get(0)?);
     let status = NodeStatus::from_code(first.try_get::<i16>(1)?.into())?;
-    let mut cancel_requested = Vec::new();
+    let mut claims = Vec::new();
     for row in rows {
         if let Some(job) = row.try_get::<Option<Uuid>>(2)? {
-            cancel_requested.push(ClaimToken::new(job.into(), row::seq(row, 3)?));
+            let token = ClaimToken::new(job.into(), row::seq(row, 3)?);
+            claims.push(OwnedClaim::new(token, row.try_get(4)?));
         }
     }
     let others = Others {
-        live: row::count(first.try_get::<i64>(4)?, "others")?,
-        newest: first.try_get::<Option<i64>>(5)?.map(from_millis),
+        live: row::count(first.try_get::<i64>(5)?, "others")?,
+        newest: first.try_get::<Option<i64>>(6)?.map(from_millis),
     };
-    Ok(Some(HeartbeatReply::new(
-        now,
-        status,
-        cancel_requested,
-        others,
-    )))
+    Ok(Some(HeartbeatReply::new(now, status, claims, others)))
 }

@@ -1,6 +1,6 @@
 //! What statements return.
 
-use ratchet_core::StoreErrorKind;
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 use tiberius::ColumnData;
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ impl Row {
     pub(crate) fn try_get<'a, T: Value<'a>>(&'a self, column: usize) -> Result<T> {
         let data = self.0.get_column_data(column).map_err(|_| {
             let text = format!("a statement returned no column {column}");
-            Failure::new(StoreErrorKind::SchemaMismatch, text)
+            Failure::new(StoreErrorKind::SchemaMismatch(SchemaProblem::Altered), text)
         })?;
         T::read(data).ok_or_else(unreadable)
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::result::Row;
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, NodeTotals, Progress, RecurringOrigin, RunAt,
-    payload_version_from_stored,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -278,6 +277,6 @@ pub(crate) fn add_words(row: &Row, node: &mut NodeRecord) -> Result<()> {
     // What cannot be read of these is not worth the node, which then does not say it.
     let kinds = text(row, 14, "kinds").ok().flatten();
     node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
-    node.load.totals = message(row, 15).and_then(|text| NodeTotals::decode(&text).ok());
+    node.read_notes(message(row, 15).as_deref());
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratchet_core::{StoreErrorKind, time};
+use ratchet_core::{SchemaProblem, StoreErrorKind, time};
 
 use crate::connection::Lease;
 use crate::error::{Failure, Result};
@@ -134,7 +134,7 @@ fn check_reads(database: &str, will_do: bool) -> Result<()> {
 /// What it means that a list cannot be read: that there is no such table, says an old server, and so
 /// does one that has to behave like one.
 fn without_json(database: &str, failure: Failure) -> Failure {
-    if failure.kind != StoreErrorKind::SchemaMismatch {
+    if failure.kind != StoreErrorKind::SchemaMismatch(SchemaProblem::Altered) {
         return failure;
     }
     misconfigured(format!(
@@ -174,7 +174,10 @@ mod tests {
     #[test]
     fn a_compatibility_level_without_lists_is_refused_with_what_a_dba_must_run() {
         // As the number 208 is told.
-        let missing = Failure::new(StoreErrorKind::SchemaMismatch, "Invalid object name");
+        let missing = Failure::new(
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+            "Invalid object name",
+        );
         let failure = without_json("[app]", missing);
         assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
         let text = failure.to_string();

@@ -269,7 +269,7 @@ macro_rules! statements {
 statements! {
     acquire_lock add_links add_recurring add_route add_signals advance_lanes applied_migrations
     archive_jobs awaited_parents batches_of beat_node bump_version bury_nodes change_recurring
-    change_state children_of claim_jobs claim_recurring close_batch count_batch count_children
+    change_state children_of claim_jobs claim_recurring close_batch count_batch count_children count_due
     count_in_batches count_jobs count_matching count_tagged create_batch database_settings decide_links
     declared_recurring delete_jobs delete_recurring due_routes end_batches enqueue_jobs enqueue_keyed
     enter_lanes find_ended find_keys find_lock find_permit find_recurring find_settled
@@ -387,6 +387,7 @@ mod tests {
             "beat_node",
             "claim_jobs",
             "claim_recurring",
+            "count_due",
             "due_routes",
             "forget_rates",
             "lock_old",

@@ -39,6 +39,7 @@ struct Inside {
     routes: Routes,
     reach: Reach,
     schema: String,
+    plaintext_host: Option<String>,
     version: String,
     deadline: Duration,
 }
@@ -158,6 +159,7 @@ impl SqlServerStore {
             routes,
             reach: Reach::new(),
             schema: config.schema,
+            plaintext_host: config.plaintext_host,
             version,
             deadline: config.deadline,
         })))
@@ -173,6 +175,11 @@ impl SqlServerStore {
 
     pub(crate) fn reach(&self) -> &Reach {
         &self.0.reach
+    }
+
+    /// The host, if only the login is encrypted, or nothing at all.
+    pub(crate) fn plaintext_host(&self) -> Option<&str> {
+        self.0.plaintext_host.as_deref()
     }
 
     /// The schema of the tables.

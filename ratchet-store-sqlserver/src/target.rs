@@ -14,6 +14,8 @@ use crate::config::{Encryption, SCHEMES, fits_login, level, misconfigured};
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) driver: tiberius::Config,
+    pub(crate) host: String,
+    pub(crate) encryption: Encryption,
     pub(crate) trust: Option<Trust>,
     /// Whether all addresses of the host are tried at once.
     pub(crate) in_parallel: bool,
@@ -266,7 +268,8 @@ impl Settings {
         };
         let mut driver = tiberius::Config::new();
         // An address of IPv6 has brackets in a URL.
-        driver.host(self.host.trim_start_matches('[').trim_end_matches(']'));
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        driver.host(host);
         driver.port(self.port.unwrap_or(1433));
         driver.authentication(AuthMethod::sql_server(self.user, self.password));
         driver.application_name(self.application_name);
@@ -279,6 +282,8 @@ impl Settings {
         }
         Ok(Target {
             driver,
+            host: host.to_owned(),
+            encryption: self.encryption,
             trust,
             in_parallel: self.in_parallel,
         })

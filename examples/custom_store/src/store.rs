@@ -160,6 +160,7 @@ metered! { QueueStore by |inner| inner.queues(); {
     async fn queues(&self) -> Vec<QueueInfo>;
     async fn count_jobs(&self, filter: &JobFilter) -> StateCounts;
     async fn due_routes(&self) -> Vec<DueRoute>;
+    async fn count_due(&self, queue: &Name, limit: u64) -> u64;
 } }
 
 metered! { NodeStore by |inner| inner.nodes(); {

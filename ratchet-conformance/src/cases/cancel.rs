@@ -42,7 +42,7 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         let id = a.add(job()).await;
         let token = a.take().await;
-        assert_eq!(a.beat().await.cancel_requested, []);
+        assert_eq!(a.beat().await.cancel_requested(), []);
         let mut expected = a.get(id).await;
         assert_eq!(
             b.act(id, JobAction::Cancel).await,
@@ -51,11 +51,11 @@ cases! {
         expected.cancel_requested = true;
         assert_eq!(a.get(id).await, expected);
         for _ in 0..2 {
-            assert_eq!(a.beat().await.cancel_requested, [token]);
+            assert_eq!(a.beat().await.cancel_requested(), [token]);
         }
-        assert_eq!(b.beat().await.cancel_requested, []);
+        assert_eq!(b.beat().await.cancel_requested(), []);
         a.settle(token, Outcome::Cancelled).await;
-        assert_eq!(a.beat().await.cancel_requested, []);
+        assert_eq!(a.beat().await.cancel_requested(), []);
         assert_eq!(a.state(id).await, JobState::Cancelled);
     }
 
@@ -101,7 +101,7 @@ cases! {
                 .iter()
                 .all(|one| one.outcome == ActionOutcome::CancelRequested)
         );
-        let mut told = node.beat().await.cancel_requested;
+        let mut told = node.beat().await.cancel_requested();
         told.sort();
         tokens.sort();
         assert_eq!(told, tokens);

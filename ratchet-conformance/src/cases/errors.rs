@@ -160,7 +160,7 @@ cases! {
         assert_eq!(tokens.len(), 5);
         node.succeed(tokens[0]).await;
         node.act(all[1], JobAction::Cancel).await;
-        assert_eq!(node.beat().await.cancel_requested, [tokens[1]]);
+        assert_eq!(node.beat().await.cancel_requested(), [tokens[1]]);
         node.release(tokens[2]).await;
         assert_eq!(node.claim_ids(1).await, [all[2]]);
         node.beat_with(&node.heartbeat(NodeStatus::Left)).await;

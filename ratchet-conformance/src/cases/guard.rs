@@ -200,6 +200,60 @@ cases! {
         assert!(!sleeper.leadership().is_leader());
     }
 
+    #[proves("guard.write", "lock.expire", "lock.renew", "time.clock")]
+    #[needs(Clock)]
+    async fn after_a_step_forward_the_old_leader_stops_at_its_next_renewal(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let (mut old, mut new) = (candidate(&a, "role"), candidate(&b, "role"));
+        let ElectionOutcome::Elected(first) = ok(old.turn(a.id).await) else {
+            panic!("the only candidate is not elected");
+        };
+        // The step is the lock's whole time, so nobody has to wait for it.
+        cx.advance(HOUR).await;
+        let ElectionOutcome::Elected(second) = ok(new.turn(b.id).await) else {
+            panic!("nobody takes over");
+        };
+        assert!(second > first);
+        // Two lead: the old one trusts its own clock, which did not step.
+        assert!(old.leadership().is_leader() && new.leadership().is_leader());
+        let guards = [&old, &new].map(|one| one.leadership().guard().expect("it led"));
+        assert_eq!(purge(&a, &guards[0]).await, Guarded::Stale);
+        assert_eq!(purge(&b, &guards[1]).await, Guarded::Done(0));
+        assert_eq!(ok(old.turn(a.id).await), ElectionOutcome::Conflict);
+        assert!(!old.leadership().is_leader());
+        let other = ok(old.turn(a.id).await);
+        assert!(matches!(other, ElectionOutcome::OtherLeader { .. }), "{other:?}");
+    }
+
+    #[proves("guard.write", "lock.held", "lock.renew", "time.clock")]
+    #[needs(Clock)]
+    async fn after_a_step_back_the_leader_leads_on_and_its_lock_lasts_longer(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let (mut leader, mut other) = (candidate(&a, "role"), candidate(&b, "role"));
+        let ElectionOutcome::Elected(term) = ok(leader.turn(a.id).await) else {
+            panic!("the only candidate is not elected");
+        };
+        let held = |turn| match turn {
+            ElectionOutcome::OtherLeader { remaining, .. } => remaining,
+            turn => panic!("the lock is not held: {turn:?}"),
+        };
+        cx.set_back(30 * MINUTE).await;
+        assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
+        let guard = leader.leadership().guard().expect("it leads");
+        assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
+        // A renewal counts from the clock as it is now.
+        let renewed = ok(leader.turn(a.id).await);
+        assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
+        assert_eq!(held(ok(other.turn(b.id).await)), HOUR);
+        // The leader is gone when the clock steps: its lock lasts longer by the step.
+        cx.set_back(30 * MINUTE).await;
+        cx.advance(90 * MINUTE - MILLI).await;
+        assert_eq!(held(ok(other.turn(b.id).await)), MILLI);
+        cx.advance(MILLI).await;
+        let elected = ok(other.turn(b.id).await);
+        assert!(matches!(elected, ElectionOutcome::Elected(_)), "{elected:?}");
+    }
+
     #[proves("lock.inspect")]
     #[needs(Clock)]
     async fn a_role_given_up_is_free_at_once_and_one_abandoned_after_the_delay(cx: &Cx) {

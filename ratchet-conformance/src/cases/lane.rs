@@ -124,6 +124,7 @@ cases! {
             (retry(MINUTE), MINUTE),
             (snooze, MINUTE),
             (Outcome::Released, Duration::ZERO),
+            (Outcome::Undelivered, Duration::ZERO),
         ] {
             let claimed = node.claim_one().await;
             assert_eq!(claimed.claim.token.job, all[0]);

@@ -1,5 +1,6 @@
 //! Nodes: heartbeats, what they answer, and who counts as dead.
 
+use ratchet_core::schedule::ZoneData;
 use ratchet_core::time;
 
 use super::prelude::*;
@@ -80,6 +81,31 @@ cases! {
         }
     }
 
+    #[proves("node.zone_data")]
+    async fn a_node_says_which_zone_data_it_uses_or_nothing(cx: &Cx) {
+        let node = cx.node().await;
+        let version = |version: &str| Some(version.to_owned());
+        for (zone_data, totals) in [
+            (Some(ZoneData::new("/usr/share/zoneinfo", None)), None),
+            (Some(ZoneData::new("größe 🦀 \"'", version("2026f"))), None),
+            (None, Some(NodeTotals::new(9, 12_345, 5, 1, 3))),
+            (
+                Some(ZoneData::new("built-in", version("2026f"))),
+                Some(NodeTotals::default()),
+            ),
+            (None, None),
+        ] {
+            let mut load = NodeLoad::new(1, 8);
+            load.totals = totals;
+            let mut profile = NodeProfile::new(names(["worker"]), names(["gpu"]));
+            profile.zone_data = zone_data;
+            let beat = node.heartbeat(NodeStatus::Active).load(load);
+            node.beat_with(&beat.profile(profile.clone())).await;
+            let row = node.node(node.id).await.map(|row| (row.load, row.profile));
+            assert_eq!(row, Some((load, profile)));
+        }
+    }
+
     #[proves("node.heartbeat")]
     async fn a_status_follows_the_rule(cx: &Cx) {
         for stored in NodeStatus::ALL {
@@ -130,6 +156,54 @@ cases! {
         assert_eq!(row, Some(reply.database_time));
     }
 
+    #[proves("node.claims")]
+    async fn a_heartbeat_lists_the_claims_of_its_node(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let tokens = async |node: &TestNode| -> Vec<ClaimToken> {
+            let claims = node.beat().await.claims;
+            claims.iter().map(|claim| claim.token).collect()
+        };
+        assert_eq!(a.beat().await.claims, []);
+        let all = a.add_all(&jobs(250)).await;
+        let mut mine: Vec<ClaimToken> = Vec::new();
+        for limit in [3, 200] {
+            mine.extend(a.claim(limit).await.iter().map(|job| job.claim.token));
+        }
+        let request = ClaimRequest::new(b.id, 10);
+        let others: Vec<Claim> = b.claim_lean(&request).await;
+        let mut others: Vec<ClaimToken> = others.iter().map(|claim| claim.token).collect();
+        mine.sort();
+        others.sort();
+        assert_eq!((mine.len(), others.len()), (203, 10));
+        assert_eq!(tokens(&a).await, mine);
+        assert_eq!(tokens(&b).await, others);
+        // Cancelling and reporting end no claim; settling and handing back do.
+        a.act(mine[0].job, JobAction::Cancel).await;
+        a.alive(mine[1]).await;
+        a.succeed(mine[2]).await;
+        a.release(mine[3]).await;
+        let left: Vec<ClaimToken> = [&mine[..2], &mine[4..]].concat();
+        assert_eq!(tokens(&a).await, left);
+        assert_eq!(cx.node().await.beat().await.claims, []);
+        assert_eq!(all.len(), 250);
+    }
+
+    #[proves("node.claims")]
+    #[needs(Clock)]
+    async fn a_claim_that_was_taken_back_is_listed_no_more(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        b.add(job()).await;
+        a.beat().await;
+        let token = a.take().await;
+        assert_eq!(a.beat().await.claims, [OwnedClaim::new(token, false)]);
+        cx.advance(HOUR).await;
+        a.beat().await;
+        assert_eq!(b.reclaim(&reclaim()).await.len(), 1);
+        assert_eq!(a.beat().await.claims, []);
+        let next = a.take().await;
+        assert_eq!(a.beat().await.claims, [OwnedClaim::new(next, false)]);
+    }
+
     #[proves("node.cancel")]
     async fn a_node_is_told_of_its_own_claims_only(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
@@ -139,9 +213,9 @@ cases! {
         for id in all {
             a.act(id, JobAction::Cancel).await;
         }
-        assert_eq!(a.beat().await.cancel_requested, [mine]);
-        assert_eq!(b.beat().await.cancel_requested, [other]);
-        assert_eq!(cx.node().await.beat().await.cancel_requested, []);
+        assert_eq!(a.beat().await.cancel_requested(), [mine]);
+        assert_eq!(b.beat().await.cancel_requested(), [other]);
+        assert_eq!(cx.node().await.beat().await.cancel_requested(), []);
     }
 
     #[proves("node.label")]
@@ -265,6 +339,30 @@ cases! {
         assert_eq!(sweep().await.died, [slow.id]);
         assert_eq!(sweep().await, SweptNodes::default());
         assert_eq!(quick.beat().await.status, NodeStatus::Dead);
+    }
+
+    #[proves("node.step", "time.clock")]
+    #[needs(Clock)]
+    async fn a_step_of_the_clock_makes_no_node_look_silent(cx: &Cx) {
+        let (early, late) = (cx.node().await, cx.node().await);
+        early.beat().await;
+        let before = early.now().await;
+        cx.advance(HOUR).await;
+        let stepped = early.now().await;
+        late.beat().await;
+        let sweep = NodeSweep::new(DEAD_AFTER, DAY).clock(ClockTrust::FULL.stepped(before, HOUR));
+        let died = async || landed(ok(early.store.nodes().sweep_nodes(&sweep).await)).died;
+        assert_eq!(died().await, []);
+        cx.advance(DEAD_AFTER).await;
+        assert_eq!(died().await, []);
+        cx.advance(MILLI).await;
+        // The clock stepped since the caller read it last.
+        let met = sweep.clone().clock(ClockTrust::FULL.until(stepped));
+        let swept = landed(ok(early.store.nodes().sweep_nodes(&met).await));
+        assert_eq!(swept, SweptNodes::default());
+        let mut both = [early.id, late.id];
+        both.sort();
+        assert_eq!(died().await, both);
     }
 
     #[proves("node.silent")]

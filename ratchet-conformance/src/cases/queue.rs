@@ -247,4 +247,46 @@ cases! {
         both.sort_unstable();
         assert_eq!(both, ["blocked", "paused"]);
     }
+
+    #[proves("queue.depth")]
+    #[needs(Clock)]
+    async fn due_jobs_of_a_queue_are_counted_up_to_a_limit(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(node.count_due("q", 10).await, 0);
+        let of = |kind: &str, queue: &str| NewJob::new(kind, &()).queue(queue);
+        let tagged = of("a", "q").capability("gpu").priority(Priority::Lowest);
+        let later = of("a", "q").delay(SECOND).priority(Priority::Critical);
+        node.add_all(&[of("a", "q"), of("b", "q"), tagged, later, of("a", "other")])
+            .await;
+        assert_eq!(node.count_due("q", 10).await, 3);
+        cx.advance(999 * MILLI).await;
+        assert_eq!(node.count_due("q", 10).await, 3);
+        cx.advance(MILLI).await;
+        for (limit, counted) in [(0, 0), (1, 1), (3, 3), (4, 4), (10, 4), (u64::MAX, 4)] {
+            assert_eq!(node.count_due("q", limit).await, counted, "up to {limit}");
+        }
+        assert_eq!(node.count_due("other", 10).await, 1);
+        node.pause_queue("q").await;
+        assert_eq!(node.count_due("q", 10).await, 4, "the queue is paused");
+    }
+
+    #[proves("queue.depth")]
+    async fn only_pending_jobs_count_as_due(cx: &Cx) {
+        let node = cx.node().await;
+        let of = |kind: &str| NewJob::new(kind, &()).queue("q");
+        let paused = node.add(of("paused")).await;
+        node.act(paused, JobAction::Pause).await;
+        let ended = node.add(of("ended")).await;
+        node.act(ended, JobAction::Cancel).await;
+        assert_eq!(node.count_due("q", 10).await, 0);
+        node.add_all(&[of("head").lane("lane"), of("blocked").lane("lane")])
+            .await;
+        assert_eq!(node.count_due("q", 10).await, 1);
+        let token = node.take().await;
+        assert_eq!(node.count_due("q", 10).await, 0, "its head runs");
+        node.succeed(token).await;
+        assert_eq!(node.count_due("q", 10).await, 1);
+        node.act(paused, JobAction::Resume).await;
+        assert_eq!(node.count_due("q", 10).await, 2);
+    }
 }

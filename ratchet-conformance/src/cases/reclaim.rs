@@ -71,6 +71,94 @@ cases! {
         assert_eq!(taken, expected);
     }
 
+    #[proves("reclaim.silence")]
+    #[needs(Clock)]
+    async fn while_silence_does_not_count_no_claim_of_a_live_node_is_too_old(cx: &Cx) {
+        let node = cx.node().await;
+        let waiting = claim_on(&node, job()).await;
+        let stalled = begun_on(&node, job().stall_timeout(SECOND)).await;
+        let overdue = begun_on(&node, job().timeout(SECOND)).await;
+        cx.advance(HOUR).await;
+        node.beat().await;
+        assert_eq!(node.reclaim(&reclaim().silence_counts(false)).await, []);
+        let mut expected = [
+            lost(waiting, ReclaimReason::NotStarted, 0),
+            lost(stalled, ReclaimReason::Stalled, 1),
+            lost(overdue, ReclaimReason::Overdue, 1),
+        ];
+        expected.sort_by_key(|one| one.token);
+        assert_eq!(node.reclaim(&reclaim()).await, expected);
+    }
+
+    #[proves("reclaim.step", "time.clock")]
+    #[needs(Clock)]
+    async fn what_a_step_of_the_clock_makes_look_late_is_not(cx: &Cx) {
+        let (live, silent, unknown) = (cx.node().await, cx.node().await, cx.node().await);
+        let waiting = claim_on(&live, job()).await;
+        let stalled = begun_on(&live, job().stall_timeout(MINUTE)).await;
+        let overdue = begun_on(&live, job().timeout(MINUTE)).await;
+        let alone = begun_on(&silent, job()).await;
+        unknown.add(job()).await;
+        let orphan = unknown.take().await;
+        let before = live.now().await;
+        cx.advance(HOUR).await;
+        let clock = ClockTrust::FULL.stepped(before, HOUR);
+        let request = reclaim()
+            .start_timeout(MINUTE)
+            .overdue_after(MINUTE)
+            .clock(clock);
+        // From here on: what is stored after the step ages as ever.
+        let late = cx.node().await;
+        let after = begun_on(&late, job()).await;
+        let passes: [(Duration, &[Reclaimed]); 4] = [
+            (Duration::ZERO, &[]),
+            (
+                DEAD_AFTER,
+                &[
+                    lost(alone, ReclaimReason::OwnerLost, 1),
+                    lost(orphan, ReclaimReason::OwnerLost, 1),
+                    lost(after, ReclaimReason::OwnerLost, 1),
+                ],
+            ),
+            (
+                MINUTE,
+                &[
+                    lost(waiting, ReclaimReason::NotStarted, 0),
+                    lost(stalled, ReclaimReason::Stalled, 1),
+                ],
+            ),
+            (3 * MINUTE, &[lost(overdue, ReclaimReason::Overdue, 1)]),
+        ];
+        let mut passed = Duration::ZERO;
+        for (age, expected) in passes {
+            cx.advance(age - passed).await;
+            live.beat().await;
+            assert_eq!(live.reclaim(&request).await, [], "{age:?}");
+            cx.advance(MILLI).await;
+            passed = age + MILLI;
+            let mut expected = expected.to_vec();
+            expected.sort_by_key(|one| one.token);
+            assert_eq!(live.reclaim(&request).await, expected, "{age:?}");
+        }
+    }
+
+    #[proves("reclaim.step", "reclaim.silence")]
+    #[needs(Clock)]
+    async fn a_pass_that_meets_a_step_takes_only_from_the_ended(cx: &Cx) {
+        let (silent, ended) = (cx.node().await, cx.node().await);
+        let silenced = begun_on(&silent, job()).await;
+        let gone = begun_on(&ended, job()).await;
+        ended.beat_with(&ended.heartbeat(NodeStatus::Left)).await;
+        let latest = silent.now().await;
+        cx.advance(HOUR).await;
+        let clock = ClockTrust::FULL.until(latest);
+        let taken = silent.reclaim(&reclaim().clock(clock)).await;
+        assert_eq!(taken, [lost(gone, ReclaimReason::OwnerLost, 1)]);
+        let clock = ClockTrust::FULL.until(silent.now().await);
+        let taken = silent.reclaim(&reclaim().clock(clock)).await;
+        assert_eq!(taken, [lost(silenced, ReclaimReason::OwnerLost, 1)]);
+    }
+
     #[proves("reclaim.dead")]
     #[needs(Clock)]
     async fn a_node_with_a_long_interval_is_given_three_of_them(cx: &Cx) {

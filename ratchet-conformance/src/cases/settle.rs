@@ -314,6 +314,7 @@ cases! {
             (Outcome::Failed { error }, 1),
             (Outcome::Snoozed { delay }, 0),
             (Outcome::Released, 0),
+            (Outcome::Undelivered, 0),
             (Outcome::Cancelled, 1),
         ];
         for (outcome, attempts) in table {
@@ -366,6 +367,7 @@ cases! {
                 Some(&error),
             ),
             (Outcome::Released, AttemptOutcome::Released, None),
+            (Outcome::Undelivered, AttemptOutcome::Undelivered, None),
             (result("1"), AttemptOutcome::Succeeded, None),
         ];
         let mut expected = Vec::new();
@@ -383,6 +385,53 @@ cases! {
             entry.error = error.cloned();
             expected.push(entry);
             assert_eq!(node.history(id).await, expected);
+        }
+    }
+
+    #[proves("settle.effect", "settle.history", "node.claims")]
+    #[needs(Clock)]
+    async fn a_claim_that_its_node_never_received_goes_back_at_no_cost(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let id = a.add(job().delay(SECOND)).await;
+        a.beat().await;
+        cx.advance(MINUTE).await;
+        let before = a.get(id).await;
+        drop(a.claim(1).await);
+        let listed = a.beat().await.claims;
+        let [lost] = listed[..] else {
+            panic!("the heartbeat lists {listed:?}")
+        };
+        for _ in 0..2 {
+            let settled = a.settle(lost.token, Outcome::Undelivered).await;
+            assert_eq!(settled, Fenced::Applied);
+        }
+        let after = a.get(id).await;
+        assert_eq!((after.state, after.run_at), (JobState::Pending, before.run_at));
+        assert_eq!((after.attempts, after.crash_count), (0, 0));
+        let outcomes: Vec<AttemptOutcome> =
+            a.history(id).await.iter().map(|entry| entry.outcome).collect();
+        assert_eq!(outcomes, [AttemptOutcome::Undelivered]);
+        let next = b.take().await;
+        // Once more, as after an answer that was lost: the new claim stays.
+        a.settle(lost.token, Outcome::Undelivered).await;
+        b.succeed(next).await;
+    }
+
+    #[proves("settle.effect", "lane.hold", "permit.free")]
+    #[needs(Permits)]
+    async fn a_claim_that_its_node_never_received_frees_its_lane_and_its_permit(cx: &Cx) {
+        let node = cx.node().await;
+        let resource = Name::new("permit", "api").expect("a valid name");
+        let permits = node.store.permits().expect("the case needs them");
+        ok(permits.set_permits(&resource, 1).await);
+        let jobs = [job().lane("x").permit("api"), job().lane("x").permit("api")];
+        let ids = node.add_all(&jobs).await;
+        let lost = node.take().await;
+        node.settle(lost, Outcome::Undelivered).await;
+        for id in ids {
+            let token = node.take().await;
+            assert_eq!(token.job, id);
+            node.succeed(token).await;
         }
     }
 

@@ -3,7 +3,7 @@
 use super::prelude::*;
 
 /// One of every outcome.
-fn outcomes() -> [Outcome; 6] {
+fn outcomes() -> [Outcome; 7] {
     let error = "too late".to_owned();
     let delay = SECOND;
     [
@@ -15,6 +15,7 @@ fn outcomes() -> [Outcome; 6] {
         Outcome::Failed { error },
         Outcome::Snoozed { delay },
         Outcome::Released,
+        Outcome::Undelivered,
         Outcome::Cancelled,
     ]
 }

@@ -295,6 +295,9 @@ impl JobStore for Sabotaged {
                     self.inner.act(&selector, JobAction::Requeue).await?;
                     continue;
                 }
+                (Sabotage::RecordsUndeliveredAsReleased, Outcome::Undelivered) => {
+                    settlement = Settlement::new(token, Outcome::Released);
+                }
                 (Sabotage::CountsReleasesAsAttempts, Outcome::Released) => {
                     let (delay, error) = (Duration::ZERO, String::new());
                     settlement = Settlement::new(token, Outcome::Retry { delay, error });
@@ -323,9 +326,13 @@ impl JobStore for Sabotaged {
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let mut asked = request.clone();
+        asked.clock = self.believed(asked.clock);
         match self.how {
             Sabotage::ReclaimsLate => asked.dead_after *= 2,
             Sabotage::HoldsSilenceAgainstAll => asked.silence_counts = true,
+            Sabotage::TakesLateClaimsInAnOutage if !asked.silence_counts => {
+                asked = asked.silence_counts(true).dead_after(Duration::MAX);
+            }
             Sabotage::IgnoresTheCrashBudget => asked.max_crashes = u32::MAX,
             _ => {}
         }

@@ -205,6 +205,26 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "reclaim::after_an_outage_silence_is_held_against_nobody",
     ),
     (
+        Sabotage::TakesLateClaimsInAnOutage,
+        "reclaim::while_silence_does_not_count_no_claim_of_a_live_node_is_too_old",
+    ),
+    (
+        Sabotage::AgesAcrossSteps,
+        "reclaim::what_a_step_of_the_clock_makes_look_late_is_not",
+    ),
+    (
+        Sabotage::AgesAcrossSteps,
+        "node::a_step_of_the_clock_makes_no_node_look_silent",
+    ),
+    (
+        Sabotage::TrustsEveryTime,
+        "reclaim::a_pass_that_meets_a_step_takes_only_from_the_ended",
+    ),
+    (
+        Sabotage::TrustsEveryTime,
+        "node::a_step_of_the_clock_makes_no_node_look_silent",
+    ),
+    (
         Sabotage::BlamesNobody,
         "reclaim::a_job_that_crashed_before_is_blamed_only_if_its_body_had_begun",
     ),
@@ -263,6 +283,18 @@ const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::HidesTheOtherNodes,
         "node::a_node_is_told_how_many_others_there_are_and_when_the_newest_began",
+    ),
+    (
+        Sabotage::ListsOnlyClaimsToCancel,
+        "node::a_heartbeat_lists_the_claims_of_its_node",
+    ),
+    (
+        Sabotage::ListsTheClaimsOfOtherNodes,
+        "node::a_heartbeat_lists_the_claims_of_its_node",
+    ),
+    (
+        Sabotage::RecordsUndeliveredAsReleased,
+        "settle::a_claim_that_its_node_never_received_goes_back_at_no_cost",
     ),
     (
         Sabotage::TakesEveryRegistryForOld,
@@ -479,6 +511,14 @@ const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::LeavesPausedRoutesOut,
         "queue::routes_are_due_from_the_millisecond_their_first_job_is",
+    ),
+    (
+        Sabotage::CountsWhatIsNotDue,
+        "queue::due_jobs_of_a_queue_are_counted_up_to_a_limit",
+    ),
+    (
+        Sabotage::CountsBeyondTheLimit,
+        "queue::due_jobs_of_a_queue_are_counted_up_to_a_limit",
     ),
     (
         Sabotage::ListsHeldLocksOnly,

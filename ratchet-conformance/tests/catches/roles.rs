@@ -5,14 +5,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
-    DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, NodeRecord,
-    NodeStatus, NodeSweep, Others, QueueInfo, Severity, StateCounts, SweptNodes,
+    ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter,
+    JobRecord, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim, PageRequest, QueueInfo,
+    Severity, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, Changed, DiagnosticStore, LockInfo, LockStore, NodeStore, QueueStore, VersionStore,
+    Acquired, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
+    VersionStore,
 };
 use ratchet_core::time::{self, Timestamp};
-use ratchet_core::{Fence, Name, NodeId, Result, StoreError, StoreErrorKind};
+use ratchet_core::{
+    ClaimToken, Fence, JobState, Name, NodeId, Result, SchemaProblem, StoreError, StoreErrorKind,
+};
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
@@ -42,6 +46,20 @@ impl QueueStore for Sabotaged {
         due.retain(|due| !due.paused || !self.is(Sabotage::LeavesPausedRoutesOut));
         Ok(due)
     }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        if self.is(Sabotage::CountsWhatIsNotDue) {
+            let mut filter = JobFilter::all();
+            filter.queue = Some(queue.clone());
+            let counts = self.inner.count_jobs(&filter).await?;
+            let pending = counts.get(&JobState::Pending);
+            return Ok(limit.min(pending.copied().unwrap_or_default()));
+        }
+        if self.is(Sabotage::CountsBeyondTheLimit) {
+            return self.inner.count_due(queue, u64::MAX).await;
+        }
+        self.inner.count_due(queue, limit).await
+    }
 }
 
 #[async_trait]
@@ -61,7 +79,20 @@ impl NodeStore for Sabotaged {
         }
         let mut reply = self.inner.heartbeat(&heartbeat).await?;
         if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
-            reply.cancel_requested.clear();
+            let kept = |claim: &OwnedClaim| OwnedClaim::new(claim.token, false);
+            reply.claims = reply.claims.iter().map(kept).collect();
+        }
+        if self.is(Sabotage::ListsOnlyClaimsToCancel) {
+            reply.claims.retain(|claim| claim.cancel_requested);
+        }
+        if self.is(Sabotage::ListsTheClaimsOfOtherNodes) {
+            let running = JobFilter::all().state(JobState::Running);
+            let page = self.inner.list(&running, &PageRequest::first(500)).await?;
+            let claim = |job: &JobRecord| {
+                let token = ClaimToken::new(job.id, job.claim_seq);
+                OwnedClaim::new(token, job.cancel_requested)
+            };
+            reply.claims = page.jobs.iter().map(claim).collect();
         }
         if self.is(Sabotage::HidesTheOtherNodes) {
             reply.others = Others::default();
@@ -83,6 +114,7 @@ impl NodeStore for Sabotaged {
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         let mut sweep = sweep.clone();
         sweep.guard = self.weakened(sweep.guard).await?;
+        sweep.clock = self.believed(sweep.clock);
         self.inner.sweep_nodes(&sweep).await
     }
 
@@ -95,6 +127,15 @@ impl NodeStore for Sabotaged {
 }
 
 impl Sabotaged {
+    /// What is left of what a pass knows about the clock.
+    pub(crate) fn believed(&self, clock: ClockTrust) -> ClockTrust {
+        match self.how {
+            Sabotage::AgesAcrossSteps => clock.stepped_back(Duration::MAX),
+            Sabotage::TrustsEveryTime => clock.until(Timestamp::MAX_UTC),
+            _ => clock,
+        }
+    }
+
     /// What is left of a guard.
     pub(crate) async fn weakened(&self, guard: Option<Guard>) -> Result<Option<Guard>> {
         let Some(mut guard) = guard.filter(|_| !self.is(Sabotage::IgnoresGuards)) else {
@@ -240,7 +281,8 @@ impl DiagnosticStore for Sabotaged {
         let mut findings = self.inner.findings().await?;
         if self.memory().spoiled_schema {
             if self.is(Sabotage::EndsAtALookThatFails) {
-                return Err(StoreError::new(StoreErrorKind::SchemaMismatch, "findings"));
+                let kind = StoreErrorKind::SchemaMismatch(SchemaProblem::Altered);
+                return Err(StoreError::new(kind, "findings"));
             }
             findings.extend([
                 Finding::not_seen("the migrations", "there are none"),

@@ -127,6 +127,35 @@ impl NodeBuilder {
         self
     }
 
+    /// Sets whether the node takes jobs that require no capability, which is the default. A node with
+    /// rare hardware sets `false`: it then leaves the jobs that any node can run to the others, and
+    /// takes only those that require one of its [`capabilities`](Self::capabilities). The slots of
+    /// [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) take its jobs either way, unless
+    /// [`system_concurrency`](Self::system_concurrency) is 0. [`Pool::untagged`] sets it for one
+    /// pool.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Render;
+    /// # impl Job for Render {
+    /// #     const KIND: &'static str = "render";
+    /// #     type Output = ();
+    /// #     async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+    /// # }
+    /// let node = Ratchet::builder(Arc::new(MemoryStore::new()))
+    ///     .register::<Render>()
+    ///     .capabilities(["gpu"])
+    ///     .untagged(false)
+    ///     .build()?;
+    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// ```
+    pub fn untagged(mut self, taken: bool) -> Self {
+        self.config.untagged = taken;
+        self
+    }
+
     /// Runs at most this many bodies at once, those of other [pools](Pool) not counted. Default 32.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.config.concurrency = bodies;
@@ -229,7 +258,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how many claims of one job may be lost before it is a dead letter. Default 3.
+    /// Sets how many lost claims a job survives: one more makes it a dead letter. Default 3, so the
+    /// fourth loss does; 0 makes the first loss a dead letter. Claims count as lost when their node
+    /// died or their body stalled, not when they are handed back.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.config.max_crashes = crashes;
         self
@@ -245,6 +276,18 @@ impl NodeBuilder {
     /// cancelled jobs after 90 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.config.retention = retention;
+        self
+    }
+
+    /// Names the queues whose backlog the cluster's leader reports as the gauges
+    /// `ratchet_queue_due_jobs` and `ratchet_queue_oldest_due_seconds`, for autoscalers. Default none;
+    /// at most 50, because each queue is two time series. Set the same list on every node that may
+    /// lead: only the leader of `maintenance` measures, about every 15 s.
+    pub fn measured_queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut queues = self.names("measured_queues", queues);
+        queues.sort();
+        queues.dedup();
+        self.config.measured_queues = queues;
         self
     }
 

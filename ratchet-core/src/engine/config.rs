@@ -1,9 +1,11 @@
 use std::time::Duration;
 
+use super::backlog::MAX_QUEUES;
 use super::retention::Retention;
 use crate::cluster::LeaderTimings;
 use crate::error::SettingProblem;
 use crate::model::{NodeRecord, ReclaimRequest};
+use crate::name::Name;
 use crate::priority::Aging;
 
 /// The settings of a node, with the reasons for their defaults. Set through
@@ -14,6 +16,8 @@ pub(super) struct Config {
     pub(super) concurrency: usize,
     /// Bodies at once in the pool of the system queue. 2, so that one that hangs is not the end.
     pub(super) system_concurrency: usize,
+    /// Whether jobs that require no capability are taken. Yes: most jobs require none.
+    pub(super) untagged: bool,
     /// Claims held beyond that, at most, while jobs are so short that a round trip to the store
     /// would be longer than the work at hand.
     pub(super) prefetch: usize,
@@ -36,12 +40,14 @@ pub(super) struct Config {
     pub(super) reclaim_interval: Duration,
     /// How long a claim may wait for its body. 5 min.
     pub(super) start_timeout: Duration,
-    /// Lost claims before a job is a dead letter. 3.
+    /// Lost claims that a job survives. 3: the fourth makes it a dead letter.
     pub(super) max_crashes: u32,
     /// How long a drain waits for running bodies. 30 s.
     pub(super) drain_grace: Duration,
     /// What becomes of finished jobs. Successes go after a day, the others after 90 days.
     pub(super) retention: Retention,
+    /// The queues whose backlog the leader measures. None: each costs two time series and a call.
+    pub(super) measured_queues: Vec<Name>,
     /// How often old jobs are looked for. 1 min.
     pub(super) maintenance_interval: Duration,
     /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a definition
@@ -63,6 +69,7 @@ impl Default for Config {
         Self {
             concurrency: 32,
             system_concurrency: 2,
+            untagged: true,
             prefetch: Self::prefetch_for(32),
             prefetch_ttl: seconds(5),
             lazy_payloads: false,
@@ -77,6 +84,7 @@ impl Default for Config {
             max_crashes: 3,
             drain_grace: seconds(30),
             retention: Retention::default(),
+            measured_queues: Vec::new(),
             maintenance_interval: seconds(60),
             recurring_interval: seconds(5),
             retire_recurring: false,
@@ -134,6 +142,14 @@ impl Config {
             self.concurrency == 0,
             &["concurrency"],
             "concurrency is 0".to_owned(),
+        );
+        let measured = self.measured_queues.len();
+        refuse(
+            measured > MAX_QUEUES,
+            &["measured_queues"],
+            format!(
+                "measured_queues names {measured} queues; at most {MAX_QUEUES} can be measured"
+            ),
         );
         for (name, value) in [
             ("prefetch_ttl", self.prefetch_ttl),

@@ -14,6 +14,7 @@ use super::leader::Candidacy;
 use super::outcome::panic_text;
 use super::run::Run;
 use crate::client::{Backoff, Client};
+use crate::cluster::Leadership;
 use crate::handler::StateMap;
 use crate::id::Fence;
 use crate::metrics;
@@ -65,6 +66,7 @@ impl fmt::Debug for Daemon {
 pub struct DaemonContext {
     term: Fence,
     guard: Option<Guard>,
+    leadership: Leadership,
     stop: CancellationToken,
     state: Arc<StateMap>,
     client: Client,
@@ -93,10 +95,13 @@ impl DaemonContext {
         self.stop.cancelled().await;
     }
 
-    /// Whether the body is to stop.
+    /// Whether the body is to stop: the node drains, or leads no more in this [`term`](Self::term).
+    /// Synchronous, and without I/O. Like [`Leadership::is_leader`] it compares the deadline of the
+    /// tenure with the clock, so a process that was stopped past that deadline sees it at once, before
+    /// [`stopped`](Self::stopped) resolves.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.stop.is_cancelled()
+        self.stop.is_cancelled() || self.leadership.term() != Some(self.term)
     }
 
     /// A value that was given to the node by its type.
@@ -191,6 +196,7 @@ async fn instance(
     let context = DaemonContext {
         term,
         guard: candidacy.leadership.guard(),
+        leadership: candidacy.leadership.clone(),
         stop: stop.clone(),
         state: Arc::clone(&run.shared.state),
         client: run.shared.client.clone(),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::run::Run;
-use super::{heartbeat, leader};
+use super::{heartbeat, leader, undelivered};
 use crate::handler::CancelReason;
 use crate::metrics;
 use crate::model::NodeStatus;
@@ -49,8 +49,13 @@ pub(super) async fn drain(run: &Run) {
     run.under_way.close();
     let _ = tokio::time::timeout(run.shared.config.store_deadline, run.under_way.wait()).await;
     leader::step_down(run).await;
+    // A job left running under a node that has left would be taken back as a crash. The node waits for
+    // no claim call any more, so whatever the store lists and the node does not hold goes back.
+    if let Err(error) = undelivered::beat_and_hand_back(run, NodeStatus::Draining).await {
+        tracing::warn!(%error, "could not hand back claims whose answer was lost");
+    }
     run.set_status(NodeStatus::Left);
-    if let Err(error) = heartbeat::beat(run, NodeStatus::Left).await {
+    if let Err(error) = undelivered::beat_and_hand_back(run, NodeStatus::Left).await {
         tracing::warn!(%error, "could not say that the node leaves");
     }
 }

@@ -63,7 +63,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     let claim = ready.claim;
     // The node was taken for dead while the claim waited.
     if ready.node != run.node() {
-        return run.lose_waiting(pool, 1);
+        return run.lose_waiting(pool, claim.token);
     }
     let known = run.shared.registry.version(&claim.route.kind);
     if let Some(known) = known.filter(|known| claim.payload_version > *known) {
@@ -90,7 +90,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         }
         // What may have happened while the limiter was asked.
         if ready.node != run.node() {
-            return run.lose_waiting(pool, 1);
+            return run.lose_waiting(pool, claim.token);
         }
         if run.draining.is_cancelled() || run.stands_by() {
             let released = Settlement::new(claim.token, Outcome::Released);
@@ -124,10 +124,9 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         Stopped::Ended(Ended::Panicked(panic))
     });
     if let Stopped::Lost = ended {
-        pool.metrics.lost_running();
         span::lost(&span);
         run.shared.hooks.tell(|hook| hook.job_lost(&claim));
-        return run.let_go(pool, 1);
+        return run.lose_running(pool, claim.token);
     }
     run.reporter.flush(&job).await;
     let settle = |outcome| {
@@ -263,7 +262,7 @@ async fn announce(run: &Run, pool: &Bulkhead, claim: &Arc<Claim>) -> bool {
         Some(Reported::Applied { .. }) => {
             run.settle_ended(pool, claim, end(Outcome::Cancelled).without_attempt());
         }
-        Some(Reported::Stale) => run.lose_waiting(pool, 1),
+        Some(Reported::Stale) => run.lose_waiting(pool, claim.token),
         None => run.settle(pool, claim, end(Outcome::Released)),
     }
     false
@@ -289,7 +288,7 @@ async fn read_inputs(run: &Run, pool: &Bulkhead, claim: &Claim) -> Option<JobInp
     pool.ready
         .fill(others.filter_map(|(token, input)| Some((token, input?))));
     if own.is_none() {
-        run.lose_waiting(pool, 1);
+        run.lose_waiting(pool, claim.token);
     }
     own
 }

@@ -1,9 +1,9 @@
-//! The heartbeat: keeps the node alive, and learns what others want of it.
+//! The heartbeat: keeps the node alive and carries orders to it.
 //!
-//! The reply brings the cancel requests for jobs that run here, an order to drain, and the news
-//! that the node was taken for dead. A node that was only slow drops what it held, which others
-//! have taken or will take, and goes on under a new id; one that was displaced by another node with
-//! its label stops.
+//! The reply lists the claims that the store has under this node, with the cancel requests for their
+//! jobs. It may order the node to drain, or say that the cluster took the node for dead. A node that
+//! was only slow then drops what it held and goes on under a new id; other nodes take those jobs. A
+//! node that was displaced by another node with its label stops.
 //!
 //! How often it beats is for [`Pace`](super::pace::Pace).
 
@@ -53,19 +53,20 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     run.shared.note_skew(skew);
     metrics::clock_skew(skew);
     run.pace.learn(reply.others, run.is_at_rest());
+    let cancel_requested = reply.cancel_requested();
     for pool in &run.pools {
-        for claim in pool.ready.take_these(&reply.cancel_requested) {
+        for claim in pool.ready.take_these(&cancel_requested) {
             let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
             run.settle_ended(pool, &claim.claim, cancelled.without_attempt());
         }
     }
-    for token in reply.cancel_requested {
+    for token in cancel_requested {
         run.running.cancel(token, CancelReason::Requested);
     }
     match reply.status {
         NodeStatus::Draining => run.draining.cancel(),
         NodeStatus::Dead | NodeStatus::Left if run.status().is_live() => {
-            taken_for_dead(run).await?;
+            return taken_for_dead(run).await;
         }
         _ => {}
     }
@@ -83,10 +84,12 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
         load.cpu_percent = Some(cpu_percent);
         load.memory_bytes = Some(memory_bytes);
     }
+    let mut profile = run.shared.profile.clone();
+    profile.zone_data = Some(run.zone_data.clone());
     let interval = run.pace.interval();
     let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval)
         .load(load)
-        .profile(run.shared.profile.clone());
+        .profile(profile);
     let calls = &run.shared.calls;
     let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
         store.nodes().heartbeat(&heartbeat)
@@ -95,13 +98,16 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let reply = call.await;
     metrics::heartbeat(asked.elapsed(), reply.is_ok());
     let reply = reply?;
-    run.heard(interval);
+    run.heard(interval, asked, reply.database_time);
+    run.ledger.compare(&reply.claims);
     Ok(reply)
 }
 
 async fn taken_for_dead(run: &Run) -> Result<()> {
     for pool in &run.pools {
-        run.lose_waiting(pool, pool.ready.take_all().len());
+        for ready in pool.ready.take_all() {
+            run.lose_waiting(pool, ready.claim.token);
+        }
     }
     run.running.cancel_all(CancelReason::ClaimLost);
     let nodes = run

@@ -13,8 +13,11 @@
 //! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring
 //! definitions. Each loop survives every store failure and its own panics.
 
+mod backlog;
 mod builder;
 mod bulkhead;
+mod claim_ledger;
+mod clock_watch;
 mod config;
 mod courtesy;
 mod daemon;
@@ -53,6 +56,7 @@ mod suspects;
 mod taking;
 mod throttle;
 mod totals;
+mod undelivered;
 
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use super::run::Run;
 use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
 use super::{
-    daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
-    recurring, reporter, settler, supervisor,
+    backlog, daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
+    recurring, reporter, settler, supervisor, undelivered,
 };
 use crate::client::{Backoff, Client};
 use crate::cluster::Leadership;
@@ -249,11 +249,13 @@ pub(super) async fn join(run: &Run) -> Result<()> {
 fn start(run: &Arc<Run>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     supervisor::keep(&mut tasks, run, "heartbeat", heartbeat::run);
+    supervisor::keep(&mut tasks, run, "undelivered", undelivered::run);
     supervisor::keep(&mut tasks, run, "reclaimer", reclaimer::run);
     supervisor::keep(&mut tasks, run, "settler", settler::run);
     supervisor::keep(&mut tasks, run, "reporter", reporter::run);
     supervisor::keep(&mut tasks, run, "prefetch", prefetch::run);
     supervisor::keep(&mut tasks, run, "maintenance", maintenance::run);
+    supervisor::keep(&mut tasks, run, "backlog", backlog::run);
     if run.shared.calls.store().recurring().is_some() {
         supervisor::keep(&mut tasks, run, "recurring", recurring::run);
     }

@@ -116,7 +116,7 @@ pub(super) fn partition(
         queues,
         kinds,
         capabilities,
-        untagged: true,
+        untagged: config.untagged,
         concurrency: config.concurrency,
         prefetch: config.prefetch,
     };
@@ -127,6 +127,11 @@ pub(super) fn partition(
         shares: Vec::new(),
         problems: Vec::new(),
     };
+    if !config.untagged && partition.node.capabilities.is_empty() {
+        let text = "untagged is false and the node has no capability, so it takes no job";
+        let problem = SettingProblem::new(&["untagged", "capability"], text);
+        partition.problems.push(problem);
+    }
     if config.system_concurrency > 0 {
         partition.reserve(config.system_concurrency);
     }
@@ -153,6 +158,8 @@ impl Partition {
         let (name, queues) = (own_name("system"), [own_name(SYSTEM_QUEUE)]);
         let mut share = self.rest.only(Field::Queue, &queues);
         share.name = name.clone();
+        // The engine's own jobs require no capability.
+        share.untagged = true;
         share.concurrency = concurrency;
         share.prefetch = Config::prefetch_for(concurrency);
         self.take(share, Field::Queue, &queues);
@@ -195,11 +202,18 @@ impl Partition {
             .collect();
         let mut share = self.rest.only(*field, &names);
         share.name = name;
+        share.untagged &= pool.untagged;
         share.concurrency = pool.concurrency;
         share.prefetch = pool
             .prefetch
             .unwrap_or_else(|| Config::prefetch_for(pool.concurrency));
-        if let Some(lacks) = share.lacks().filter(|lacks| lacks != field) {
+        if !pool.untagged && self.node.capabilities.is_empty() {
+            let text = format!(
+                "untagged is false for pool {} and the node has no capability, so it takes no job",
+                share.name
+            );
+            self.refuse(&share.name, "untagged", text);
+        } else if let Some(lacks) = share.lacks().filter(|lacks| lacks != field) {
             let text = format!(
                 "pool {} gets no job: the pools before it take every {}",
                 share.name,
@@ -444,20 +458,53 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_node_that_takes_no_untagged_jobs_needs_a_capability() {
+        let config = Config {
+            untagged: false,
+            ..Config::default()
+        };
+        let with = |capabilities: &[&str], config: &Config, pools: &[Pool]| {
+            let kinds = names(&["mail"]);
+            partition(Selection::All, kinds, names(capabilities), config, pools)
+        };
+        let problem = "untagged is false and the node has no capability, so it takes no job";
+        let expected = SettingProblem::new(&["untagged", "capability"], problem);
+        assert_eq!(with(&[], &config, &[]).unwrap_err(), [expected]);
+        let untagged = |shares: Vec<Share>| -> Vec<(String, bool)> {
+            let of = |share: &Share| (share.name.to_string(), share.untagged);
+            shares.iter().map(of).collect()
+        };
+        let shares = untagged(with(&["gpu"], &config, &[]).unwrap());
+        let (system, default) = ("system".to_owned(), "default".to_owned());
+        assert_eq!(shares, [(system, true), (default, false)]);
+        let pool = [Pool::new("a")
+            .queues(["media"])
+            .untagged(false)
+            .concurrency(1)];
+        let problem =
+            "untagged is false for pool a and the node has no capability, so it takes no job";
+        assert_eq!(
+            with(&[], &Config::default(), &pool).unwrap_err(),
+            [SettingProblem::of_pool("a", "untagged", problem)]
+        );
+    }
+
     proptest! {
-        /// Every route that the node may run is in one pool, the first that takes it; no other
-        /// route is in any.
+        /// Every route that the node may run is in one pool, the first that selects it, unless that
+        /// pool refuses jobs that require nothing; no other route is in any.
         #[test]
         fn every_route_belongs_to_the_first_pool_that_takes_it(
             polled in prop::option::of(prop::sample::subsequence(vec!["a", "b", "c"], 1..=3)),
             kinds in prop::sample::subsequence(vec!["k", "l", "m"], 1..=3),
             capabilities in prop::sample::subsequence(vec!["x", "y", "z"], 0..=3),
             system_concurrency in 0..2_usize,
-            wanted in prop::collection::vec((0..3_usize, prop::collection::vec(0..3_usize, 1..3)), 0..5),
+            wanted in prop::collection::vec((0..3_usize, prop::collection::vec(0..3_usize, 1..3), any::<bool>()), 0..5),
+            untagged in any::<bool>(),
         ) {
             let queues = polled.as_deref().map_or(Selection::All, |some| Selection::Only(names(some)));
-            let pools: Vec<Pool> = wanted.iter().enumerate().map(|(number, (field, some))| {
-                let mut pool = Pool::new(&format!("{number}")).concurrency(1);
+            let pools: Vec<Pool> = wanted.iter().enumerate().map(|(number, (field, some, untagged))| {
+                let mut pool = Pool::new(&format!("{number}")).concurrency(1).untagged(*untagged);
                 let pick = |all: [&str; 3]| some.iter().map(|one| all[*one].to_owned()).collect();
                 match field {
                     0 => pool.queues = pick(["a", "b", "c"]),
@@ -466,14 +513,15 @@ mod tests {
                 }
                 pool
             }).collect();
-            let config = Config { system_concurrency, ..Config::default() };
+            let config = Config { system_concurrency, untagged, ..Config::default() };
             let Ok(shares) = partition(queues.clone(), names(&kinds), names(&capabilities), &config, &pools) else {
                 return Ok(());
             };
             let node = ClaimRequest::new(NodeId::new(), 1)
                 .queues(queues)
                 .kinds(Selection::Only(names(&kinds)))
-                .capabilities(names(&capabilities));
+                .capabilities(names(&capabilities))
+                .untagged(untagged);
             for queue in ["a", "b", "c", "d", SYSTEM_QUEUE] {
                 for kind in ["k", "l", "m"] {
                     for capability in ["", "x", "y", "z"] {
@@ -484,17 +532,19 @@ mod tests {
                             .map(|share| share.name.as_str())
                             .collect();
                         let reserved = system_concurrency > 0 && queue == SYSTEM_QUEUE;
-                        let anywhere = node.clone().queues(Selection::All);
+                        let anywhere = node.clone().queues(Selection::All).untagged(true);
                         let runs = route.matches(if reserved { &anywhere } else { &node });
                         let takes = |pool: &&Pool| {
                             let among = |all: &[String], one: &str| all.iter().any(|other| other == one);
                             among(&pool.queues, queue) || among(&pool.kinds, kind) || among(&pool.capabilities, capability)
                         };
-                        let first = pools.iter().find(takes).map_or("default", |pool| pool.name.as_str());
+                        let first = pools.iter().find(takes);
+                        let refused = capability.is_empty() && first.is_some_and(|pool| !pool.untagged);
                         let expected = match (runs, reserved) {
                             (false, _) => vec![],
                             (true, true) => vec!["system"],
-                            (true, false) => vec![first],
+                            (true, false) if refused => vec![],
+                            (true, false) => vec![first.map_or("default", |pool| pool.name.as_str())],
                         };
                         prop_assert_eq!(&in_shares, &expected, "{:?} among {:?}", route, shares);
                     }

@@ -180,7 +180,9 @@ impl Poller {
         match answer {
             Ok(batch) => {
                 self.backoff.reset();
-                self.failing = false;
+                if std::mem::take(&mut self.failing) || run.ledger.awaits_calls() {
+                    run.doubt_claims();
+                }
                 accept(run, pool, batch);
                 if claimed == limit {
                     self.delay = config.poll_min;
@@ -198,7 +200,11 @@ impl Poller {
             }
             Err(error) => {
                 tracing::warn!(%error, "claiming failed, trying again");
-                self.failing = true;
+                // Jobs may have been claimed all the same. Once the store answers again, another
+                // heartbeat finds those of the calls that took effect late.
+                if !std::mem::replace(&mut self.failing, true) {
+                    run.doubt_claims();
+                }
                 (None, self.backoff.next(run.shared.random()))
             }
         }
@@ -215,6 +221,7 @@ pub(super) async fn claim(
     let counters = pool.counters(shared);
     Counters::add(&counters.claim_calls, 1);
     let operation = "claim";
+    let under_way = run.ledger.begin_call();
     let ready = |claim, input| Ready {
         claim: Arc::new(claim),
         node: request.node,
@@ -238,6 +245,7 @@ pub(super) async fn claim(
             .map(|job| ready(job.claim, Some(job.input)))
             .collect()
     };
+    under_way.deliver(batch.iter().map(|ready| ready.claim.token));
     Counters::add(&counters.claimed, batch.len());
     Ok(batch)
 }

@@ -59,6 +59,7 @@ pub struct Pool {
     pub(super) queues: Vec<String>,
     pub(super) kinds: Vec<String>,
     pub(super) capabilities: Vec<String>,
+    pub(super) untagged: bool,
     pub(super) concurrency: usize,
     pub(super) prefetch: Option<usize>,
 }
@@ -72,6 +73,7 @@ impl Pool {
             queues: Vec::new(),
             kinds: Vec::new(),
             capabilities: Vec::new(),
+            untagged: true,
             concurrency: 0,
             prefetch: None,
         }
@@ -99,6 +101,14 @@ impl Pool {
     /// Takes the jobs that require one of these capabilities, which the node must advertise.
     pub fn capabilities<'a>(mut self, capabilities: impl IntoIterator<Item = &'a str>) -> Self {
         self.capabilities = capabilities.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Sets whether the pool takes jobs that require no capability, which is the default. With
+    /// `false` the node leaves those of the pool's queues or kinds to other nodes: no other pool of
+    /// this node takes them. A pool that selects by capabilities never takes them.
+    pub fn untagged(mut self, taken: bool) -> Self {
+        self.untagged = taken;
         self
     }
 

@@ -2,11 +2,11 @@
 //!
 //! The leader of the maintenance role does this, the first time as soon as it is elected; every node
 //! once when it starts, to take back its own, and then seldom, in case nobody leads. Passes that
-//! overlap reclaim each claim once. A
-//! pass begins with a heartbeat: a node that was asleep must not find itself among the dead. After
-//! an outage of the database the others get `dead_after` to be heard again before their silence
-//! counts. A job whose crash budget is used up is settled here as failed, through the same fenced
-//! write as every other end. Jobs whose signal did not come in time are failed in the same passes.
+//! overlap reclaim each claim once. A pass begins with a heartbeat: a node that was asleep must not
+//! find itself among the dead. After an outage of the database, or a step of its clock, the others get
+//! `dead_after` to be heard again before their silence counts. A job whose crash budget is used up is
+//! settled here as failed, through the same fenced write as every other end. Jobs whose signal did not
+//! come in time are failed in the same passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +64,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     if silence_counts {
         let guard = run.shared.maintenance_guard();
         let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER).guarded(guard);
+        let sweep = sweep.clock(run.clock_trust());
         let swept = calls.call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep));
         let swept = swept.await?;
         if swept == Guarded::Stale {
@@ -78,6 +79,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     }
     let request = config.reclaim_request().silence_counts(silence_counts);
     loop {
+        let request = request.clone().clock(run.clock_trust());
         let reclaimed = calls
             .call("reclaim", |store| store.jobs().reclaim(&request))
             .await?;

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -7,6 +7,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
+use super::claim_ledger::ClaimLedger;
+use super::clock_watch::{ClockWatch, Reading, Step};
 use super::courtesy::Courtesy;
 use super::limits::PutOff;
 use super::load::Gauge;
@@ -17,11 +19,12 @@ use super::running::RunningSet;
 use super::settler::{Ending, SettleBuffer};
 use super::shared::Shared;
 use super::suspects::Suspects;
-use crate::id::NodeId;
-use crate::metrics::NodeMetrics;
-use crate::model::{Claim, NodeStatus, Outcome, Settlement};
+use crate::id::{ClaimToken, NodeId};
+use crate::metrics::{self, NodeMetrics};
+use crate::model::{Claim, ClockTrust, NodeStatus, Outcome, Settlement};
 use crate::name::Name;
-use crate::time;
+use crate::schedule::ZoneData;
+use crate::time::{self, Timestamp};
 
 /// One run of a node, from joining to leaving: what its loops share.
 pub(super) struct Run {
@@ -34,6 +37,8 @@ pub(super) struct Run {
     /// The jobs of limited keys that were put off.
     pub(super) put_off: PutOff,
     pub(super) running: RunningSet,
+    /// The claims that the node holds, compared with the store's list at each heartbeat.
+    pub(super) ledger: ClaimLedger,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
     /// When the pollers leave freed permits to others.
@@ -42,9 +47,14 @@ pub(super) struct Run {
     pub(super) settled: Notify,
     /// Since when this node's heartbeats have come through without a gap.
     heard_since: Mutex<Option<Heard>>,
+    /// Whether the database's clock stepped between two of them.
+    clock: Mutex<ClockWatch>,
     /// How often the node beats.
     pub(super) pace: Pace,
     pub(super) gauge: Gauge,
+    /// The time-zone data in use when the run began: reading its version reads files, for which a
+    /// heartbeat has no time.
+    pub(super) zone_data: ZoneData,
     /// The next heartbeat is due at once.
     pub(super) beat_now: Notify,
     /// Held during a heartbeat and what it leads to: two at a time could both change who the node
@@ -93,12 +103,15 @@ impl Run {
             suspects: Suspects::default(),
             put_off: PutOff::default(),
             running: RunningSet::default(),
+            ledger: ClaimLedger::default(),
             settlements: SettleBuffer::default(),
             courtesy: Courtesy::default(),
             settled: Notify::new(),
             heard_since: Mutex::new(None),
+            clock: Mutex::new(ClockWatch::new()),
             pace,
             gauge: Gauge::new(),
+            zone_data: ZoneData::in_use(),
             beat_now: Notify::new(),
             beating: tokio::sync::Mutex::new(()),
             daemons: TaskTracker::new(),
@@ -158,6 +171,13 @@ impl Run {
         idle && self.status() == NodeStatus::Active && !self.shared.roles.any_leads()
     }
 
+    /// Publishes the short interval and heartbeats now, so that the store's list of claims arrives:
+    /// a claim call whose answer was lost may have claimed jobs.
+    pub(super) fn doubt_claims(&self) {
+        self.pace.hurry();
+        self.beat_now.notify_one();
+    }
+
     /// The node has something to lose from now on: others shall hear of it often.
     pub(super) fn at_work(&self) {
         if self.pace.is_slow() {
@@ -166,14 +186,27 @@ impl Run {
         }
     }
 
-    /// Takes note of a heartbeat that came through and said that the next is this far away.
-    pub(super) fn heard(&self, interval: Duration) {
+    /// Takes note of a heartbeat that was sent at `sent`, came through, and said that the next is
+    /// `interval` away. A step of the database's clock is a gap.
+    pub(super) fn heard(&self, interval: Duration, sent: Instant, database: Timestamp) {
         let now = time::monotonic();
+        let step = self.clock().note(Reading {
+            sent,
+            received: now,
+            database,
+        });
+        if let Some(step) = step {
+            metrics::clock_stepped(matches!(step, Step::Forward(_)));
+            let again = self.shared.config.dead_after;
+            tracing::warn!(?step, silence_counts_after = ?again, "the database's clock stepped");
+        }
         let mut heard = self
             .heard_since
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
-        let in_time = |heard: &&Heard| now.saturating_duration_since(heard.last) <= heard.gap;
+        let in_time = |heard: &&Heard| {
+            step.is_none() && now.saturating_duration_since(heard.last) <= heard.gap
+        };
         *heard = Some(Heard {
             since: heard
                 .as_ref()
@@ -187,8 +220,8 @@ impl Run {
         });
     }
 
-    /// Whether the database has been within reach for so long that the others have had their
-    /// chance to be heard too.
+    /// Whether the database has been within reach, on a steady clock, for so long that the others
+    /// have had their chance to be heard too.
     pub(super) fn trusts_silence(&self) -> bool {
         let heard = self
             .heard_since
@@ -198,6 +231,18 @@ impl Run {
         heard
             .as_ref()
             .is_some_and(|heard| heard.last.saturating_duration_since(heard.since) >= patience)
+    }
+
+    /// What a call of the store that begins now may believe of the database's clock.
+    pub(super) fn clock_trust(&self) -> ClockTrust {
+        let deadline = time::monotonic() + self.shared.config.store_deadline;
+        self.clock().trust(deadline)
+    }
+
+    fn clock(&self) -> MutexGuard<'_, ClockWatch> {
+        self.clock
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// How many claims all pools hold.
@@ -211,10 +256,18 @@ impl Run {
         self.settled.notify_one();
     }
 
-    /// Forgets claims of a pool that were taken away before their bodies began.
-    pub(super) fn lose_waiting(&self, pool: &Bulkhead, claims: usize) {
-        pool.metrics.lost_waiting(claims);
-        self.let_go(pool, claims);
+    /// Forgets a claim of a pool that the node lost while its body ran, or gave up.
+    pub(super) fn lose_running(&self, pool: &Bulkhead, token: ClaimToken) {
+        pool.metrics.lost_running();
+        self.ledger.give_up(token);
+        self.let_go(pool, 1);
+    }
+
+    /// Forgets a claim of a pool that was taken away before its body began.
+    pub(super) fn lose_waiting(&self, pool: &Bulkhead, token: ClaimToken) {
+        pool.metrics.lost_waiting();
+        self.ledger.give_up(token);
+        self.let_go(pool, 1);
     }
 
     /// Hands claims of a pool back whose bodies have not begun.

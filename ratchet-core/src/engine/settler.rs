@@ -26,7 +26,7 @@ const LINGER: Duration = Duration::from_millis(2);
 /// How many settlements are enough to go.
 const ENOUGH: usize = 256;
 /// How long settlements wait until the transport has taken the hint that permits are free.
-const TELL: Duration = Duration::from_millis(20);
+pub(super) const TELL: Duration = Duration::from_millis(20);
 /// How often a batch may take longer than the store's deadline before its settlements are sent one by
 /// one: one of them may be too much for it, such as the end of a job that very many wait for.
 const TIMEOUTS: u32 = 1;
@@ -379,6 +379,8 @@ async fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
 
 /// The hooks hear of the ends, and the claims are counted, pool by pool, and let go.
 fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
+    run.ledger
+        .settled(batch.settlements.iter().map(|one| one.token));
     let hooks = &run.shared.hooks;
     let mut tallies = vec![Tally::default(); run.pools.len()];
     for of in &batch.of {

@@ -35,6 +35,7 @@ pub(super) fn ended(span: &Span, end: &Settlement) {
         Outcome::Failed { error } => ("failed", Some(error)),
         Outcome::Snoozed { .. } => ("snoozed", None),
         Outcome::Released => ("released", None),
+        Outcome::Undelivered => ("undelivered", None),
         Outcome::Cancelled => ("cancelled", None),
     };
     told(span, outcome, error.map(String::as_str));

@@ -30,7 +30,10 @@ impl Totals {
             Outcome::Succeeded { .. } => &self.succeeded,
             Outcome::Failed { .. } => &self.failed,
             Outcome::Retry { .. } => &self.retried,
-            Outcome::Snoozed { .. } | Outcome::Released | Outcome::Cancelled => return,
+            Outcome::Snoozed { .. }
+            | Outcome::Released
+            | Outcome::Undelivered
+            | Outcome::Cancelled => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -6,33 +6,56 @@ use tokio::time::Instant;
 
 use crate::time::{self, Timestamp};
 
-/// A clock that only moves when told to, for tests of anything that depends on time. Clones are
-/// the same clock.
+/// A clock for tests of anything that depends on time. It stands still, or runs, and can be moved
+/// either way. Clones are the same clock.
 #[derive(Clone, Debug)]
-pub struct ManualClock(Arc<AtomicI64>);
+pub struct ManualClock(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    /// What the clock showed when it was made, and how far it was moved since. Milliseconds.
+    set_to: AtomicI64,
+    /// Since when it runs; `None` while it stands still.
+    running_since: Option<Instant>,
+}
 
 impl ManualClock {
-    /// A clock that shows `start`.
+    /// A clock that shows `start`, and only moves when told to.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
-        Self(Arc::new(AtomicI64::new(time::to_millis(start))))
+        Self::made(start, None)
+    }
+
+    /// A clock that shows `start` and runs with tokio's clock, also while that is paused. Moved, it
+    /// steps, as the clock of a database does when its host's is set.
+    #[must_use]
+    pub fn running(start: Timestamp) -> Self {
+        Self::made(start, Some(time::monotonic()))
+    }
+
+    fn made(start: Timestamp, running_since: Option<Instant>) -> Self {
+        Self(Arc::new(Inside {
+            set_to: AtomicI64::new(time::to_millis(start)),
+            running_since,
+        }))
     }
 
     /// Moves it forward.
     pub fn advance(&self, by: Duration) {
-        self.0
-            .fetch_add(time::duration_millis(by), Ordering::SeqCst);
+        let by = time::duration_millis(by);
+        self.0.set_to.fetch_add(by, Ordering::SeqCst);
     }
 
     /// Moves it back, as an operator or a bad time server may.
     pub fn set_back(&self, by: Duration) {
-        self.0
-            .fetch_sub(time::duration_millis(by), Ordering::SeqCst);
+        let by = time::duration_millis(by);
+        self.0.set_to.fetch_sub(by, Ordering::SeqCst);
     }
 
     /// Sets it, forward or back.
     pub fn set(&self, to: Timestamp) {
-        self.0.store(time::to_millis(to), Ordering::SeqCst);
+        let set_to = time::to_millis(to).saturating_sub(self.ran_for());
+        self.0.set_to.store(set_to, Ordering::SeqCst);
     }
 
     /// What it shows.
@@ -44,34 +67,43 @@ impl ManualClock {
     /// What it shows, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn now_millis(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
+        let set_to = self.0.set_to.load(Ordering::SeqCst);
+        set_to.saturating_add(self.ran_for())
+    }
+
+    fn ran_for(&self) -> i64 {
+        let ran_for = self
+            .0
+            .running_since
+            .map(|since| since.elapsed().as_millis());
+        i64::try_from(ran_for.unwrap_or(0)).unwrap_or(i64::MAX)
     }
 }
 
-/// The clock of a memory store.
-#[derive(Clone, Debug)]
-pub(super) enum Clock {
-    /// The wall clock when the store was made, carried on by the monotonic clock.
-    Running { began_at: i64, began: Instant },
-    /// A test's.
-    Manual(ManualClock),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Clock {
-    pub(super) fn running() -> Self {
-        Self::Running {
-            began_at: time::to_millis(time::wall_clock()),
-            began: time::monotonic(),
-        }
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_running_clock_runs_steps_and_runs_on() {
+        let clock = ManualClock::running(time::from_millis(1_000));
+        tokio::time::advance(SECOND).await;
+        assert_eq!(clock.now_millis(), 2_000);
+        clock.advance(10 * SECOND);
+        clock.set_back(SECOND);
+        tokio::time::advance(SECOND).await;
+        assert_eq!(clock.now_millis(), 12_000);
+        clock.set(time::from_millis(5_000));
+        tokio::time::advance(SECOND).await;
+        assert_eq!(clock.now_millis(), 6_000);
     }
 
-    pub(super) fn now_millis(&self) -> i64 {
-        match self {
-            Self::Running { began_at, began } => {
-                let elapsed = time::monotonic().saturating_duration_since(*began);
-                began_at.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
-            }
-            Self::Manual(clock) => clock.now_millis(),
-        }
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_stands_still_moves_only_when_told_to() {
+        let clock = ManualClock::new(time::from_millis(1_000));
+        tokio::time::advance(SECOND).await;
+        assert_eq!(clock.now_millis(), 1_000);
     }
 }

@@ -33,7 +33,7 @@ use crate::store::{
     ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
     RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
-use clock::Clock;
+use crate::time;
 use faults::FaultPlan;
 use tables::Tables;
 
@@ -53,7 +53,7 @@ use tables::Tables;
 #[derive(Clone)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
-    clock: Clock,
+    clock: ManualClock,
     faults: FaultPlan,
 }
 
@@ -63,16 +63,16 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self {
             tables: Arc::default(),
-            clock: Clock::running(),
+            clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
         }
     }
 
-    /// An empty store whose clock only moves when told to.
+    /// An empty store on this clock.
     #[must_use]
     pub fn with_clock(clock: ManualClock) -> Self {
         Self {
-            clock: Clock::Manual(clock),
+            clock,
             ..Self::new()
         }
     }

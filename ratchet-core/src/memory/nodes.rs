@@ -3,10 +3,12 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::tables::Row;
 use crate::error::Result;
 use crate::id::{ClaimToken, NodeId};
 use crate::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
+    SweptNodes,
 };
 use crate::store::{Changed, NodeStore};
 use crate::time::{self, Timestamp, from_millis};
@@ -35,10 +37,14 @@ impl NodeStore for MemoryStore {
             node.profile = heartbeat.profile.clone();
             node.last_seen = now;
             let status = node.status;
-            let cancel_requested = tables
+            let claim = |row: &Row| {
+                let token = ClaimToken::new(row.job.id, row.job.claim_seq);
+                OwnedClaim::new(token, row.job.cancel_requested)
+            };
+            let claims = tables
                 .running()
-                .filter(|row| row.job.cancel_requested && row.job.node == Some(heartbeat.node))
-                .map(|row| ClaimToken::new(row.job.id, row.job.claim_seq))
+                .filter(|row| row.job.node == Some(heartbeat.node))
+                .map(claim)
                 .collect();
             let live = |node: &&NodeRecord| node.node != heartbeat.node && node.status.is_live();
             let begun = tables.nodes.values().filter(live);
@@ -47,7 +53,7 @@ impl NodeStore for MemoryStore {
                 live: u32::try_from(begun.len()).unwrap_or(u32::MAX),
                 newest: begun.into_iter().max(),
             };
-            Ok(HeartbeatReply::new(now, status, cancel_requested, others))
+            Ok(HeartbeatReply::new(now, status, claims, others))
         })
         .await
     }
@@ -84,7 +90,7 @@ impl NodeStore for MemoryStore {
                 tables.running().filter_map(|row| row.job.node).collect();
             let mut swept = SweptNodes::default();
             for node in tables.nodes.values_mut() {
-                if node.status.is_live() && node.is_silent(sweep.dead_after, now) {
+                if sweep.marks_dead(node, now) {
                     node.status = NodeStatus::Dead;
                     swept.died.push(node.node);
                 }

@@ -86,4 +86,14 @@ impl QueueStore for MemoryStore {
         })
         .await
     }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        self.call("count_due", |tables, now| {
+            let of_queue = tables.pending_levels(|route| route.queue == *queue);
+            let jobs = of_queue.into_iter().flat_map(|(_, _, jobs)| jobs);
+            let due = jobs.filter(|(run_at, _)| *run_at <= now);
+            Ok(due.zip(0..limit).count() as u64)
+        })
+        .await
+    }
 }

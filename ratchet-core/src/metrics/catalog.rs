@@ -52,6 +52,9 @@ pub enum Values {
     Pools,
     /// A role that somebody in this process stands for.
     Roles,
+    /// A queue that [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues) names, of
+    /// which there are at most 50.
+    Queues,
     /// A call of the store, as the code of the engine and its clients names it: about sixty.
     Operations,
 }
@@ -77,6 +80,7 @@ const ERRORS: &[&str] = &[
 
 const KIND: Label = label("kind", Values::Kinds);
 const POOL: Label = label("pool", Values::Pools);
+const QUEUE: Label = label("queue", Values::Queues);
 const ROLE: Label = label("role", Values::Roles);
 
 const fn label(name: &'static str, values: Values) -> Label {
@@ -224,7 +228,7 @@ catalog! {
         "How long drains took until no claim was held; `interrupted`: bodies were told to stop; `abandoned`: claims were left for others to take back.";
     LOOP_PANICS: Counter "ratchet_loop_panics_total"
         [one_of("loop", &[
-            "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "recurring",
+            "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "recurring",
             "leader", "watchdog", "daemon", "gate", "slot", "poller"
         ])]
         "Loops of the engine that panicked and were begun again: a defect.";
@@ -232,11 +236,15 @@ catalog! {
         "Hooks of the application that panicked.";
 
     // Looking after the cluster.
+    CLOCK_STEPS: Counter "ratchet_clock_steps_total" [one_of("direction", &["forward", "back"])]
+        "Steps of the database's clock that this node saw between two of its heartbeats.";
     NODES_DIED: Counter "ratchet_nodes_died_total" []
         "Nodes that this one marked dead.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"
         [one_of("reason", &["owner_lost", "not_started", "stalled", "overdue"])]
         "Claims that this node took back, so that their jobs run again.";
+    CLAIMS_UNDELIVERED: Counter "ratchet_claims_undelivered_total" []
+        "Claims that this node handed back because the store's answer to them never arrived.";
     JOBS_EXHAUSTED: Counter "ratchet_jobs_exhausted_total" []
         "Jobs that were lost with their node too often and failed for it: dead letters.";
     SIGNALS_EXPIRED: Counter "ratchet_signals_expired_total" []
@@ -248,6 +256,14 @@ catalog! {
         "What was done away with since it was old.";
     MAINTENANCE: Histogram "ratchet_maintenance_seconds" []
         "How long a pass for old jobs, batches and rates took.";
+    NOTHING_RUNS: Gauge "ratchet_nothing_runs" []
+        "1 while jobs are due and no node is live, 0 otherwise. Set by processes that serve the HTTP interface, `ratchet serve` among them, at most 10 s old.";
+
+    // Backlog.
+    QUEUE_DUE: Gauge "ratchet_queue_due_jobs" [QUEUE]
+        "Jobs of a measured queue that are due and wait to be claimed, counted up to 10,000; 0 while the queue is paused. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
+    QUEUE_OLDEST_DUE: Gauge "ratchet_queue_oldest_due_seconds" [QUEUE]
+        "For how many whole seconds the oldest of these jobs has been due; 0 if there is none. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
 
     // Leadership.
     ELECTION_TURNS: Counter "ratchet_election_turns_total"

@@ -1,8 +1,10 @@
 //! Leadership and wakeups.
 
+use std::time::Duration;
+
 use super::catalog::{
-    COORDINATOR_OUTAGES, ELECTION_TURNS, GUARDED_WRITES_STALE, LEADER, LEADER_TERM, STEP_DOWNS,
-    WAKEUPS_LOST, WAKEUPS_RECEIVED, WAKEUPS_SENT,
+    COORDINATOR_OUTAGES, ELECTION_TURNS, GUARDED_WRITES_STALE, LEADER, LEADER_TERM, NOTHING_RUNS,
+    QUEUE_DUE, QUEUE_OLDEST_DUE, STEP_DOWNS, WAKEUPS_LOST, WAKEUPS_RECEIVED, WAKEUPS_SENT,
 };
 use super::record::Amount;
 use crate::cluster::ElectionOutcome;
@@ -77,6 +79,27 @@ impl std::fmt::Debug for LeaderAmount {
     }
 }
 
+/// The backlog of one measured queue, as long as this process leads.
+pub(crate) struct QueueMetrics {
+    due: Amount,
+    oldest: Amount,
+}
+
+impl QueueMetrics {
+    pub(crate) fn new(queue: &Name) -> Self {
+        Self {
+            due: Amount::new(QUEUE_DUE.gauge([queue.shared()])),
+            oldest: Amount::new(QUEUE_OLDEST_DUE.gauge([queue.shared()])),
+        }
+    }
+
+    pub(crate) fn set(&self, due: u64, oldest: Duration) {
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        self.due.set(size(due));
+        self.oldest.set(size(oldest.as_secs()));
+    }
+}
+
 /// The store refused what a leader wrote after its term.
 pub(crate) fn stale_guarded_write(write: &'static str) {
     GUARDED_WRITES_STALE.counter([write.into()]).increment(1);
@@ -96,6 +119,13 @@ pub(crate) fn wakeup_received(pool: &Name) {
 /// So many hints came faster than they were taken.
 pub(crate) fn wakeup_lost(count: u64) {
     WAKEUPS_LOST.counter([]).increment(count);
+}
+
+/// Sets the gauge `ratchet_nothing_runs`. The HTTP interface calls this after each reading of the cluster.
+pub fn nothing_runs(nothing_runs: bool) {
+    NOTHING_RUNS
+        .gauge([])
+        .set(f64::from(u8::from(nothing_runs)));
 }
 
 /// Counts that a coordinator lost its transport: for the implementations of

@@ -110,19 +110,17 @@ impl PoolMetrics {
         self.add(&CLAIMS_HANDED_BACK, claims);
     }
 
-    pub(crate) fn lost_waiting(&self, claims: usize) {
-        self.lost(claims, "wait");
+    pub(crate) fn lost_waiting(&self) {
+        self.lost("wait");
     }
 
     pub(crate) fn lost_running(&self) {
-        self.lost(1, "run");
+        self.lost("run");
     }
 
-    fn lost(&self, claims: usize, during: &'static str) {
-        if claims > 0 {
-            let values = [self.pool.clone(), during.into()];
-            CLAIMS_LOST.counter(values).increment(claims as u64);
-        }
+    fn lost(&self, during: &'static str) {
+        let values = [self.pool.clone(), during.into()];
+        CLAIMS_LOST.counter(values).increment(1);
     }
 
     pub(crate) fn put_off(&self, reason: NotYet) {
@@ -194,7 +192,8 @@ impl PoolMetrics {
             Outcome::Retry { .. } => 1,
             Outcome::Failed { .. } => 2,
             Outcome::Snoozed { .. } => 3,
-            Outcome::Released => 4,
+            // No pool ever had an undelivered claim; `claims_undelivered` counts those.
+            Outcome::Released | Outcome::Undelivered => 4,
             Outcome::Cancelled => 5,
         };
         self.of(place).settled[outcome].increment(1);

@@ -10,9 +10,10 @@
 //!
 //! # Labels are bounded
 //! Every value of a label comes from the program or its configuration, never from an id and never from
-//! what a row says: [`Values`] has the bound of each. No label says which queue a job is in, since
-//! some programs have a queue for each of their customers; a queue that is to be watched by itself has a
-//! [`Pool`](crate::Pool) of its own, and pools are a label.
+//! what a row says: [`Values`] has the bound of each. Only the gauges of
+//! [measured queues](crate::NodeBuilder::measured_queues) have a label for queues, since some programs
+//! have a queue for each of their customers. For everything else, a queue that you want to watch by
+//! itself needs a [`Pool`](crate::Pool) of its own, and pools are a label.
 
 mod catalog;
 mod cluster;
@@ -23,18 +24,18 @@ mod record;
 mod store;
 
 pub use catalog::*;
-pub use cluster::coordinator_outage;
 pub(crate) use cluster::{
-    LeaderAmount, StepDown, candidate, election_turn, stale_guarded_write, wakeup_lost,
-    wakeup_received, wakeup_sent,
+    LeaderAmount, QueueMetrics, StepDown, candidate, election_turn, stale_guarded_write,
+    wakeup_lost, wakeup_received, wakeup_sent,
 };
+pub use cluster::{coordinator_outage, nothing_runs};
 pub(crate) use jobs::{JobPlace, NotYet, PoolMetrics};
 pub(crate) use kinds::enqueued;
 pub(crate) use node::{
-    NodeMetrics, Rows, acted, claims_reclaimed, clock_skew, daemon_failed, daemon_started, drained,
-    exhausted, fired, heartbeat, hook_panicked, late, loop_panicked, maintained, maintenance_rows,
-    nodes_died, not_fired, rate_limit_wait, reclaim_pass, reports, signals_expired, taken_for_dead,
-    unreadable_definitions,
+    NodeMetrics, Rows, acted, claims_reclaimed, claims_undelivered, clock_skew, clock_stepped,
+    daemon_failed, daemon_started, drained, exhausted, fired, heartbeat, hook_panicked, late,
+    loop_panicked, maintained, maintenance_rows, nodes_died, not_fired, rate_limit_wait,
+    reclaim_pass, reports, signals_expired, taken_for_dead, unreadable_definitions,
 };
 pub(crate) use store::{settle_failed, settled, settlement_refused, store_backoff, store_call};
 

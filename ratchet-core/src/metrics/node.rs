@@ -4,10 +4,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::catalog::{
-    CLAIMS_RECLAIMED, CLOCK_SKEW, DAEMON_FAILURES, DAEMON_STARTS, DRAIN, HEARTBEAT, HEARTBEATS,
-    HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, LOOP_PANICS, MAINTENANCE, MAINTENANCE_ROWS, NODES,
-    NODES_DIED, RATE_LIMIT_WAIT, RECLAIM, RECURRING_FIRED, RECURRING_LATENESS, RECURRING_MISSED,
-    RECURRING_UNREADABLE, REPORTS, SIGNALS_EXPIRED, TAKEN_FOR_DEAD,
+    CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES, DAEMON_STARTS,
+    DRAIN, HEARTBEAT, HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, LOOP_PANICS,
+    MAINTENANCE, MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT, RECLAIM, RECURRING_FIRED,
+    RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS, SIGNALS_EXPIRED,
+    TAKEN_FOR_DEAD,
 };
 use super::record::Amount;
 use crate::error::Result;
@@ -63,6 +64,12 @@ pub(crate) fn clock_skew(milliseconds: i64) {
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
 }
 
+/// Counts a step of the database's clock.
+pub(crate) fn clock_stepped(forward: bool) {
+    let direction = if forward { "forward" } else { "back" };
+    CLOCK_STEPS.counter([direction.into()]).increment(1);
+}
+
 /// The node was taken for dead.
 pub(crate) fn taken_for_dead(displaced: bool) {
     let result = if displaced { "displaced" } else { "renewed" };
@@ -107,6 +114,11 @@ pub(crate) fn nodes_died(count: usize) {
     if count > 0 {
         NODES_DIED.counter([]).increment(count as u64);
     }
+}
+
+/// Counts claims that were handed back because the node never received them.
+pub(crate) fn claims_undelivered(count: usize) {
+    CLAIMS_UNDELIVERED.counter([]).increment(count as u64);
 }
 
 /// Claims were taken back. Those of jobs beyond their crash budget are still there.

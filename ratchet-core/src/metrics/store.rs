@@ -50,7 +50,7 @@ const fn name_of(kind: StoreErrorKind) -> &'static str {
         StoreErrorKind::ReadOnly => "read_only",
         StoreErrorKind::Invalid => "invalid",
         StoreErrorKind::Misconfigured => "misconfigured",
-        StoreErrorKind::SchemaMismatch => "schema_mismatch",
+        StoreErrorKind::SchemaMismatch(_) => "schema_mismatch",
         StoreErrorKind::Corrupt => "corrupt",
         StoreErrorKind::Other => "other",
     }

@@ -2,6 +2,7 @@
 //! here once for all of them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::StoreErrorKind;
@@ -213,6 +214,25 @@ impl Finding {
         })
     }
 
+    /// `plaintext`: statements and payloads reach `host` unencrypted. `None` when `host` is this
+    /// machine: `localhost`, a loopback address or the path of a socket.
+    #[must_use]
+    pub fn plaintext(host: &str, remedy: impl Into<String>) -> Option<Self> {
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let local = host.starts_with('/')
+            || address.eq_ignore_ascii_case("localhost")
+            || (address.parse::<IpAddr>())
+                .is_ok_and(|address| address.to_canonical().is_loopback());
+        (!local).then(|| {
+            let summary = "the connection to the database is not encrypted";
+            Self::new("plaintext", Severity::Warning, summary)
+                .detail(format!(
+                    "host {host}; payloads and results are readable on the network"
+                ))
+                .remedy(remedy)
+        })
+    }
+
     /// `not_seen`: something could not be looked at, for want of a right as a rule.
     #[must_use]
     pub fn not_seen(what: &str, why: impl Into<String>) -> Self {
@@ -224,7 +244,7 @@ impl Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::StoreError;
+    use crate::error::{SchemaProblem, StoreError};
 
     #[test]
     fn what_is_held_gets_worse_with_its_age() {
@@ -247,6 +267,38 @@ mod tests {
         assert_eq!(Finding::schema(3, 3).severity, Severity::Info);
         assert_eq!(Finding::schema(2, 3).severity, Severity::Error);
         assert_eq!(Finding::schema(4, 3).severity, Severity::Warning);
+    }
+
+    #[test]
+    fn plaintext_matters_between_machines_only() {
+        let local = [
+            "localhost",
+            "LOCALHOST",
+            "127.0.0.1",
+            "127.8.0.1",
+            "::1",
+            "[::1]",
+        ];
+        for host in local
+            .into_iter()
+            .chain(["::ffff:127.0.0.1", "/run/postgresql"])
+        {
+            assert_eq!(Finding::plaintext(host, ""), None, "{host}");
+        }
+        for host in [
+            "db",
+            "db.localhost.example",
+            "10.0.0.7",
+            "0.0.0.0",
+            "fe80::1",
+        ] {
+            let found = Finding::plaintext(host, "encrypt").unwrap();
+            assert_eq!(
+                (found.code, found.severity),
+                ("plaintext", Severity::Warning)
+            );
+            assert!(found.detail.unwrap().contains(host));
+        }
     }
 
     #[test]
@@ -279,7 +331,10 @@ mod tests {
         let mut add = |found| findings.add("it", found, StoreError::kind);
         let fails = |kind| Err(StoreError::new(kind, "findings"));
         add(Ok(vec![Finding::schema(1, 1)])).unwrap();
-        add(fails(StoreErrorKind::SchemaMismatch)).unwrap();
+        add(fails(StoreErrorKind::SchemaMismatch(
+            SchemaProblem::Altered,
+        )))
+        .unwrap();
         add(Ok(vec![Finding::missing("jobs")])).unwrap();
         let lost = add(fails(StoreErrorKind::Unavailable)).unwrap_err();
         assert_eq!(lost.kind(), StoreErrorKind::Unavailable);

@@ -4,6 +4,7 @@ mod among;
 mod archive;
 mod batch;
 mod claim;
+mod clock_trust;
 mod control;
 mod due_route;
 mod finding;
@@ -11,6 +12,7 @@ mod guard;
 mod link;
 mod new_job;
 mod node;
+mod node_notes;
 mod node_totals;
 mod payload_version;
 mod permit;
@@ -29,6 +31,7 @@ pub use among::Among;
 pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
+pub use clock_trust::ClockTrust;
 pub use control::{Acted, ActionOutcome, JobSelector};
 pub use due_route::DueRoute;
 pub use finding::{Finding, Findings, Holder, Severity};
@@ -38,7 +41,7 @@ pub(crate) use new_job::positive;
 pub use new_job::{Enqueued, JobSpec, NewJob};
 pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
-    SweptNodes,
+    OwnedClaim, SweptNodes,
 };
 pub use node_totals::NodeTotals;
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};

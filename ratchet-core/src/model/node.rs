@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, NodeId};
-use crate::model::{Guard, NodeTotals};
+use crate::model::{ClockTrust, Guard, NodeTotals};
 use crate::name::Name;
 use crate::route::Route;
-use crate::time::{Timestamp, whole_millis};
+use crate::schedule::ZoneData;
+use crate::time::{Timestamp, duration_millis, to_millis, whole_millis};
 
 /// The life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,6 +118,9 @@ pub struct NodeProfile {
     /// The kinds whose jobs it runs, aliases among them: empty if it runs none. None: a node of an
     /// earlier version, which does not say.
     pub kinds: Option<Vec<Name>>,
+    /// The time-zone data by which the node computes the slots of recurring jobs. `None` for a node of an
+    /// earlier version, which does not say.
+    pub zone_data: Option<ZoneData>,
 }
 
 impl NodeProfile {
@@ -127,6 +131,7 @@ impl NodeProfile {
             roles,
             capabilities,
             kinds: None,
+            zone_data: None,
         }
     }
 
@@ -205,8 +210,8 @@ pub struct HeartbeatReply {
     pub database_time: Timestamp,
     /// The stored status: it may say that somebody wants the node to drain, or took it for dead.
     pub status: NodeStatus,
-    /// Claims of this node whose job somebody wants cancelled.
-    pub cancel_requested: Vec<ClaimToken>,
+    /// The claims that the store lists under this node, in order of their tokens.
+    pub claims: Vec<OwnedClaim>,
     /// The other live nodes.
     pub others: Others,
 }
@@ -226,14 +231,42 @@ impl HeartbeatReply {
     pub const fn new(
         database_time: Timestamp,
         status: NodeStatus,
-        cancel_requested: Vec<ClaimToken>,
+        claims: Vec<OwnedClaim>,
         others: Others,
     ) -> Self {
         Self {
             database_time,
             status,
-            cancel_requested,
+            claims,
             others,
+        }
+    }
+
+    /// Returns the tokens of the claims whose jobs an operator or a client wants cancelled.
+    #[must_use]
+    pub fn cancel_requested(&self) -> Vec<ClaimToken> {
+        let requested = self.claims.iter().filter(|claim| claim.cancel_requested);
+        requested.map(|claim| claim.token).collect()
+    }
+}
+
+/// A running claim, as the store lists it under its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct OwnedClaim {
+    /// The claim.
+    pub token: ClaimToken,
+    /// Whether an operator or a client wants the job cancelled.
+    pub cancel_requested: bool,
+}
+
+impl OwnedClaim {
+    /// Builds the entry of one claim.
+    #[must_use]
+    pub const fn new(token: ClaimToken, cancel_requested: bool) -> Self {
+        Self {
+            token,
+            cancel_requested,
         }
     }
 }
@@ -289,8 +322,14 @@ impl NodeRecord {
     /// Whether the node has been silent for longer than [`patience`](Self::patience) at `now`.
     #[must_use]
     pub fn is_silent(&self, dead_after: Duration, now: Timestamp) -> bool {
-        let patience = Self::patience(self.interval, dead_after);
-        crate::time::add(self.last_seen, patience) < now
+        self.is_silent_by(dead_after, &ClockTrust::FULL, to_millis(now))
+    }
+
+    /// The same on a clock that may have stepped; `now` is in milliseconds.
+    pub(crate) fn is_silent_by(&self, dead_after: Duration, clock: &ClockTrust, now: i64) -> bool {
+        let patience = duration_millis(Self::patience(self.interval, dead_after));
+        let seen = to_millis(self.last_seen);
+        seen.saturating_add(patience) < clock.now_for(seen, now)
     }
 }
 
@@ -304,6 +343,8 @@ pub struct NodeSweep {
     pub forget_after: Duration,
     /// The tenure in which the pass is made; none: anybody may make it.
     pub guard: Option<Guard>,
+    /// What the caller knows about steps of the database's clock.
+    pub clock: ClockTrust,
 }
 
 impl NodeSweep {
@@ -314,7 +355,24 @@ impl NodeSweep {
             dead_after,
             forget_after,
             guard: None,
+            clock: ClockTrust::FULL,
         }
+    }
+
+    /// Sets [`clock`](Self::clock).
+    #[must_use]
+    pub fn clock(mut self, clock: ClockTrust) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whether the pass marks this node dead at `now`.
+    #[must_use]
+    pub fn marks_dead(&self, node: &NodeRecord, now: Timestamp) -> bool {
+        let now = to_millis(now);
+        node.status.is_live()
+            && self.clock.allows(now)
+            && node.is_silent_by(self.dead_after, &self.clock, now)
     }
 
     /// Makes the pass only while this tenure lasts.

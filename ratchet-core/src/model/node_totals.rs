@@ -1,7 +1,5 @@
 use serde::{Deserialize, Serialize};
 
-use crate::error::InvalidInput;
-
 /// What a node has done since it was built. None of the numbers ever shrinks, also when the node goes
 /// on under a new id after it was taken for dead.
 ///
@@ -41,46 +39,5 @@ impl NodeTotals {
             failed,
             retried,
         }
-    }
-
-    /// The numbers as one text, as stores keep them.
-    ///
-    /// ```
-    /// use ratchet_core::model::NodeTotals;
-    ///
-    /// let totals = NodeTotals::new(7, 1_250, 5, 1, 1);
-    /// assert_eq!(NodeTotals::decode(&totals.encode()), Ok(totals));
-    /// ```
-    #[must_use]
-    pub fn encode(&self) -> String {
-        match serde_json::to_string(self) {
-            Ok(text) => text,
-            Err(_) => unreachable!("five numbers can be written down"),
-        }
-    }
-
-    /// The numbers of a text that [`encode`](Self::encode) made, in this version or another: what is
-    /// missing is 0, what is not known is left out.
-    ///
-    /// # Errors
-    /// [`InvalidInput`] on `totals` if it is no such text.
-    pub fn decode(text: &str) -> Result<Self, InvalidInput> {
-        serde_json::from_str(text)
-            .map_err(|error| InvalidInput::new("totals", format!("cannot be read: {error}")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn totals_of_other_versions_can_be_read() {
-        let most = NodeTotals::new(u64::MAX, 1, 2, 3, 4);
-        assert_eq!(NodeTotals::decode(&most.encode()), Ok(most));
-        let newer = NodeTotals::decode(r#"{"begun":3,"later":true}"#);
-        assert_eq!(newer, Ok(NodeTotals::new(3, 0, 0, 0, 0)));
-        assert!(NodeTotals::decode("begun").is_err());
-        assert!(NodeTotals::decode(r#"{"begun":-1}"#).is_err());
     }
 }

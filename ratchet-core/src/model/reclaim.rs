@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::ClaimToken;
 use crate::limits;
-use crate::model::NodeRecord;
+use crate::model::{ClockTrust, NodeRecord};
 use crate::state::JobState;
-use crate::time::{duration_millis, from_millis};
+use crate::time::duration_millis;
 
 /// Which claims to take back. All durations are measured on the database's clock.
 #[derive(Clone, Debug)]
@@ -22,13 +22,15 @@ pub struct ReclaimRequest {
     /// How far a body may be beyond its own timeout before the cluster stops trusting its node to
     /// end it.
     pub overdue_after: Duration,
-    /// How many claims of one job may be lost before it is a dead letter.
+    /// How many lost claims a job survives: one more makes it a dead letter. With 3, the fourth does.
     pub max_crashes: u32,
     /// The most claims to take back in one pass; at least 1.
     pub limit: usize,
-    /// Whether silence may be held against nodes and bodies. Not just after an outage of the
-    /// database, in which nobody could be heard.
+    /// Whether a live node may lose claims at all. `false` after an outage of the database or a step
+    /// of its clock: then silence, and the age of a claim, prove nothing.
     pub silence_counts: bool,
+    /// What the caller knows about steps of the database's clock.
+    pub clock: ClockTrust,
 }
 
 impl ReclaimRequest {
@@ -43,6 +45,7 @@ impl ReclaimRequest {
             max_crashes: 3,
             limit: 500,
             silence_counts: true,
+            clock: ClockTrust::FULL,
         }
     }
 
@@ -88,21 +91,29 @@ impl ReclaimRequest {
         self
     }
 
+    /// Sets [`clock`](Self::clock).
+    #[must_use]
+    pub fn clock(mut self, clock: ClockTrust) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Why a running job's claim is to be taken back at `now`, if it is. Times are milliseconds.
     #[must_use]
     pub fn lost(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimReason> {
-        let passed = |since: i64, wait: Duration| since.saturating_add(duration_millis(wait)) < now;
+        let passed = |since: i64, wait: Duration| {
+            since.saturating_add(duration_millis(wait)) < self.clock.now_for(since, now)
+        };
         let owner_lost = match claim.owner {
             Owner::Nobody => true,
+            Owner::Known(node) if !node.status.is_live() => true,
+            _ if !self.silence_counts || !self.clock.allows(now) => return None,
             Owner::Unknown { registry_since } => {
                 // Whoever lived through the loss of all rows is heard again within this time.
                 let since = registry_since.map_or(claim.claimed_at, |at| at.max(claim.claimed_at));
-                self.silence_counts && passed(since, self.dead_after)
+                passed(since, self.dead_after)
             }
-            Owner::Known(node) if node.status.is_live() => {
-                self.silence_counts && node.is_silent(self.dead_after, from_millis(now))
-            }
-            Owner::Known(_) => true,
+            Owner::Known(node) => node.is_silent_by(self.dead_after, &self.clock, now),
         };
         if owner_lost {
             return Some(ReclaimReason::OwnerLost);
@@ -114,7 +125,7 @@ impl ReclaimRequest {
         let stalled = claim
             .stall_timeout
             .is_some_and(|stall| passed(last_report, stall));
-        if self.silence_counts && stalled {
+        if stalled {
             return Some(ReclaimReason::Stalled);
         }
         let patience = claim.timeout?.saturating_add(self.overdue_after);
@@ -279,6 +290,7 @@ mod tests {
     use crate::id::NodeId;
     use crate::model::{Heartbeat, NodeStatus};
     use crate::name::Name;
+    use crate::time::from_millis;
 
     const SECOND: Duration = Duration::from_secs(1);
     const UNKNOWN: Owner<'static> = Owner::Unknown {
@@ -360,6 +372,54 @@ mod tests {
         assert_eq!(lost(UNKNOWN), None);
         assert_eq!(lost(Owner::Known(&dead)), Some(ReclaimReason::OwnerLost));
         assert_eq!(lost(Owner::Nobody), Some(ReclaimReason::OwnerLost));
+    }
+
+    #[test]
+    fn without_silence_no_claim_of_a_live_node_is_too_old() {
+        let request = ReclaimRequest::new().silence_counts(false);
+        let alive = node(NodeStatus::Active, 900_000);
+        let mut held = claim(Owner::Known(&alive), None);
+        assert_eq!(request.lost(&held, 900_000), None);
+        held.last_report = Some(1);
+        held.timeout = Some(SECOND);
+        assert_eq!(request.lost(&held, 900_000), None);
+    }
+
+    #[test]
+    fn a_step_of_the_clock_ages_nothing() {
+        // The clock stepped from 10 s to 910 s; it is now 5 s later.
+        let trust = ClockTrust::FULL.stepped(from_millis(10_000), 900 * SECOND);
+        let request = ReclaimRequest::new().clock(trust);
+        let (resting, alive) = (
+            node(NodeStatus::Active, 1_000),
+            node(NodeStatus::Active, 960_000),
+        );
+        let lost = |held: &HeldClaim<'_>, now| request.lost(held, now);
+        for owner in [Owner::Known(&resting), Owner::Known(&alive), UNKNOWN] {
+            assert_eq!(lost(&claim(owner, None), 915_000), None, "{owner:?}");
+        }
+        let mut held = claim(Owner::Known(&alive), Some(1_000));
+        held.stall_timeout = Some(60 * SECOND);
+        assert_eq!(lost(&held, 915_000), None);
+        assert_eq!(lost(&held, 961_000), None, "60 s old on a steady clock");
+        held.stall_timeout = None;
+        held.timeout = Some(60 * SECOND);
+        assert_eq!(lost(&held, 915_000), None);
+        // A node that stopped before the step is dead as soon as without it.
+        let silent = Some(ReclaimReason::OwnerLost);
+        assert_eq!(lost(&claim(Owner::Known(&resting), None), 916_000), None);
+        assert_eq!(lost(&claim(Owner::Known(&resting), None), 916_001), silent);
+    }
+
+    #[test]
+    fn a_pass_at_a_time_that_no_steady_clock_shows_takes_nothing_of_a_live_node() {
+        let trust = ClockTrust::FULL.until(from_millis(899_999));
+        let request = ReclaimRequest::new().clock(trust);
+        let (silent, dead) = (node(NodeStatus::Active, 0), node(NodeStatus::Dead, 0));
+        let lost = |owner| request.lost(&claim(owner, None), 900_000);
+        assert_eq!(lost(Owner::Known(&silent)), None);
+        assert_eq!(lost(UNKNOWN), None);
+        assert_eq!(lost(Owner::Known(&dead)), Some(ReclaimReason::OwnerLost));
     }
 
     #[test]

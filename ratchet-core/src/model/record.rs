@@ -158,10 +158,12 @@ pub enum AttemptOutcome {
     Cancelled = 5,
     /// The claim was taken back.
     Lost = 6,
+    /// The claim was handed back because the store's answer to it never reached the node.
+    Undelivered = 7,
 }
 
 impl AttemptOutcome {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Succeeded,
         Self::Retried,
         Self::Failed,
@@ -169,6 +171,7 @@ impl AttemptOutcome {
         Self::Released,
         Self::Cancelled,
         Self::Lost,
+        Self::Undelivered,
     ];
 
     /// The number a store keeps.

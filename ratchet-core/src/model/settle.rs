@@ -38,6 +38,9 @@ pub enum Outcome {
     },
     /// The claim is handed back untouched: no attempt, and the job keeps its place in the order.
     Released,
+    /// The claim is handed back because the store's answer to it never reached the node. Like
+    /// [`Released`](Self::Released), but for the word in the history.
+    Undelivered,
     /// The body ended because the job was cancelled, or asked for that itself.
     Cancelled,
 }
@@ -72,7 +75,10 @@ impl Settlement {
             },
             other => other,
         };
-        let counts_attempt = !matches!(outcome, Outcome::Snoozed { .. } | Outcome::Released);
+        let counts_attempt = !matches!(
+            outcome,
+            Outcome::Snoozed { .. } | Outcome::Released | Outcome::Undelivered
+        );
         Self {
             token,
             outcome,
@@ -129,6 +135,7 @@ impl Settlement {
                 ..effect(JobState::Pending, AttemptOutcome::Snoozed)
             },
             Outcome::Released => effect(JobState::Pending, AttemptOutcome::Released),
+            Outcome::Undelivered => effect(JobState::Pending, AttemptOutcome::Undelivered),
             Outcome::Cancelled => effect(JobState::Cancelled, AttemptOutcome::Cancelled),
         }
     }
@@ -207,6 +214,7 @@ mod tests {
             Outcome::Failed { error },
             Outcome::Snoozed { delay },
             Outcome::Released,
+            Outcome::Undelivered,
             Outcome::Cancelled,
         ]
     }
@@ -241,7 +249,7 @@ mod tests {
                 Settlement::new(token, outcome).effect(false).attempts_added
             })
             .collect();
-        assert_eq!(added, [1, 1, 1, 0, 0, 1]);
+        assert_eq!(added, [1, 1, 1, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -75,8 +75,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   resource that is used up keeps no other job back.
     ///
     /// # Errors
-    /// A failure of the store; then claims may have been made, which go back when their node has
-    /// not begun them in time.
+    /// A failure of the store. Claims may have been made all the same: the node's next heartbeat
+    /// lists them (`[node.claims]`), and the engine hands them back.
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
 
     /// Claims due jobs without reading their payloads: for large payloads and large batches.
@@ -148,8 +148,12 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` once it is older than
     ///   `dead_after`, and so is the oldest row there is of any node: where the registry was emptied,
     ///   nodes that live have that time to register again.
-    /// - **[reclaim.silence]** If the request says that silence does not count, nobody is lost for
-    ///   having been silent: not live nodes, not those without a row, not stalled bodies.
+    /// - **[reclaim.silence]** If the request says that silence does not count, a live node and a node
+    ///   without a row lose no claim, for whatever reason: what could not be heard, or what a step of
+    ///   the clock has aged, is no proof.
+    /// - **[reclaim.step]** The pass ages every stored time as
+    ///   [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) says: one from before a step
+    ///   from the step on. If the clock shows more than its `latest`, silence does not count.
     /// - **[reclaim.live]** However long a body runs, the claim of a live node stays, but for the
     ///   next three clauses.
     /// - **[reclaim.start]** A claim without a report for `start_timeout` since it was made is

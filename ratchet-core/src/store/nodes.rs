@@ -23,8 +23,13 @@ pub trait NodeStore: Debug + Send + Sync {
     /// - **[node.kinds]** The row says which kinds the node runs exactly as the heartbeat does; to say
     ///   nothing is not to run none.
     /// - **[node.totals]** The row has the totals of the last heartbeat, or none if that had none.
+    /// - **[node.zone_data]** The row has the zone data of the last heartbeat, or none if that had none:
+    ///   [`Heartbeat::notes`] and [`NodeRecord::read_notes`] keep it in one text with the totals.
     /// - **[node.reply]** The answer has the database's time and the stored status.
-    /// - **[node.cancel]** The answer names every claim of this node whose job somebody wants
+    /// - **[node.claims]** The answer lists every claim of this node in order of their tokens: the
+    ///   `Running` jobs that it owns, found by an index on the node. A claim that another call is
+    ///   writing at that moment may be missing; the next answer has it.
+    /// - **[node.cancel]** Each listed claim carries whether an operator or a client wants its job
     ///   cancelled.
     /// - **[node.others]** The answer says how many other nodes are live, and when the newest of them
     ///   began.
@@ -57,7 +62,11 @@ pub trait NodeStore: Debug + Send + Sync {
     /// Marks silent nodes dead and forgets the long ended.
     ///
     /// # Contract
-    /// - **[node.silent]** A live node becomes `Dead` exactly when [`NodeRecord::is_silent`].
+    /// - **[node.silent]** A live node becomes `Dead` exactly when [`NodeSweep::marks_dead`] says so:
+    ///   when [`NodeRecord::is_silent`], on a clock that never stepped.
+    /// - **[node.step]** A node that was heard before a step of the clock, as
+    ///   [`NodeSweep::clock`] names it, is silent from the step on only. If the clock shows more than
+    ///   its `latest`, no node is silent.
     /// - **[node.forget]** A `Left` or `Dead` node is deleted when its last heartbeat is older than
     ///   `forget_after`, but not while it owns claims.
     ///

@@ -62,6 +62,19 @@ pub trait QueueStore: Debug + Send + Sync {
     /// # Errors
     /// A failure of the store.
     async fn due_routes(&self) -> Result<Vec<DueRoute>>;
+
+    /// Counts the due jobs of a queue, but no further than `limit`.
+    ///
+    /// This is for looking every few seconds: its cost grows with `limit` and not with the backlog.
+    ///
+    /// # Contract
+    /// - **[queue.depth]** The smaller of `limit` and the number of pending jobs of the queue whose
+    ///   `run_at` has come, whether the queue is paused or not. Jobs that are blocked, paused,
+    ///   running or ended do not count.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64>;
 }
 
 /// Whether a request changed anything.

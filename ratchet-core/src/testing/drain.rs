@@ -214,7 +214,9 @@ impl Drained {
             AttemptOutcome::Failed => &mut self.failed,
             AttemptOutcome::Snoozed => &mut self.snoozed,
             AttemptOutcome::Cancelled => &mut self.cancelled,
-            AttemptOutcome::Released | AttemptOutcome::Lost => &mut self.lost,
+            AttemptOutcome::Released | AttemptOutcome::Undelivered | AttemptOutcome::Lost => {
+                &mut self.lost
+            }
         } += 1;
     }
 }

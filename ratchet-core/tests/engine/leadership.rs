@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ratchet_core::cluster::LeaderTimings;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::model::{NodeRecord, NodeStatus};
@@ -239,6 +240,27 @@ fn with_daemon(world: &World, instances: &Instances) -> NodeBuilder {
             Ok(())
         }
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_stood_still_knows_at_once_that_it_is_stopped() {
+    let world = World::new();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let node = start(world.builder().daemon("feed", move |context| {
+        let tell = tell.clone();
+        async move {
+            let before = context.is_stopped();
+            // The process stands still for as long as its trust lasts: no other task runs, so
+            // neither a renewal nor the watchdog comes first.
+            let trust = LeaderTimings::default().fence_timeout;
+            let _ = tokio::time::advance(trust).now_or_never();
+            tell.send((before, context.is_stopped()))?;
+            context.stopped().await;
+            Ok(())
+        }
+    }));
+    assert_eq!(told.recv().await, Some((false, true)));
+    node.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

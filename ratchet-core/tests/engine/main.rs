@@ -3,6 +3,7 @@
 
 mod bulk;
 mod cancel;
+mod clock_steps;
 mod drain;
 mod hooks;
 mod kit;
@@ -27,5 +28,6 @@ mod robust;
 mod settings;
 mod signals;
 mod suspects;
+mod undelivered;
 mod versions;
 mod workflows;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{BatchClosed, NodeStatus, NodeTotals, Parent};
+use ratchet_core::schedule::ZoneData;
 use ratchet_core::store::{LockStore, NodeStore};
 use ratchet_core::{Client, Condition, JobError, Name, NewJob, Ratchet, RetryPolicy};
 use tokio::time::sleep;
@@ -34,6 +35,7 @@ async fn heartbeats_say_what_was_done_and_which_kinds_run() {
     let nodes = client(&world).nodes().await.unwrap();
     let kinds = nodes[0].profile.kinds.as_deref().unwrap();
     assert_eq!(kinds, [Name::new("kind", "scripted").unwrap()]);
+    assert_eq!(nodes[0].profile.zone_data, Some(ZoneData::in_use()));
     let totals = nodes[0].load.totals.unwrap();
     let counts = NodeTotals::new(4, totals.waited_ms, 2, 1, 1);
     assert_eq!(totals, counts);

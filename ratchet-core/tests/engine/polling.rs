@@ -8,7 +8,7 @@ use std::time::Duration;
 use ratchet_core::client::Wakes;
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator};
 use ratchet_core::memory::Fault;
-use ratchet_core::{JobState, MemoryStore, NewJob, Priority, Ratchet};
+use ratchet_core::{JobState, MemoryStore, NewJob, Pool, Priority, Ratchet};
 use tokio::time::sleep;
 
 use crate::kit::{Started, World};
@@ -218,6 +218,38 @@ async fn queues_and_capabilities_choose_the_node() {
     sleep(5 * SECOND).await;
     assert_eq!(world.read(gpu).await.state, JobState::Succeeded);
     assert_eq!(world.read(mail).await.state, JobState::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_can_leave_ordinary_jobs_to_others() {
+    let world = World::new();
+    let make = |name: &str| world.job(name, |_| async { Ok(()) });
+    let gpu = world.enqueue(make("gpu").capability("gpu")).await;
+    let plain = world.enqueue(make("plain")).await;
+    let media = world.enqueue(make("media").queue("media")).await;
+    let system = world.enqueue(make("system").queue("system")).await;
+    let refusing = world.builder().capabilities(["gpu"]).untagged(false);
+    let node = Started::new(refusing.build().unwrap());
+    sleep(5 * SECOND).await;
+    for done in [gpu, system] {
+        assert_eq!(world.read(done).await.state, JobState::Succeeded);
+    }
+    for left in [plain, media] {
+        assert_eq!(world.read(left).await.state, JobState::Pending);
+    }
+    node.stop().await.unwrap();
+    // One queue can be refused and the others taken.
+    let pool = Pool::new("media").queues(["media"]).untagged(false);
+    let builder = world.builder().capabilities(["gpu"]);
+    let _node = Started::new(builder.pool(pool.concurrency(1)).build().unwrap());
+    let gpu = world
+        .enqueue(make("gpu").queue("media").capability("gpu"))
+        .await;
+    sleep(5 * SECOND).await;
+    for done in [gpu, plain] {
+        assert_eq!(world.read(done).await.state, JobState::Succeeded);
+    }
+    assert_eq!(world.read(media).await.state, JobState::Pending);
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,7 +138,7 @@ async fn a_call_that_hangs_ends_at_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_alone_survives_a_jump_of_the_database_s_clock() {
     for seed in 0..20 {
-        let clock = ManualClock::new(time::from_millis(1_000_000));
+        let clock = ManualClock::running(time::from_millis(1_000_000));
         let mut world = World::new();
         world.store = MemoryStore::with_clock(clock.clone());
         let job = world.job("long", |_| async {

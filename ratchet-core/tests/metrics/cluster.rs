@@ -264,6 +264,11 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     // What an implementation says of itself.
     coordinator_outage();
     assert_eq!(metrics.sum(COORDINATOR_OUTAGES, &[]), 1.0);
+    // What the HTTP interface reports of the cluster.
+    for (judged, shown) in [(true, 1.0), (false, 0.0)] {
+        nothing_runs(judged);
+        assert_eq!(metrics.sum(NOTHING_RUNS, &[]), shown);
+    }
     node.stop().await.unwrap();
 }
 

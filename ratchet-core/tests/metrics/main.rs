@@ -67,11 +67,15 @@ scenarios! {
     cluster::panics_of_loops_and_hooks_are_counted,
     store::calls_are_counted_by_operation_and_result,
     store::settlements_are_tried_again_and_refused,
+    store::steps_of_the_clock_are_counted,
+    store::claims_that_were_never_received_are_counted,
     store::actions_are_counted_by_what_they_did,
     upkeep::recurring_definitions_fire_late_and_miss_slots,
     upkeep::definitions_of_a_newer_release_are_met,
     upkeep::what_is_old_is_done_away_with,
     upkeep::signals_that_do_not_come,
+    upkeep::the_leader_measures_the_named_queues,
+    upkeep::a_backlog_that_cannot_be_read_is_warned_of_once,
     upkeep::what_alerts_watch_is_there_before_anything_happens,
 }
 

@@ -147,6 +147,7 @@ fn is_among(values: Values, value: &str) -> bool {
     match values {
         Values::OneOf(all) => all.contains(&value),
         Values::Kinds => ["scripted", "mail", "unheard of", OTHER].contains(&value),
+        Values::Queues => ["mail", "quiet"].contains(&value),
         Values::Pools => ["default", "system", "small"].contains(&value),
         Values::Roles => ["maintenance", "pricing", "feed"].contains(&value),
         Values::Operations => value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),

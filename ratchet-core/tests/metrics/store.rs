@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ratchet_core::memory::Fault;
+use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::metrics::*;
-use ratchet_core::{JobError, NewJob, Ratchet, RetryPolicy, StoreErrorKind};
+use ratchet_core::time::wall_clock;
+use ratchet_core::{JobError, MemoryStore, NewJob, Ratchet, RetryPolicy, StoreErrorKind};
 use tokio::time::sleep;
 
 use crate::kit::{Started, World};
@@ -82,6 +83,39 @@ pub(crate) async fn settlements_are_tried_again_and_refused(metrics: &Metrics) {
         metrics.values(STORE_BACKOFF, &[("loop", "settler")]).len(),
         2
     );
+    node.stop().await.unwrap();
+}
+
+pub(crate) async fn claims_that_were_never_received_are_counted(metrics: &Metrics) {
+    let world = World::new();
+    let calls = AtomicUsize::new(0);
+    // The first claim of each of the two pools.
+    let store = world.store.clone().with_faults(move |operation| {
+        let claims = operation == "claim_next_batch";
+        match claims && calls.fetch_add(1, Ordering::SeqCst) < 2 {
+            true => Fault::ErrorAfterCommit,
+            false => Fault::None,
+        }
+    });
+    let id = world.enqueue(world.job("lost", |_| async { Ok(()) })).await;
+    let node = Started::new(world.builder_on(store).build().unwrap());
+    world.ended(id).await;
+    assert_eq!(metrics.sum(CLAIMS_UNDELIVERED, &[]), 1.0);
+    node.stop().await.unwrap();
+}
+
+pub(crate) async fn steps_of_the_clock_are_counted(metrics: &Metrics) {
+    let clock = ManualClock::running(wall_clock());
+    let mut world = World::new();
+    world.store = MemoryStore::with_clock(clock.clone());
+    let node = world.start();
+    sleep(SECOND).await;
+    clock.advance(3_600 * SECOND);
+    sleep(60 * SECOND).await;
+    clock.set_back(1_800 * SECOND);
+    sleep(60 * SECOND).await;
+    let steps = |direction| metrics.sum(CLOCK_STEPS, &[("direction", direction)]);
+    assert_eq!((steps("forward"), steps("back")), (1.0, 1.0));
     node.stop().await.unwrap();
 }
 

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use ratchet_core::{
     Recurring, Result, Retain, Retention, time,
 };
 use tokio::time::sleep;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::documents::counters_of_alerts;
 use crate::jobs::Mail;
@@ -70,6 +71,128 @@ pub(crate) async fn recurring_definitions_fire_late_and_miss_slots(metrics: &Met
     node.stop().await.unwrap();
 }
 
+pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
+    let world = World::new();
+    let jobs = |queue: &str, count| {
+        (0..count)
+            .map(|_| NewJob::new("mail", &()).queue(queue))
+            .collect()
+    };
+    let early: Vec<NewJob> = jobs("mail", 3);
+    world.store.enqueue(&early).await.unwrap();
+    world
+        .store
+        .enqueue(&[early[0].clone().delay(600 * SECOND)])
+        .await
+        .unwrap();
+    let unnamed: Vec<NewJob> = jobs("unnamed", 2);
+    world.store.enqueue(&unnamed).await.unwrap();
+    sleep(30 * SECOND).await;
+    let build = || {
+        // Another queue is polled, so that the jobs stay.
+        let builder = world.builder().queues(["elsewhere"]);
+        builder
+            .measured_queues(["quiet", "mail", "mail"])
+            .build()
+            .unwrap()
+    };
+    let (node, other) = (Started::new(build()), Started::new(build()));
+    sleep(10 * SECOND).await;
+    let due = |queue| metrics.sum(QUEUE_DUE, &[("queue", queue)]);
+    let oldest = |queue| metrics.sum(QUEUE_OLDEST_DUE, &[("queue", queue)]);
+    // Both nodes count into one recorder, and only one of them measures.
+    assert_eq!((due("mail"), due("quiet")), (3.0, 0.0));
+    assert!(
+        (30.0..=40.0).contains(&oldest("mail")),
+        "{}",
+        oldest("mail")
+    );
+    assert_eq!(oldest("quiet"), 0.0);
+    let more: Vec<NewJob> = jobs("quiet", 1);
+    world.store.enqueue(&more).await.unwrap();
+    sleep(16 * SECOND).await;
+    assert_eq!((due("mail"), due("quiet")), (3.0, 1.0));
+    // Nodes cannot take the jobs of a paused queue, however many there are.
+    let mail = Name::new("queue", "mail").unwrap();
+    world.store.pause_queue(&mail).await.unwrap();
+    sleep(16 * SECOND).await;
+    assert_eq!((due("mail"), oldest("mail")), (0.0, 0.0));
+    // One node goes and the other measures, then there is none.
+    node.stop().await.unwrap();
+    sleep(60 * SECOND).await;
+    assert_eq!(due("quiet"), 1.0);
+    other.stop().await.unwrap();
+    assert_eq!((due("quiet"), oldest("quiet")), (0.0, 0.0));
+}
+
+/// Counts the warnings of the loop that measures the backlog.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl<S: tracing::Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let event = event.metadata();
+        if *event.level() == tracing::Level::WARN && event.target().ends_with("::backlog") {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+pub(crate) async fn a_backlog_that_cannot_be_read_is_warned_of_once(metrics: &Metrics) {
+    let warnings = Warnings::default();
+    let subscriber = tracing_subscriber::registry().with(warnings.clone());
+    let _installed = tracing::subscriber::set_default(subscriber);
+    let world = World::new();
+    let (fails, tries) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let store = world.store.clone().with_faults({
+        let (fails, tries) = (Arc::clone(&fails), Arc::clone(&tries));
+        move |operation| {
+            if operation != "count_due" {
+                return Fault::None;
+            }
+            tries.fetch_add(1, Ordering::SeqCst);
+            match fails.load(Ordering::SeqCst) {
+                true => Fault::ErrorBeforeCommit,
+                false => Fault::None,
+            }
+        }
+    });
+    world
+        .store
+        .enqueue(&[NewJob::new("mail", &()).queue("mail")])
+        .await
+        .unwrap();
+    let builder = world.builder_on(store).queues(["elsewhere"]);
+    let node = Started::new(builder.measured_queues(["mail"]).build().unwrap());
+    let passes = async |count| {
+        let until = tries.load(Ordering::SeqCst) + count;
+        while tries.load(Ordering::SeqCst) < until {
+            sleep(SECOND).await;
+        }
+        sleep(SECOND).await;
+    };
+    let due = || metrics.sum(QUEUE_DUE, &[]);
+    let warned = || warnings.0.load(Ordering::SeqCst);
+    passes(1).await;
+    assert_eq!((due(), warned()), (1.0, 0));
+    for outages in 1..=2 {
+        fails.store(true, Ordering::SeqCst);
+        passes(1).await;
+        assert_eq!((due(), warned()), (1.0, outages));
+        passes(1).await;
+        assert_eq!((due(), metrics.sum(QUEUE_OLDEST_DUE, &[])), (0.0, 0.0));
+        passes(4).await;
+        assert_eq!((due(), warned()), (0.0, outages));
+        fails.store(false, Ordering::SeqCst);
+        passes(1).await;
+        assert_eq!((due(), warned()), (1.0, outages));
+    }
+    node.stop().await.unwrap();
+}
+
 pub(crate) async fn definitions_of_a_newer_release_are_met(metrics: &Metrics) {
     let world = World::new();
     let builder = Ratchet::builder(Arc::new(Old(world.store.clone())));
@@ -86,7 +209,7 @@ pub(crate) async fn definitions_of_a_newer_release_are_met(metrics: &Metrics) {
 pub(crate) async fn what_is_old_is_done_away_with(metrics: &Metrics) {
     const HOUR: Duration = Duration::from_secs(3_600);
     let mut world = World::new();
-    let clock = ManualClock::new(time::wall_clock());
+    let clock = ManualClock::running(time::wall_clock());
     world.store = MemoryStore::with_clock(clock.clone());
     let retention = Retention::all(Retain::Delete(HOUR))
         .failed(Retain::Archive(HOUR))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mongodb::IndexModel;
 use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
-use ratchet_core::StoreErrorKind;
 use ratchet_core::store::{JobStore, Store};
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
@@ -14,8 +14,10 @@ use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 /// What connecting says, which must be refused.
 async fn refused(space: &Space) -> String {
     let error = space.builder().connect().await.unwrap_err();
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
-    error.to_string()
+    let StoreErrorKind::SchemaMismatch(problem) = error.kind() else {
+        panic!("{error}");
+    };
+    format!("{problem:?}: {error}")
 }
 
 async fn names(space: &Space) -> Vec<String> {
@@ -72,13 +74,17 @@ pub(crate) async fn a_newer_version_is_refused(space: Arc<Space>) {
     let newer = doc! { "$set": { "version": 1_000 } };
     let meta = space.of_majority("meta");
     meta.update_one(doc! {}, newer).await.unwrap();
-    assert!(refused(&space).await.contains("version 1000"));
+    let problem = refused(&space).await;
+    assert!(problem.starts_with("Newer: "), "{problem}");
+    assert!(problem.contains("version 1000"), "{problem}");
 }
 
 pub(crate) async fn collections_of_others_are_refused(space: Arc<Space>) {
     let jobs = space.of_majority("jobs");
     jobs.insert_one(doc! { "title": "gardener" }).await.unwrap();
-    assert!(refused(&space).await.contains("not Ratchet's"));
+    let problem = refused(&space).await;
+    assert!(problem.starts_with("Altered: "), "{problem}");
+    assert!(problem.contains("not Ratchet's"), "{problem}");
     let names = names(&space).await;
     assert_eq!(names, [space.name("jobs")], "something was made");
 }
@@ -134,7 +140,10 @@ pub(crate) async fn collections_of_another_kind_are_refused(space: Arc<Space>) {
 pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space: Arc<Space>) {
     let without = || space.builder().create(false);
     let error = without().connect().await.unwrap_err();
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Behind),
+    );
     assert!(names(&space).await.is_empty());
     open(&space).await;
     without().connect().await.unwrap();

@@ -5,16 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use ratchet_core::cluster::Wakeup;
+use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings, Wakeup};
 use ratchet_core::model::{
     Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
 };
-use ratchet_core::store::{JobStore, NodeStore, Store};
+use ratchet_core::store::{
+    Acquired, Changed, JobStore, LockStore, NodeStore, QueueStore, SharedStore, Store,
+};
 use ratchet_core::{JobId, JobState, Name, NodeId, StoreErrorKind};
 use ratchet_store_mongo::{Builder, MongoStore};
 
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
+
+fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
 
 /// A fail point.
 pub(crate) struct Fault {
@@ -243,7 +249,7 @@ pub(crate) async fn a_killed_operation_is_a_timeout(space: Arc<Space>) {
         store.get(&[id]).await.unwrap_err(),
         store.enqueue(&[job()]).await.unwrap_err(),
         store.claim_next_batch(&claim_all()).await.unwrap_err(),
-        store.queues().queues().await.unwrap_err(),
+        Store::queues(&store).queues().await.unwrap_err(),
     ];
     for error in errors {
         assert_kind(&error, StoreErrorKind::Timeout);
@@ -315,40 +321,64 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
     assert_eq!(state(&store, id).await, JobState::Succeeded);
 }
 
-pub(crate) async fn heartbeats_go_on_when_jobs_have_all_connections(space: Arc<Space>) {
-    let fault = Fault::new(&space, &["insert"]).late(3_000).times(2);
-    let store = fault
-        .builder(&space)
-        .max_connections(2)
+/// Takes the one connection of the pool by a write that waits for a transaction of another client.
+pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections(
+    space: Arc<Space>,
+) {
+    let builder = space.builder().max_connections(1);
+    let store = builder
+        .deadline(Duration::from_secs(120))
         .connect()
         .await
         .unwrap();
-    enqueue(&store, job()).await;
-    let fault = fault.set().await;
-    let busy: Vec<_> = (0..2)
-        .map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { enqueue(&store, job()).await })
-        })
-        .collect();
-    let label = Name::new("label", "n").unwrap();
-    let beat = Heartbeat::new(
-        NodeId::new(),
-        label,
-        NodeStatus::Joining,
-        Duration::from_secs(1),
-    );
-    for _ in 0..20 {
-        store.heartbeat(&beat).await.unwrap();
-    }
+    let mut session = space.database.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let queues = space.of_majority("queues");
+    let paused = queues.insert_one(doc! { "_id": "q" });
+    paused.session(&mut session).await.unwrap();
+    let waits = {
+        let store = store.clone();
+        tokio::spawn(async move { store.pause_queue(&name("q")).await.unwrap() })
+    };
+    // From the first call on that gets no connection, all of them are taken.
+    let some_time = Duration::from_millis(500);
+    while tokio::time::timeout(some_time, enqueue(&store, job()))
+        .await
+        .is_ok()
+    {}
+
+    let node = NodeId::new();
+    let second = Duration::from_secs(1);
+    let beat = Heartbeat::new(node, name("n"), NodeStatus::Active, second);
+    store.heartbeat(&beat).await.unwrap();
+    store.database_time().await.unwrap();
+    let (lock, owner) = (name("l"), name("o"));
+    let acquired = store.acquire(&lock, &owner, 60 * second).await.unwrap();
+    let Acquired::Acquired { fence } = acquired else {
+        panic!("{acquired:?}");
+    };
+    let renewed = store.renew(&lock, &owner, fence, 60 * second).await;
+    assert_eq!(renewed.unwrap(), Fenced::Applied);
+    let released = store.release(&lock, &owner, fence).await;
+    assert_eq!(released.unwrap(), Fenced::Applied);
+    let shared: SharedStore = Arc::new(store.clone());
+    let mut election = Election::new(shared, &name("role"), LeaderTimings::default()).unwrap();
+    let elected = election.turn(node).await.unwrap();
     assert!(
-        busy.iter().any(|call| !call.is_finished()),
-        "nobody was in the way"
+        matches!(elected, ElectionOutcome::Elected(_)),
+        "{elected:?}"
     );
-    for call in busy {
-        call.await.unwrap();
-    }
-    fault.lift().await;
+    let again = election.turn(node).await.unwrap();
+    assert!(
+        matches!(again, ElectionOutcome::AlreadyLeader(_)),
+        "{again:?}"
+    );
+    election.resign().await.unwrap();
+
+    assert!(!waits.is_finished(), "the connection was free");
+    session.abort_transaction().await.unwrap();
+    assert_eq!(waits.await.unwrap(), Changed::Changed);
+    enqueue(&store, job()).await;
 }
 
 pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {

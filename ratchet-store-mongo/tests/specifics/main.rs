@@ -63,7 +63,7 @@ tests! {
         an_unheard_commit_is_committed_once a_claim_whose_answer_is_lost_is_not_made_again
         a_killed_operation_is_a_timeout a_killed_cursor_is_opened_again
         a_silent_server_is_a_timeout a_majority_that_does_not_answer_is_a_timeout
-        heartbeats_go_on_when_jobs_have_all_connections wakeups_survive_a_lost_stream;
+        a_pool_taken_by_others_leaves_heartbeats_locks_and_elections wakeups_survive_a_lost_stream;
     archive: a_long_history_is_archived_whole_and_leaves_nothing
         two_passes_at_once_archive_each_job_once;
     guards: a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_is_stale

@@ -173,6 +173,8 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
         let one = ClaimRequest::new(NodeId::new(), 1);
         assert_eq!(store.claim_next_batch(&one).await.unwrap().len(), 1);
         assert_eq!(store.permits().await.unwrap()[0].held, 0);
+        let queue = job().spec().route.queue.clone();
+        assert_eq!(store.count_due(&queue, 20).await.unwrap(), 20);
     })
     .await;
     own.database.drop().await.unwrap();

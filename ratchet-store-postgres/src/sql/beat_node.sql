@@ -1,9 +1,8 @@
--- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim that
--- somebody wants cancelled, or none.
--- [node.heartbeat] [node.reply] [node.cancel] [node.others] [cancel.running]
+-- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim of the
+-- node, or none if it has no claims.
+-- [node.heartbeat] [node.reply] [node.claims] [node.cancel] [node.others] [cancel.running]
 -- $3 has for each stored status what NodeStatus::after_heartbeat makes of it.
--- Primary key, no index has what changes; the small table; jobs_running: as many rows as there are
--- claims.
+-- Primary key, no index has what changes; the small table; jobs_running: the rows of this node.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
@@ -18,8 +17,9 @@ others AS (
     SELECT count(*) AS live, max(started_at) AS newest
     FROM {schema}.nodes WHERE node <> $1 AND status < 3
 )
-SELECT beat.now, beat.status, job.id, job.claim_seq, others.live, others.newest
+SELECT beat.now, beat.status, job.id, job.claim_seq, job.cancel_requested, others.live,
+       others.newest
 FROM beat
 CROSS JOIN others
-LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.cancel_requested AND job.node = $1
+LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1
 ORDER BY job.id

@@ -1,5 +1,4 @@
 -- Deletes ended nodes that own no claim. [node.forget] Primary key; jobs_running.
 DELETE FROM {schema}.nodes AS node
 WHERE node.node = ANY($1::uuid[]) AND node.status >= 3
-  AND node.node NOT IN (SELECT job.node FROM {schema}.jobs AS job
-                        WHERE job.state = 3 AND job.node IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM {schema}.jobs AS job WHERE job.state = 3 AND job.node = node.node)

@@ -2,7 +2,7 @@
 -- [permit.order] Locks nothing: who takes a permit looks again when it has the lock, and who leaves a
 -- route out does so for what was the case during its call.
 -- One seek of jobs_claim per route and priority; then, for the resources of those with due jobs only,
--- the routes, which are few, once, and jobs_running: as many entries as are held.
+-- the routes, which are few, once, and jobs_permits: as many entries as are held.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT route.id, route.permit
@@ -25,7 +25,7 @@ due AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT route.permit AS resource, sum((
         SELECT count(*) FROM {schema}.jobs AS job
-        WHERE job.state = 3 AND job.route = route.id
+        WHERE job.state = 3 AND job.flags & 128 <> 0 AND job.route = route.id
     ))::bigint AS held
     FROM {schema}.routes AS route
     WHERE route.permit = ANY(ARRAY(SELECT due.permit FROM due))

@@ -20,6 +20,7 @@ mod schemas;
 mod server;
 mod sessions;
 mod transactions;
+mod undelivered;
 
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -121,6 +122,8 @@ tests! {
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more
         closing_again_is_silent without_wakeups_nobody_is_woken_up;
+    undelivered: a_lane_whose_head_was_claimed_unheard_goes_on
+        a_permit_that_was_claimed_unheard_is_free_again;
 }
 
 fn main() -> ExitCode {

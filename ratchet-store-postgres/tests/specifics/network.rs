@@ -21,11 +21,20 @@ use crate::{assert_kind, enqueue, exists, job, open};
 
 /// Forwards connections to the server, until it is silenced: then the ones there are stay open and
 /// carry nothing any more, as behind a router that lost its memory. Later ones work.
-struct Proxy {
-    url: String,
+pub(crate) struct Proxy {
+    pub(crate) url: String,
     generation: watch::Sender<u64>,
-    /// When this is asked, the connection ends before the answer is heard; once.
-    cut: Arc<Mutex<Option<&'static [u8]>>>,
+    faults: Arc<Faults>,
+}
+
+/// What happens to the next connection that carries certain bytes; each once.
+#[derive(Default)]
+struct Faults {
+    /// When this is asked, the connection ends before the answer is heard.
+    cut: Mutex<Option<&'static [u8]>>,
+    /// When these have been answered or asked, one after the other, the connection stays open and the
+    /// client hears nothing more.
+    swallow: Mutex<Option<&'static [&'static [u8]]>>,
 }
 
 /// What the server hears instead of what was said, of the same length.
@@ -35,7 +44,7 @@ type Rewrite = (&'static [u8], &'static [u8]);
 const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 impl Proxy {
-    async fn start(server: &str) -> Self {
+    pub(crate) async fn start(server: &str) -> Self {
         Self::rewriting(server, None).await
     }
 
@@ -47,19 +56,19 @@ impl Proxy {
         let here = listener.local_addr().unwrap();
         let (generation, silenced) = watch::channel(0);
         let host = host.to_owned();
-        let cut = Arc::default();
-        let cuts = Arc::clone(&cut);
+        let faults = Arc::<Faults>::default();
+        let armed = Arc::clone(&faults);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let (host, mut silenced) = (host.clone(), silenced.clone());
-                let cut = Arc::clone(&cuts);
+                let faults = Arc::clone(&armed);
                 silenced.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(host).await else {
                         return;
                     };
                     tokio::select! {
-                        _ = forward(&mut client, &mut server, &cut, rewrite) => {}
+                        _ = forward(&mut client, &mut server, &faults, rewrite) => {}
                         Ok(()) = silenced.changed() => {
                             std::future::pending::<()>().await;
                         }
@@ -70,13 +79,19 @@ impl Proxy {
         Self {
             url: format!("{scheme}://{user}@{here}/{database}"),
             generation,
-            cut,
+            faults,
         }
     }
 
     /// The next connection on which this is asked ends when it was done, and before that is heard.
     fn cut(&self, asked: &'static [u8]) {
-        *self.cut.lock().unwrap() = Some(asked);
+        *self.faults.cut.lock().unwrap() = Some(asked);
+    }
+
+    /// The next connection that carries all of these, one after the other, in questions or answers,
+    /// goes silent at the last: the server does what it was asked, and the client never hears of it.
+    pub(crate) fn swallow(&self, carried: &'static [&'static [u8]]) {
+        *self.faults.swallow.lock().unwrap() = Some(carried);
     }
 
     fn silence(&self) {
@@ -88,10 +103,23 @@ impl Proxy {
 async fn forward(
     client: &mut TcpStream,
     server: &mut TcpStream,
-    cut: &Mutex<Option<&'static [u8]>>,
+    faults: &Faults,
     rewrite: Option<Rewrite>,
 ) -> io::Result<()> {
     let (mut asked, mut answered) = ([0; 8192], [0; 8192]);
+    // What this connection still has to carry before it goes silent.
+    let mut awaited: Option<&'static [&'static [u8]]> = None;
+    let mut goes_silent = |carried: &[u8]| {
+        let mut swallow = faults.swallow.lock().unwrap();
+        let carries = |part: &&[u8]| place_of(part, carried).is_some();
+        if awaited.is_none() {
+            awaited = swallow.take_if(|parts| carries(&parts[0]));
+        }
+        if let Some([_, rest @ ..]) = awaited.filter(|parts| carries(&parts[0])) {
+            awaited = Some(rest);
+        }
+        awaited.is_some_and(<[_]>::is_empty)
+    };
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
@@ -105,18 +133,24 @@ async fn forward(
                     asked[place..place + heard.len()].copy_from_slice(heard);
                 }
                 server.write_all(asked).await?;
-                let cut = cut
-                    .lock()
-                    .unwrap()
-                    .take_if(|cut| place_of(cut, asked).is_some());
+                let cut = {
+                    let mut cut = faults.cut.lock().unwrap();
+                    cut.take_if(|cut| place_of(cut, asked).is_some())
+                };
                 if cut.is_some() {
                     return server.read(&mut answered).await.map(drop);
+                }
+                if goes_silent(asked) {
+                    return std::future::pending().await;
                 }
             }
             read = server.read(&mut answered) => {
                 let answered = &answered[..read?];
                 if answered.is_empty() {
                     return Ok(());
+                }
+                if goes_silent(answered) {
+                    return std::future::pending().await;
                 }
                 client.write_all(answered).await?;
             }

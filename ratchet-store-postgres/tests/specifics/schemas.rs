@@ -7,7 +7,7 @@ use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::JobFilter;
 use ratchet_core::model::PageRequest;
 use ratchet_core::store::{JobStore, LockStore, Store};
-use ratchet_core::{JobState, Name, StoreError, StoreErrorKind};
+use ratchet_core::{JobState, Name, SchemaProblem, StoreError, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::Row;
 
@@ -75,19 +75,25 @@ pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
     let newer = "INSERT INTO {schema}.migrations VALUES (99, 'later', 'x', 0)";
     schema.execute(newer).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
     assert!(error.to_string().contains("version 99"), "{error}");
     let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
                    UPDATE {schema}.migrations SET checksum = 'other'";
     schema.execute(changed).await.unwrap();
-    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &refusal(&schema).await,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
 }
 
 pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     let theirs = "CREATE TABLE {schema}.jobs (mine text)";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
     assert!(error.to_string().contains("jobs"), "{error}");
     let made = "SELECT relname::text FROM pg_class WHERE relkind = 'r'
                 AND relnamespace = '{schema}'::regnamespace ORDER BY 1";
@@ -103,7 +109,10 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
         .execute("DROP TABLE {schema}.jobs; CREATE TABLE {schema}.migrations (mine text)")
         .await
         .unwrap();
-    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &refusal(&schema).await,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
 }
 
 pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
@@ -122,7 +131,10 @@ pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
         .await
         .unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
     assert!(error.to_string().contains("jobs_claim"), "{error}");
 }
 
@@ -221,7 +233,10 @@ pub(crate) async fn a_read_only_role_is_read_only(schema: Arc<Schema>) {
 
 pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) {
     let unmigrated = schema.builder().migrate(false).connect().await.unwrap_err();
-    assert_kind(&unmigrated, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &unmigrated,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Behind),
+    );
     for migration in PostgresStore::migrations(&schema.name) {
         schema.execute(&migration.sql).await.unwrap();
     }
@@ -285,7 +300,10 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
                 VALUES ('l', 'holder', 7, 9000000000000)";
     schema.execute(held).await.unwrap();
     let unchanged = schema.builder().migrate(false).connect().await;
-    assert_kind(&unchanged.unwrap_err(), StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &unchanged.unwrap_err(),
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Behind),
+    );
     let store = open(&schema).await;
     let applied = "SELECT version FROM {schema}.migrations";
     let applied = schema.rows(applied).await.unwrap();

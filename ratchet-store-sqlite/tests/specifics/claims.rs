@@ -214,6 +214,8 @@ async fn to_see_what_is_late_takes_a_seek_per_route_and_level() {
                     (route=? AND priority=? AND run_at<?)";
         assert!(due.contains(seek), "{due}");
         assert!(!due.contains("SCAN job"), "{due}");
+        let depth = plan(&database, include_str!("../../src/sql/count_due.sql"));
+        assert!(depth.contains(seek), "{depth}");
         let locks = plan(&database, include_str!("../../src/sql/list_locks.sql"));
         assert!(locks.contains("USING PRIMARY KEY (name>?)"), "{locks}");
         assert!(!locks.contains("TEMP B-TREE"), "{locks}");

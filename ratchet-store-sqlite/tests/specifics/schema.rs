@@ -1,6 +1,6 @@
 //! Migrations on files, and schemas that are not what they should be.
 
-use ratchet_core::StoreErrorKind;
+use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 
@@ -55,7 +55,7 @@ async fn a_newer_schema_is_refused_with_both_versions() {
         )
         .unwrap();
     let error = place.refusal().await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
     assert!(error.to_string().contains("99"), "{error}");
     let version = format!("version {} that this", known());
     assert!(error.to_string().contains(&version), "{error}");
@@ -69,7 +69,10 @@ async fn tables_without_a_record_of_migrations_are_refused() {
         .execute_batch("CREATE TABLE ratchet_jobs (mine)")
         .unwrap();
     let error = place.refusal().await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
     assert!(error.to_string().contains("not Ratchet's"), "{error}");
     let tables: i64 = place
         .sql()
@@ -86,7 +89,10 @@ async fn an_empty_record_of_migrations_is_refused() {
         .sql()
         .execute("DELETE FROM ratchet_migrations", [])
         .unwrap();
-    assert_kind(&place.refusal().await, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &place.refusal().await,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
 }
 
 #[tokio::test]
@@ -99,7 +105,10 @@ async fn a_missing_table_or_index_is_refused_by_name() {
         drop(place.open().await);
         place.sql().execute_batch(drop_one).unwrap();
         let error = place.refusal().await;
-        assert_kind(&error, StoreErrorKind::SchemaMismatch);
+        assert_kind(
+            &error,
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+        );
         let name = drop_one.rsplit(' ').next().unwrap();
         assert!(error.to_string().contains(name), "{error}");
     }

@@ -2,7 +2,7 @@
 -- [permit.order] Locks nothing: who takes a permit looks again when it has the lock, and who leaves a
 -- route out does so for what was the case during its call.
 -- One seek of jobs_claim per route and priority; then, for the resources of those with due jobs only,
--- the routes, which are few, and jobs_running: as many entries as are held.
+-- the routes, which are few, and jobs_permits: as many entries as are held.
 DECLARE @now bigint = {now};
 SELECT route.id
 FROM {schema}.routes AS route

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::store::{JobStore, NodeStore};
-use ratchet_core::{Enqueued, NewJob, NodeId, StoreError, StoreErrorKind, time};
+use ratchet_core::{Enqueued, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind, time};
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::server::Schema;
@@ -54,19 +54,25 @@ pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
     let newer = "INSERT INTO {schema}.migrations VALUES (99, N'later', N'x', 0)";
     schema.execute(newer).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
     assert!(error.to_string().contains("version 99"), "{error}");
     let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
                    UPDATE {schema}.migrations SET checksum = N'other'";
     schema.execute(changed).await.unwrap();
-    assert_kind(&refusal(&schema).await, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &refusal(&schema).await,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
 }
 
 pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     let theirs = "CREATE TABLE {schema}.jobs (mine nvarchar(10))";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
     assert!(error.to_string().contains("jobs"), "{error}");
     let made = format!(
         "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t
@@ -95,7 +101,10 @@ pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
         .await
         .unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
     assert!(error.to_string().contains("attempts"), "{error}");
 }
 
@@ -109,7 +118,10 @@ pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) 
 
 pub(crate) async fn without_migrating_a_missing_schema_is_refused(schema: Arc<Schema>) {
     let error = schema.builder().migrate(false).connect().await;
-    assert_kind(&error.unwrap_err(), StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error.unwrap_err(),
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Behind),
+    );
 }
 
 /// What would overflow the server's own functions for times, and what a session may have as its
@@ -178,7 +190,10 @@ pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
     let theirs = "CREATE VIEW {schema}.unique_keys AS SELECT 1 AS mine";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(&error, StoreErrorKind::SchemaMismatch);
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
     let made = format!(
         "SELECT CAST(o.name AS nvarchar(128)) FROM sys.objects AS o
          JOIN sys.schemas AS s ON s.schema_id = o.schema_id

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use ratchet_core::model::*;
+use ratchet_core::schedule::ZoneData;
 use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
@@ -409,13 +410,14 @@ impl Generator {
             let error = format!("error {}", self.random.u8(..));
             let delay = Duration::from_millis(self.random.u64(0..3_000));
             let result = Some(json(&self.random.u8(..).to_string()));
-            let outcome = match self.random.u8(0..8) {
+            let outcome = match self.random.u8(0..9) {
                 0 | 1 => Outcome::Succeeded { result },
                 2 => Outcome::Succeeded { result: None },
                 3 => Outcome::Retry { delay, error },
                 4 => Outcome::Failed { error },
                 5 => Outcome::Snoozed { delay },
                 6 => Outcome::Released,
+                7 => Outcome::Undelivered,
                 _ => Outcome::Cancelled,
             };
             let settlement = Settlement::new(token, outcome);
@@ -558,6 +560,9 @@ impl Generator {
                             .map(|kind| name(kind))
                             .collect(),
                     );
+                }
+                if self.chance(30) {
+                    profile.zone_data = Some(ZoneData::built_in());
                 }
                 let interval = self.millis(1..6_000);
                 let beat = Heartbeat::new(node, label, status, interval);

@@ -157,11 +157,7 @@ impl Step {
             Self::PurgeArchive(request) => {
                 Answer::Purged(archive(store).purge_archive(request).await?)
             }
-            Self::Beat(heartbeat) => {
-                let mut reply = nodes.heartbeat(heartbeat).await?;
-                reply.cancel_requested.sort();
-                Answer::Reply(reply)
-            }
+            Self::Beat(heartbeat) => Answer::Reply(nodes.heartbeat(heartbeat).await?),
             Self::SetStatus(node, status) => {
                 Answer::Changed(nodes.set_node_status(*node, *status).await?)
             }

@@ -40,10 +40,16 @@ impl NodeBuilder {
             self.active_in.as_ref(),
             &mut problems,
         );
+        let mut capabilities = self.capabilities.clone();
+        let refuses = !self.config.untagged || self.pools.iter().any(|pool| !pool.untagged);
+        if capabilities.is_empty() && refuses {
+            // The program or its environment may name some, without which it could take no job.
+            capabilities.extend(Name::new("capability", "any other"));
+        }
         let pools = partition(
             self.queues.clone(),
             kinds,
-            self.capabilities.clone(),
+            capabilities,
             &self.config,
             &self.pools,
         );

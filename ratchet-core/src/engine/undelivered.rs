@@ -1,0 +1,57 @@
+//! Hands back the claims that the store lists under this node and the node never received.
+//!
+//! The heartbeat finds them; they are settled here, beside the heartbeat, so that a store that settles
+//! slowly keeps no node silent. What cannot be handed back is found again by the next heartbeat.
+
+use std::sync::Arc;
+
+use super::heartbeat;
+use super::run::Run;
+use super::settler;
+use crate::error::Result;
+use crate::id::ClaimToken;
+use crate::limits;
+use crate::metrics;
+use crate::model::{Fenced, NodeStatus, Outcome, Settlement};
+
+/// Hands claims back for as long as the node runs.
+pub(super) async fn run(run: Arc<Run>) {
+    loop {
+        run.ledger.found().await;
+        if let Err(error) = hand_back(&run).await {
+            tracing::warn!(%error, "could not hand back claims whose answer was lost");
+        }
+    }
+}
+
+/// Beats with this status, and hands back what the reply shows to be undelivered.
+pub(super) async fn beat_and_hand_back(run: &Run, status: NodeStatus) -> Result<()> {
+    heartbeat::beat(run, status).await?;
+    hand_back(run).await
+}
+
+/// Hands back what the last heartbeat found: at no attempt and no crash, with the old due times.
+async fn hand_back(run: &Run) -> Result<()> {
+    let mut handed_back = 0;
+    for tokens in run.ledger.take_undelivered().chunks(limits::MAX_BATCH) {
+        let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Undelivered);
+        let ends: Vec<Settlement> = tokens.iter().map(end).collect();
+        let calls = &run.shared.calls;
+        let settle = calls.call("settle", |store| store.jobs().settle(&ends));
+        let answers = settle.await?;
+        handed_back += answers
+            .iter()
+            .filter(|one| **one == Fenced::Applied)
+            .count();
+    }
+    if handed_back > 0 {
+        metrics::claims_undelivered(handed_back);
+        tracing::warn!(
+            claims = handed_back,
+            "handed back claims whose answer never reached this node"
+        );
+        run.shared.bells.ring(None);
+        run.shared.client.wake_others(settler::TELL).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Hosts that clients of a server may ask for.
+
+/// Returns a `Host` without the port behind it. An IPv6 address stands in brackets.
+///
+/// ```
+/// use ratchet_core::host::without_port;
+///
+/// assert_eq!(without_port("ops.example.com:8080"), "ops.example.com");
+/// assert_eq!(without_port("[2001:db8::1]:8080"), "[2001:db8::1]");
+/// ```
+#[must_use]
+pub fn without_port(host: &str) -> &str {
+    let end = match host.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    &host[..end]
+}
+
+/// Checks a host under which requests may arrive: a name or an address without a port, an IPv6 address in
+/// brackets.
+///
+/// # Errors
+/// The rule that it breaks, with the host.
+pub fn check(host: &str) -> Result<(), String> {
+    if host.is_empty() || host.contains(['/', '@', ' ']) || without_port(host) != host {
+        return Err(format!(
+            "has {host:?}, which is no name and no address without a port; an IPv6 address needs brackets"
+        ));
+    }
+    Ok(())
+}

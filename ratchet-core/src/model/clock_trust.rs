@@ -1,0 +1,163 @@
+//! What the caller of a pass knows about steps of the database's clock.
+
+use std::time::Duration;
+
+use crate::time::{Timestamp, duration_millis, to_millis};
+
+/// The most steps that are told apart. Earlier ones count as one, at the time of the latest of them.
+const MAX_STEPS: usize = 16;
+
+/// How far a pass trusts the ages that it computes on the database's clock.
+///
+/// After the clock has stepped forward, everything stored before the step looks older than it is. A
+/// node that saw the step passes it on here, so that the store subtracts the step from those ages. The
+/// default is [`FULL`](Self::FULL).
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use ratchet_core::model::{ClockTrust, ReclaimRequest};
+/// use ratchet_core::time;
+///
+/// let before_the_step = time::from_millis(1_790_000_000_000);
+/// let trust = ClockTrust::FULL.stepped(before_the_step, Duration::from_secs(3_600));
+/// let request = ReclaimRequest::new().clock(trust);
+/// assert_ne!(request.clock, ClockTrust::FULL);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockTrust {
+    /// In the order in which they happened.
+    steps: Vec<ForwardStep>,
+    /// The latest time that the clock can show during the pass without another step.
+    latest: Timestamp,
+}
+
+/// One step forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ForwardStep {
+    /// An upper bound of the times that were stored before the step.
+    at: Timestamp,
+    /// An upper bound of its size.
+    by: Duration,
+}
+
+impl ClockTrust {
+    /// Trusts every age: the clock never stepped.
+    pub const FULL: Self = Self {
+        steps: Vec::new(),
+        latest: Timestamp::MAX_UTC,
+    };
+
+    /// Adds a step forward: times stored up to `at` are younger by `by` than they look.
+    #[must_use]
+    pub fn stepped(mut self, at: Timestamp, by: Duration) -> Self {
+        self.steps.push(ForwardStep { at, by });
+        if self.steps.len() > MAX_STEPS {
+            let earliest = self.steps.remove(0);
+            self.steps[0].by += earliest.by;
+        }
+        self
+    }
+
+    /// Adds a step back, by at least `by`: it takes back what the latest steps forward added.
+    #[must_use]
+    pub fn stepped_back(mut self, by: Duration) -> Self {
+        let mut left = by;
+        for step in self.steps.iter_mut().rev() {
+            let taken_back = step.by.min(left);
+            step.by -= taken_back;
+            left -= taken_back;
+        }
+        self.steps.retain(|step| !step.by.is_zero());
+        self
+    }
+
+    /// Sets the latest time that the clock can show during the pass without another step.
+    #[must_use]
+    pub fn until(mut self, latest: Timestamp) -> Self {
+        self.latest = latest;
+        self
+    }
+
+    /// Whether the clock can show `now`, in milliseconds, without another step.
+    pub(crate) fn allows(&self, now: i64) -> bool {
+        now <= to_millis(self.latest)
+    }
+
+    /// The present time from which a stored time is aged. Both are milliseconds.
+    pub(crate) fn now_for(&self, stored: i64, now: i64) -> i64 {
+        let since = self.steps.iter().rev();
+        let since = since.take_while(|step| stored <= to_millis(step.at));
+        since.fold(now, |now, step| {
+            now.saturating_sub(duration_millis(step.by))
+        })
+    }
+}
+
+impl Default for ClockTrust {
+    fn default() -> Self {
+        Self::FULL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::from_millis;
+
+    #[test]
+    fn full_trust_changes_no_age() {
+        let trust = ClockTrust::FULL;
+        for stored in [i64::MIN, 0, 1_790_000_000_000] {
+            assert_eq!(trust.now_for(stored, 2_000_000_000_000), 2_000_000_000_000);
+        }
+        assert!(trust.allows(2_000_000_000_000));
+    }
+
+    #[test]
+    fn only_times_from_before_the_step_are_younger_than_they_look() {
+        let trust = ClockTrust::FULL.stepped(from_millis(1_000), Duration::from_secs(60));
+        assert_eq!(trust.now_for(1_000, 61_500), 1_500);
+        assert_eq!(trust.now_for(1_001, 61_500), 61_500);
+    }
+
+    #[test]
+    fn a_time_between_two_steps_is_younger_by_the_second_only() {
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+        let trust = ClockTrust::FULL.stepped(from_millis(1_000), hour);
+        let trust = trust.stepped(from_millis(9_000), minute);
+        let later = 7_200_000;
+        assert_eq!(trust.now_for(1_000, later), later - 3_660_000);
+        assert_eq!(trust.now_for(1_001, later), later - 60_000);
+        assert_eq!(trust.now_for(9_001, later), later);
+    }
+
+    #[test]
+    fn a_step_back_takes_back_the_latest_steps() {
+        let minute = Duration::from_secs(60);
+        let trust = ClockTrust::FULL.stepped(from_millis(1_000), 2 * minute);
+        let trust = trust.stepped(from_millis(9_000), minute);
+        let back = trust.clone().stepped_back(minute + minute / 2);
+        assert_eq!(back.now_for(1_000, 500_000), 500_000 - 90_000);
+        assert_eq!(back.now_for(9_000, 500_000), 500_000);
+        assert_eq!(trust.stepped_back(10 * minute), ClockTrust::FULL);
+    }
+
+    #[test]
+    fn many_steps_are_bounded_and_none_is_forgotten() {
+        let step = Duration::from_millis(1_000);
+        let mut trust = ClockTrust::FULL;
+        for number in 0..100 {
+            trust = trust.stepped(from_millis(number), step);
+        }
+        assert_eq!(trust.steps.len(), MAX_STEPS);
+        assert_eq!(trust.now_for(0, 500_000), 400_000);
+    }
+
+    #[test]
+    fn a_time_beyond_the_latest_is_another_step() {
+        let trust = ClockTrust::FULL.until(from_millis(5_000));
+        assert!(trust.allows(5_000) && !trust.allows(5_001));
+    }
+}
