@@ -1,4 +1,6 @@
+use std::any::Any;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 #[cfg(feature = "prometheus")]
 use std::sync::Once;
@@ -11,13 +13,15 @@ use ratchet_core::{Client, Name, Node};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth::{Access, Authorizer};
-use crate::guard::{Hosts, Reads, Writes};
+use crate::guard::{Hosts, Writes};
 use crate::limits::Limits;
 use crate::problem::{Code, Problem};
 #[cfg(feature = "prometheus")]
 use crate::prometheus::PrometheusHandle;
+use crate::reads::Reads;
 use crate::routes;
 use crate::sampler::Sampler;
+use crate::token::Token;
 
 /// How often the recorder of metrics tidies up.
 #[cfg(feature = "prometheus")]
@@ -35,9 +39,12 @@ struct Inner {
     client: Client,
     node: Option<Node>,
     authorizer: Option<Arc<dyn Authorizer>>,
+    takes_token: bool,
     payloads: Payloads,
     limits: Limits,
     hosts: Hosts,
+    proxies: Vec<IpAddr>,
+    read_only: bool,
     allow_remote: bool,
     ready_while_stranded: bool,
     namespaces: Vec<Name>,
@@ -60,9 +67,12 @@ impl Api {
             client,
             node: None,
             authorizer: None,
+            takes_token: false,
             payloads: Payloads::default(),
             limits: Limits::default(),
             hosts: Vec::new(),
+            proxies: Vec::new(),
+            read_only: false,
             namespaces: Vec::new(),
             allow_remote: false,
             ready_while_stranded: false,
@@ -106,6 +116,22 @@ impl Api {
         &self.0.hosts
     }
 
+    /// The proxies whose `X-Forwarded-For` is believed.
+    pub(crate) fn proxies(&self) -> &[IpAddr] {
+        &self.0.proxies
+    }
+
+    pub(crate) fn is_proxy(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        let mut proxies = self.0.proxies.iter();
+        proxies.any(|one| one.to_canonical() == peer)
+    }
+
+    /// Reports whether it writes for the clients that the authorizer admits.
+    pub(crate) fn writes(&self) -> bool {
+        self.has_authorizer() && !self.0.read_only
+    }
+
     /// Whether jobs that nobody can run count against readiness.
     pub(crate) fn minds_stranded(&self) -> bool {
         !self.0.ready_while_stranded
@@ -122,6 +148,11 @@ impl Api {
 
     pub(crate) fn has_authorizer(&self) -> bool {
         self.0.authorizer.is_some()
+    }
+
+    /// Whether the authorizer is a [`Token`].
+    pub(crate) fn takes_token(&self) -> bool {
+        self.0.takes_token
     }
 
     pub(crate) fn allows_remote(&self) -> bool {
@@ -167,13 +198,20 @@ impl Api {
     /// Lets the request pass, or says why not. The table of routes sees to this for the access that
     /// a route has as a whole; handlers ask for what depends on more than the path.
     pub(crate) async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Problem> {
-        match (&self.0.authorizer, access) {
-            (Some(authorizer), _) => Ok(authorizer.authorize(request, access).await?),
-            (None, Access::Write(_)) => Err(Problem::new(
-                Code::ReadOnly,
-                "this API only reads: the program installed no authorizer",
+        if matches!(access, Access::Write(_)) && !self.writes() {
+            let detail = match self.has_authorizer() {
+                true => "this API only reads: it was built as read-only",
+                false => "this API only reads: the program installed no authorizer",
+            };
+            return Err(Problem::new(Code::ReadOnly, detail));
+        }
+        match &self.0.authorizer {
+            Some(authorizer) => Ok(authorizer.authorize(request, access).await?),
+            None if access == Access::Payload => Err(Problem::new(
+                Code::Denied,
+                "only an authorizer lets a client see payloads",
             )),
-            (None, Access::Read | Access::Payload) => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -202,7 +240,7 @@ impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Api")
             .field("node", &self.0.node.as_ref().map(Node::id))
-            .field("reads_only", &self.0.authorizer.is_none())
+            .field("reads_only", &!self.writes())
             .field("payloads", &self.0.payloads)
             .field("limits", &self.0.limits)
             .finish_non_exhaustive()
@@ -215,7 +253,7 @@ pub enum Payloads {
     /// Never: they may hold what operators are not meant to see.
     #[default]
     Hidden,
-    /// To those whom the [`Authorizer`] lets see them, or to everybody without one.
+    /// To those whom the [`Authorizer`] lets see them; to nobody without one.
     Shown,
 }
 
@@ -225,9 +263,12 @@ pub struct ApiBuilder {
     client: Client,
     node: Option<Node>,
     authorizer: Option<Arc<dyn Authorizer>>,
+    takes_token: bool,
     payloads: Payloads,
     limits: Limits,
     hosts: Vec<String>,
+    proxies: Vec<IpAddr>,
+    read_only: bool,
     namespaces: Vec<String>,
     allow_remote: bool,
     ready_while_stranded: bool,
@@ -237,7 +278,8 @@ pub struct ApiBuilder {
 
 impl ApiBuilder {
     /// Speaks of this node in the probes and in `/cluster/status`. Without one there is no node of its
-    /// own: it is ready while the database is, and leads in nothing.
+    /// own: it is ready while the database answers and a live node can run the jobs that are due, and leads in
+    /// nothing.
     pub fn node(mut self, node: &Node) -> Self {
         self.node = Some(node.clone());
         self
@@ -245,6 +287,7 @@ impl ApiBuilder {
 
     /// Asks this before every request but the probes and the files of the dashboard. Without one the API only reads.
     pub fn authorize(mut self, authorizer: impl Authorizer) -> Self {
+        self.takes_token = (&authorizer as &dyn Any).is::<Token>();
         self.authorizer = Some(Arc::new(authorizer));
         self
     }
@@ -270,14 +313,29 @@ impl ApiBuilder {
         self
     }
 
+    /// Refuses every write, whatever the authorizer would allow.
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// Believes these proxies when they name the client of a request in `X-Forwarded-For`, in
+    /// [`serve`](crate::serve). Without them all clients of a proxy count as one, which then share the
+    /// reads of the store and the allowance of wrong tokens. The bound of connections per peer does not
+    /// apply to a proxy.
+    pub fn proxies<I: IntoIterator<Item = IpAddr>>(mut self, proxies: I) -> Self {
+        self.proxies = proxies.into_iter().collect();
+        self
+    }
+
     /// Shows these [versions](ratchet_core::VersionWatch) in `/cluster/status`.
     pub fn versions<I: IntoIterator<Item: Into<String>>>(mut self, namespaces: I) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run: for programs that
-    /// serve something else as well, which must go on whatever becomes of those jobs.
+    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run, or no node is live:
+    /// for programs that serve something else as well, which must go on whatever becomes of those jobs.
     pub fn ready_while_stranded(mut self) -> Self {
         self.ready_while_stranded = true;
         self
@@ -323,9 +381,12 @@ impl ApiBuilder {
             client: self.client,
             node: self.node,
             authorizer: self.authorizer,
+            takes_token: self.takes_token,
             payloads: self.payloads,
             limits: self.limits,
             hosts,
+            proxies: self.proxies,
+            read_only: self.read_only,
             allow_remote: self.allow_remote,
             ready_while_stranded: self.ready_while_stranded,
             namespaces,

@@ -1,5 +1,7 @@
 //! Who may do what.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use http::HeaderValue;
 use http::request::Parts;
@@ -109,38 +111,54 @@ pub enum Action {
 
 /// That a request may not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
-    challenge: Option<Option<HeaderValue>>,
+pub struct Denied(Reason);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    Forbidden,
+    /// With the value of `WWW-Authenticate`.
+    Unauthorized(Option<HeaderValue>),
+    /// For this long.
+    Throttled(Duration),
 }
 
 impl Denied {
     /// 403: this caller may not do this.
     #[must_use]
     pub const fn forbidden() -> Self {
-        Self { challenge: None }
+        Self(Reason::Forbidden)
     }
 
     /// 401: say who you are. `challenge` is the value of `WWW-Authenticate`, such as
     /// `Basic realm="ratchet"`; one that cannot be sent is left out.
     #[must_use]
     pub fn unauthorized(challenge: &str) -> Self {
-        Self {
-            challenge: Some(HeaderValue::from_str(challenge).ok()),
-        }
+        Self(Reason::Unauthorized(HeaderValue::from_str(challenge).ok()))
+    }
+
+    /// 429: this caller failed too often; `wait` is the value of `Retry-After`.
+    #[must_use]
+    pub const fn throttled(wait: Duration) -> Self {
+        Self(Reason::Throttled(wait))
     }
 }
 
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
-        match denied.challenge {
-            None => Self::new(Code::Denied, "this caller may not do this"),
-            Some(challenge) => {
+        match denied.0 {
+            Reason::Forbidden => Self::new(Code::Denied, "this caller may not do this"),
+            Reason::Unauthorized(challenge) => {
                 let problem = Self::new(Code::Unauthorized, "say who you are");
                 match challenge {
                     Some(value) => problem.header(http::header::WWW_AUTHENTICATE, value),
                     None => problem,
                 }
             }
+            Reason::Throttled(wait) => Self::new(
+                Code::TooManyAttempts,
+                "too many wrong tokens; try again later",
+            )
+            .retry_after(wait),
         }
     }
 }

@@ -31,6 +31,8 @@
 
 mod api;
 mod auth;
+mod client;
+mod connections;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod extract;
@@ -40,14 +42,18 @@ mod patient;
 mod problem;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+mod reads;
 mod routes;
 mod sampler;
 mod serve;
+mod token;
 pub mod view;
 
 pub use api::{Api, ApiBuilder, BuildError, Payloads};
 pub use auth::{Access, Action, Authorizer, Denied, same_secret};
+pub use client::ClientAddr;
 pub use http::request::Parts;
 pub use limits::Limits;
 pub use problem::{Code, Problem};
 pub use serve::{ServeError, serve};
+pub use token::Token;

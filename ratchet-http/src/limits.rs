@@ -1,9 +1,10 @@
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 /// The longest timeout: one that can be added to any time of the clock.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The shortest limit of a head that the HTTP library takes, in bytes.
+const LEAST_HEAD: usize = 8 * 1024;
 
 /// How much the API takes on, from one request and from all of them together.
 ///
@@ -20,11 +21,12 @@ pub struct Limits {
     pub body_bytes: usize,
     /// The most items on a page; 200. A request for more is refused with 422.
     pub page: usize,
-    /// How many clients may listen to `/api/events` at once; 200. More are answered with 503.
+    /// How many clients may listen to `/api/events` at once; 200. More get 503, and so does one client
+    /// that has three quarters of the places.
     pub event_clients: usize,
     /// How many requests read from the store at once; 8. Others wait for up to a second, and are then
-    /// answered with 503. The probes, the overview, the queues and the nodes are answered from memory
-    /// and do not count.
+    /// answered with 503. Clients take turns, and one client has at most three quarters of the reads. The
+    /// probes, the overview, the queues and the nodes are answered from memory and do not count.
     pub reads: usize,
     /// How many writes are begun in a second, of all clients together; 20. More are answered with
     /// 429.
@@ -38,8 +40,17 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long a client may leave what was written to it unread before it is dropped; 20 s.
     pub write_timeout: Duration,
-    /// How many connections [`serve`](crate::serve) keeps open at once; 1,024. Others wait.
+    /// The longest head of a request, in bytes, at least 8 KiB; 32 KiB. Longer ones are answered with
+    /// 431. Only [`serve`](crate::serve) can see to this.
+    pub head_bytes: usize,
+    /// How many connections [`serve`](crate::serve) keeps open at once; 1,024. The next one closes the
+    /// connection that has been without a request for longest.
     pub connections: usize,
+    /// How many connections of one peer [`serve`](crate::serve) keeps open at once; 256. The next one
+    /// closes the peer's own connection that has been without a request for longest. A peer that uses
+    /// all of its connections may open more, up to [`connections`](Self::connections), as may a
+    /// [proxy](crate::ApiBuilder::proxies).
+    pub connections_per_peer: usize,
 }
 
 impl Default for Limits {
@@ -54,7 +65,9 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(20),
             write_timeout: Duration::from_secs(20),
+            head_bytes: 32 * 1024,
             connections: 1_024,
+            connections_per_peer: 256,
         }
     }
 }
@@ -130,6 +143,20 @@ impl Limits {
         self
     }
 
+    /// Sets [`head_bytes`](Self::head_bytes).
+    #[must_use]
+    pub const fn head_bytes(mut self, bytes: usize) -> Self {
+        self.head_bytes = bytes;
+        self
+    }
+
+    /// Sets [`connections_per_peer`](Self::connections_per_peer).
+    #[must_use]
+    pub const fn connections_per_peer(mut self, connections: usize) -> Self {
+        self.connections_per_peer = connections;
+        self
+    }
+
     /// What of it cannot work.
     pub(crate) fn problems(&self) -> Vec<String> {
         let counts = [
@@ -138,6 +165,7 @@ impl Limits {
             ("event_clients", self.event_clients),
             ("reads", self.reads),
             ("connections", self.connections),
+            ("connections_per_peer", self.connections_per_peer),
             (
                 "writes_per_second",
                 usize::try_from(self.writes_per_second).unwrap_or(usize::MAX),
@@ -159,11 +187,10 @@ impl Limits {
             .map(|(name, _)| *name)
             .chain(durations.map(|(name, _)| *name));
         let mut problems: Vec<String> = zero.map(|name| format!("limits.{name} is 0")).collect();
-        let most = Semaphore::MAX_PERMITS;
-        let many = [("reads", self.reads), ("connections", self.connections)];
-        for (name, count) in many.into_iter().filter(|(_, count)| *count > most) {
+        if self.head_bytes < LEAST_HEAD {
             problems.push(format!(
-                "limits.{name} is {count}; at most {most} can be counted"
+                "limits.head_bytes is {}; at least {LEAST_HEAD} are needed",
+                self.head_bytes
             ));
         }
         problems.extend(long);
@@ -193,10 +220,10 @@ mod tests {
         assert_eq!(problems[0], "limits.body_timeout is 0");
         assert!(problems[1].contains("1000000"), "{problems:?}");
         let limits = Limits::default()
-            .connections(usize::MAX)
+            .head_bytes(1_024)
             .write_timeout(Duration::MAX);
         let problems = limits.problems();
         assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(problems[0].contains("connections") && problems[1].contains("write_timeout"));
+        assert!(problems[0].contains("head_bytes") && problems[1].contains("write_timeout"));
     }
 }

@@ -21,7 +21,7 @@ pub enum Code {
     Malformed,
     /// 401: say who you are.
     Unauthorized,
-    /// 403: the API was built without an authorizer, and so it only reads.
+    /// 403: the API only reads: it was built without an authorizer, or as read-only.
     ReadOnly,
     /// 403: the authorizer said no, or a browser asked on behalf of another site.
     Denied,
@@ -41,8 +41,10 @@ pub enum Code {
     WrongHost,
     /// 422: a field or a parameter is unknown or has a bad value; `field` names it.
     Invalid,
-    /// 429: too many writes.
+    /// 429: all clients together began too many writes.
     TooManyRequests,
+    /// 429: this client sent too many wrong tokens.
+    TooManyAttempts,
     /// 500: a fault of the program.
     Internal,
     /// 501: the store cannot do this.
@@ -71,7 +73,7 @@ impl Code {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::WrongHost => StatusCode::MISDIRECTED_REQUEST,
             Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests | Self::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Self::Unavailable | Self::Timeout | Self::TooManyClients => {
@@ -95,6 +97,7 @@ impl Code {
             Self::WrongHost => "The host is not served here",
             Self::Invalid => "Invalid input",
             Self::TooManyRequests => "Too many requests",
+            Self::TooManyAttempts => "Too many wrong tokens",
             Self::Internal => "Internal error",
             Self::Unsupported => "The store cannot do this",
             Self::Unavailable => "The store is not available",
@@ -187,13 +190,15 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(mut self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = std::mem::take(&mut self.headers);
+        let (code, headers) = (self.code, std::mem::take(&mut self.headers));
         let mut response = (status, Json(self)).into_response();
         response.headers_mut().insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
         response.headers_mut().extend(headers);
+        // For the log of writes.
+        response.extensions_mut().insert(code);
         response
     }
 }
@@ -211,14 +216,19 @@ impl From<StoreError> for Problem {
         if let Some(invalid) = error.invalid_input() {
             return invalid.clone().into();
         }
-        tracing::warn!(%error, "a request failed in the store");
+        // While the database is away every request fails: the sampler logs the outage once.
+        if error.is_transient() {
+            tracing::debug!(%error, "a request failed in the store");
+        } else {
+            tracing::warn!(%error, "a request failed in the store");
+        }
         let detail = match error.kind() {
             StoreErrorKind::Unavailable => "the database cannot be reached",
             StoreErrorKind::Timeout => "the database did not answer in time",
             StoreErrorKind::Contention => "the database gave up because of other work",
             StoreErrorKind::Full => "the database has no room left",
             StoreErrorKind::ReadOnly => "the database accepts no writes at present",
-            StoreErrorKind::SchemaMismatch => {
+            StoreErrorKind::SchemaMismatch(_) => {
                 "the schema of the database does not fit this program"
             }
             StoreErrorKind::Corrupt => "what is stored cannot be read",

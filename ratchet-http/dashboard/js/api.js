@@ -29,12 +29,23 @@ export function address(path, query) {
 
 /** Reads JSON. */
 export function get(path, query, signal) {
-  return send("GET", address(path, query), undefined, signal);
+  return read(path, query, signal);
 }
 
 /** Reads JSON whose numbers are not rounded to what this language can hold: payloads have any. */
 export function getExact(path, query, signal) {
-  return send("GET", address(path, query), undefined, signal, exact);
+  return read(path, query, signal, exact);
+}
+
+async function read(path, query, signal, reviver) {
+  try {
+    const value = await send("GET", address(path, query), undefined, signal, reviver);
+    record(() => failing.delete(path));
+    return value;
+  } catch (error) {
+    if (!signal?.aborted && isOutage(error)) record(() => failing.add(path));
+    throw error;
+  }
 }
 
 /** Does something. */
@@ -49,6 +60,35 @@ export function part(text) {
     throw new Problem({ title: "This name cannot stand in an address", detail: `What is called ${text} is acted on with the command line.`, code: "unreachable" });
   }
   return encodeURIComponent(text);
+}
+
+const failing = new Set();
+const watchers = new Set();
+
+/** Reports whether reads fail, whenever that changes. */
+export function watchReads(watcher) {
+  watchers.add(watcher);
+}
+
+/** Forgets reads that failed: those of a page that is left, or of a connection that is back. */
+export function forgetReads() {
+  record(() => failing.clear());
+}
+
+/** Forgets that this read failed, when nothing on the page depends on it any longer. */
+export function forgetRead(path) {
+  record(() => failing.delete(path));
+}
+
+function record(change) {
+  const before = failing.size > 0;
+  change();
+  if (failing.size > 0 !== before) for (const watcher of watchers) watcher(failing.size > 0);
+}
+
+/** Whether an error says that nothing can be read. Others say something about what was asked for. */
+function isOutage(error) {
+  return !(error instanceof Problem) || ![404, 422, 501].includes(error.status);
 }
 
 let most = Infinity;

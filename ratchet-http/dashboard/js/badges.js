@@ -8,13 +8,13 @@ export const STATES = ["pending", "running", "blocked", "paused", "succeeded", "
 
 const TONES = {
   pending: "wait", running: "busy", blocked: "held", paused: "warn", succeeded: "good", failed: "bad", cancelled: "gone",
-  retried: "warn", snoozed: "wait", released: "gone", lost: "bad",
-  lead: "busy", joining: "busy", active: "good", draining: "warn", left: "gone", dead: "bad",
+  retried: "warn", snoozed: "wait", released: "gone", lost: "bad", undelivered: "gone",
+  lead: "busy", joining: "busy", active: "good", draining: "warn", left: "gone", dead: "bad", silent: "bad",
 };
 
 const SIGNS = {
-  retried: "recurring", snoozed: "pending", released: "cancelled", lost: "failed",
-  joining: "pending", active: "succeeded", draining: "paused", left: "cancelled", dead: "failed",
+  retried: "recurring", snoozed: "pending", released: "cancelled", lost: "failed", undelivered: "cancelled",
+  joining: "pending", active: "succeeded", draining: "paused", left: "cancelled", dead: "failed", silent: "failed",
 };
 
 const MEANINGS = {
@@ -29,11 +29,13 @@ const MEANINGS = {
   snoozed: "Put off by the handler, at no cost",
   released: "Handed back before it began",
   lost: "Its node died or took too long to begin",
+  undelivered: "Claimed, but the answer never reached the node; handed back",
   joining: "Started, does not claim yet",
   active: "Claims and runs jobs",
   draining: "Finishes what runs, claims nothing",
   left: "Stopped cleanly",
   dead: "Its heartbeat stayed away",
+  silent: "Its heartbeat is overdue: it will be declared dead",
 };
 
 /** The tone of a state or an outcome. */

@@ -1,6 +1,9 @@
 // Elements are made here. Text goes in as text; there is no way to give markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+/** Characters of scripts that run from right to left, and those that turn the direction of what follows. */
+const TURNS = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefe\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+const CONTROLS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
 /** An HTML element. Children are nodes, texts, numbers, nothing, or lists of them. */
 export function h(name, props, ...children) {
@@ -44,6 +47,19 @@ export function renew(element, others) {
   return element;
 }
 
+/**
+ * A text from a job inside a sentence, a title or a label: isolated, so it turns nothing around it. What
+ * is a child of its own needs no such thing: `h` isolates it.
+ */
+export function quoted(text) {
+  return TURNS.test(text) ? `\u2068${String(text).replace(CONTROLS, "\ufffd")}\u2069` : text;
+}
+
+/** JSON in which the characters that turn the direction of writing are escaped. */
+export function unturned(json) {
+  return json.replace(CONTROLS, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
+}
+
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -73,8 +89,13 @@ function add(element, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false || child === true) continue;
     if (Array.isArray(child)) add(element, child);
-    else element.append(child instanceof Node ? child : String(child));
+    else element.append(child instanceof Node ? child : isolated(element, String(child)));
   }
+}
+
+/** A text in an element of its own if it could change the direction of what stands beside it. */
+function isolated(parent, text) {
+  return parent instanceof HTMLElement && parent.localName !== "bdi" && TURNS.test(text) ? h("bdi", null, text) : text;
 }
 
 /** Whether the person is typing, so that single keys are letters. */

@@ -1,5 +1,7 @@
 // Numbers, durations and times as texts, always with their unit.
 
+import { unturned } from "./dom.js";
+
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
@@ -109,7 +111,7 @@ const MOST_INDENTED = 64;
 /** JSON with indentation, unless it is nested so deeply that the indentation would be most of it. */
 export function pretty(value) {
   try {
-    return depth(value) <= MOST_INDENTED ? JSON.stringify(value, null, 2) : JSON.stringify(value);
+    return unturned(depth(value) <= MOST_INDENTED ? JSON.stringify(value, null, 2) : JSON.stringify(value));
   } catch {
     return "nested too deeply to be shown";
   }

@@ -1,7 +1,7 @@
 // The graph of a workflow: what came before stands left of what follows it.
 
 import { meaning, tone } from "./badges.js";
-import { h, s } from "./dom.js";
+import { h, quoted, s } from "./dom.js";
 import { brief } from "./format.js";
 import { way } from "./router.js";
 
@@ -12,6 +12,11 @@ const GAP_X_WORDS = 118;
 const GAP_Y = 16;
 const SWEEPS = 4;
 const LETTERS = 20;
+const STATE_LETTERS = 25;
+/** As many nodes that are alike are drawn as one. */
+const LEAST_FOLDED = 6;
+/** States by how much they need a person: the first one there is colours many nodes drawn as one. */
+const URGENCY = ["failed", "running", "paused", "pending", "blocked", "cancelled", "succeeded"];
 
 const CONDITIONS = {
   succeeded: () => "",
@@ -22,19 +27,106 @@ const CONDITIONS = {
   succeeded_at_least: (percent) => `≥ ${percent} % succeeded`,
 };
 
-/** The graph as a drawing in which every job is a link; `self` is the one the page is about. */
-export function graph({ nodes, edges }, self) {
+/**
+ * The graph as a drawing in which every job is a link; `self` is the one the page is about. Many nodes that
+ * are alike are drawn as one, which `unfold(ids)` is called for; those in `unfolded` are drawn one by one.
+ */
+export function graph({ nodes, edges, truncated }, self, unfolded, unfold) {
   const known = new Set(nodes.map((node) => node.id));
   const links = edges.filter((edge) => known.has(edge.from) && known.has(edge.to));
-  const { places, bends } = layout(nodes, links);
-  const across = Math.max(...nodes.map((node) => places.get(node.id).x)) + WIDE + 4;
-  const down = Math.max(...nodes.map((node) => places.get(node.id).y)) + TALL + 4;
+  const drawn = fold(nodes, links, new Set([self, ...unfolded]));
+  const { places, bends } = layout(drawn.nodes, drawn.links);
+  const across = Math.max(...drawn.nodes.map((node) => places.get(node.id).x)) + WIDE + 4;
+  const down = Math.max(...drawn.nodes.map((node) => places.get(node.id).y)) + TALL + 4;
   const drawing = s("svg", {
     width: across, height: down, viewBox: `-2 -2 ${across} ${down}`, role: "group",
     "aria-label": `Workflow of ${nodes.length} jobs and batches with ${links.length} links`,
-  }, links.map((edge) => link(edge, { places, bends })),
-  nodes.map((node) => box(node, places.get(node.id), node.id === self)));
+  }, drawn.links.map((edge) => link(edge, { places, bends })),
+  drawn.nodes.map((node) => (node.members
+    ? heap(node, places.get(node.id), truncated, unfold)
+    : box(node, places.get(node.id), node.id === self))));
   return h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Workflow graph" }, drawing);
+}
+
+/** Replaces nodes that are alike by one with `members`, and their links by one each. */
+function fold(nodes, links, apart) {
+  const colours = alike(nodes, links, apart);
+  const first = new Map();
+  const groups = new Map();
+  for (const node of nodes) {
+    const colour = colours.get(node.id);
+    if (!first.has(colour)) first.set(colour, node.id);
+    groups.set(first.get(colour), [...(groups.get(first.get(colour)) ?? []), node]);
+  }
+  const of = (id) => first.get(colours.get(id));
+  const folded = new Map();
+  for (const edge of links) {
+    const [from, to] = [of(edge.from), of(edge.to)];
+    const key = JSON.stringify([from, to, edge.condition]);
+    const known = folded.get(key);
+    const state = ["open", "unmet", "met"].find((one) => one === edge.state || one === known?.state);
+    folded.set(key, { from, to, condition: edge.condition, state: state ?? edge.state });
+  }
+  return {
+    nodes: [...groups.values()].map((members) => (members.length > 1 ? { ...members[0], members } : members[0])),
+    links: [...folded.values()],
+  };
+}
+
+/**
+ * A colour for each node. Nodes of one colour are of one kind and have links of the same conditions to the
+ * same colours; a colour is on one node, or on as many as are worth folding.
+ */
+function alike(nodes, links, apart) {
+  const beside = new Map(nodes.map((node) => [node.id, []]));
+  for (const { from, to, condition } of links) {
+    beside.get(from).push({ id: to, how: `to ${condition}` });
+    beside.get(to).push({ id: from, how: `from ${condition}` });
+  }
+  let colours = new Map(nodes.map((node) => [node.id, apart.has(node.id) ? node.id : JSON.stringify([node.type, node.kind])]));
+  const many = () => new Set(colours.values()).size;
+  for (;;) {
+    for (let before = 0; before < many();) {
+      before = many();
+      const numbers = new Map();
+      colours = new Map(nodes.map(({ id }) => {
+        const around = beside.get(id).map((one) => JSON.stringify([one.how, colours.get(one.id)]));
+        const sign = JSON.stringify([colours.get(id), [...new Set(around)].sort()]);
+        if (!numbers.has(sign)) numbers.set(sign, numbers.size);
+        return [id, numbers.get(sign)];
+      }));
+    }
+    const sizes = new Map();
+    for (const colour of colours.values()) sizes.set(colour, (sizes.get(colour) ?? 0) + 1);
+    const few = nodes.filter(({ id }) => sizes.get(colours.get(id)) > 1 && sizes.get(colours.get(id)) < LEAST_FOLDED);
+    if (few.length === 0) return colours;
+    for (const { id } of few) colours.set(id, id);
+  }
+}
+
+/** Many nodes drawn as one. */
+function heap({ kind, type, members }, { x, y }, truncated, unfold) {
+  const name = kind ?? (type === "batch" ? "batch" : "purged job");
+  const many = `${members.length}${truncated ? "+" : ""} ×`;
+  const counts = URGENCY.map((state) => [members.filter((node) => node.state === state).length, state]).filter(([count]) => count > 0);
+  const states = counts.map(([count, state]) => `${count} ${state}`).join(", ");
+  const run = () => unfold(members.map((node) => node.id));
+  return s("g", {
+    transform: `translate(${x} ${y})`, class: "heap", role: "button", tabindex: "0",
+    "aria-label": `${many} ${quoted(name)}: ${states}. Shows them one by one`,
+    onclick: run,
+    onkeydown: (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      run();
+    },
+  },
+  s("title", null, `${many} ${quoted(name)}: ${states}\nShows them one by one`),
+  s("rect", { class: "behind", x: 4, y: 4, width: WIDE, height: TALL, rx: 6 }),
+  s("rect", { class: "box", width: WIDE, height: TALL, rx: 6 }),
+  s("rect", { class: `stripe-${tone(counts[0]?.[1])}`, x: 7, y: 8, width: 4, height: TALL - 16, rx: 2 }),
+  s("text", { class: "kind", x: 20, y: 20 }, cut(`${many} ${quoted(name)}`, LETTERS)),
+  s("text", { class: "state", x: 20, y: 36 }, cut(states, STATE_LETTERS)));
 }
 
 function box(node, { x, y }, isSelf) {
@@ -42,13 +134,13 @@ function box(node, { x, y }, isSelf) {
   const name = node.kind ?? (batch ? "batch" : "purged job");
   const state = batch ? brief(node.id) : (node.state ?? "no longer stored");
   const shape = s("g", { transform: `translate(${x} ${y})`, class: isSelf ? "this" : null },
-    s("title", null, `${name}, ${state}${node.state ? `: ${meaning(node.state)}` : ""}\n${node.id}`),
+    s("title", null, `${quoted(name)}, ${state}${node.state ? `: ${meaning(node.state)}` : ""}\n${node.id}`),
     s("rect", { class: "box", width: WIDE, height: TALL, rx: batch ? 14 : 6 }),
     s("rect", { class: `stripe-${tone(node.state)}`, x: 7, y: 8, width: 4, height: TALL - 16, rx: 2 }),
     s("text", { class: "kind", x: 20, y: 20 }, cut(name, LETTERS)),
     s("text", { class: "state", x: 20, y: 36 }, `${state}${isSelf ? " · this job" : ""}`));
   if (!batch && node.kind === null) return shape;
-  return s("a", { href: batch ? way(["jobs"], { batch: node.id }) : way(["jobs", node.id]), "aria-label": `${name}, ${state}` }, shape);
+  return s("a", { href: batch ? way(["jobs"], { batch: node.id }) : way(["jobs", node.id]), "aria-label": `${quoted(name)}, ${state}` }, shape);
 }
 
 function link(edge, { places, bends }) {

@@ -1,7 +1,8 @@
 // Puts the parts together: which page is shown, and what all pages share.
 
 import { learn, watchAccess } from "./access.js";
-import { get, learnMost, Problem } from "./api.js";
+import { alarm } from "./alarm.js";
+import { forgetReads, get, learnMost, Problem, watchReads } from "./api.js";
 import { time } from "./clock.js";
 import { h, put } from "./dom.js";
 import { connect, listen, stream } from "./events.js";
@@ -51,6 +52,7 @@ function pageOf(words) {
 function show(page, words, query, first) {
   shown?.unmount();
   shown?.abort.abort();
+  forgetReads();
   const abort = new AbortController();
   window.scrollTo(0, 0);
   let mounted = null;
@@ -85,10 +87,18 @@ async function status() {
 let lostTimer = 0;
 /** When the server last heard of its database, if that is too long ago. */
 let behind = null;
+let link = "connecting";
+let readsFail = false;
+
+/** The lamp is green only while updates come, reads succeed, and the server hears from its database. */
+function light() {
+  bar.connection(link !== "live" ? link : readsFail ? "failing" : behind ? "old" : "live");
+}
 
 function heardOf({ stale, read_at: at }) {
   if ((stale ? at : null) === behind) return;
   behind = stale ? at : null;
+  light();
   put(banner, behind ? aged(behind) : null);
   banner.hidden = !behind;
 }
@@ -98,7 +108,8 @@ function aged(at) {
 }
 
 function connection(state) {
-  bar.connection(state);
+  link = state.name;
+  light();
   clearTimeout(lostTimer);
   if (state.name === "live") {
     put(banner, behind ? aged(behind) : null);
@@ -128,13 +139,21 @@ window.addEventListener("unhandledrejection", (event) => {
 
 keys({ page: () => shown, theme: toggle, refresh: () => shown?.refresh?.() });
 watchAccess(again);
+watchReads((fail) => {
+  readsFail = fail;
+  light();
+});
 listen({
   state: connection,
   tick: (tick) => {
     if (tick.counts) bar.failures(tick.counts.failed);
     heardOf(tick);
+    alarm(tick);
   },
-  again: status,
+  again: () => {
+    forgetReads();
+    status();
+  },
 });
 document.documentElement.ratchet = stream;
 watch(() => route(false));

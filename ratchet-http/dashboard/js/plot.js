@@ -8,10 +8,13 @@ const LEFT = 52;
 const BOTTOM = 20;
 const TOP = 8;
 const MOST_POINTS = 400;
+/** How wide a letter is, about. */
+const LETTER = 6;
 
 /**
  * A plot. `lines` are `{label, of(point), unit(value)}`, at most three: each has its own colour and its
- * own dashes. `unit` writes values of the axis.
+ * own dashes. `unit` writes values of the axis. Where a line with `missing` has no value, the plot says
+ * so in these words.
  */
 export function plot({ title, hint, lines, unit }) {
   const legend = h("ul", { class: "legend" });
@@ -48,15 +51,23 @@ export function plot({ title, hint, lines, unit }) {
     ]);
     const times = moments(range, width).map((moment) =>
       s("text", { x: x(moment), y: tall - 5, "text-anchor": "middle" }, hour(moment, range.to - range.from < 300_000)));
+    const voids = lines.filter((line) => line.missing).flatMap((line) => gaps(shown, line).map(({ from, to }) => {
+      const [left, right] = [x(from), x(to)];
+      const fits = right - left > line.missing.length * LETTER;
+      return s("g", null, s("title", null, line.missing),
+        s("rect", { class: "void", x: left, y: TOP, width: Math.max(1, right - left), height: tall - BOTTOM - TOP }),
+        fits && s("text", { class: "void-text", x: (left + right) / 2, y: TOP + 14, "text-anchor": "middle" }, line.missing));
+    }));
     const drawn = lines.flatMap((line, index) => runs(shown, line).flatMap((run) => {
       const path = run.map((point, step) => `${step === 0 ? "M" : "L"}${x(point.moment).toFixed(1)} ${y(line.of(point)).toFixed(1)}`).join("");
       const closed = `${path}L${x(run.at(-1).moment).toFixed(1)} ${y(0)}L${x(run[0].moment).toFixed(1)} ${y(0)}Z`;
       return [
         index === 0 && run.length > 1 && s("path", { class: "area line-1", d: closed }),
-        s("path", { class: `path line-${index + 1}`, d: run.length > 1 ? path : `${path}h1` }),
+        run.length > 1 ? s("path", { class: `path line-${index + 1}`, d: path })
+          : s("circle", { class: `dot line-${index + 1}`, cx: x(run[0].moment), cy: y(line.of(run[0])), r: 2.5 }),
       ];
     }));
-    const frame = s("svg", { viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" }, grid, times, drawn, marks);
+    const frame = s("svg", { viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" }, voids, grid, times, drawn, marks);
     put(area, frame, tip);
     put(legend, lines.map((line, index) => h("li", null,
       s("svg", { viewBox: "0 0 18 6", "aria-hidden": "true" }, s("line", { class: `line-${index + 1}`, x1: 0, x2: 18, y1: 3, y2: 3 })),
@@ -145,6 +156,19 @@ function runs(points, line) {
   }
   if (piece.length > 0) pieces.push(piece);
   return pieces;
+}
+
+/** Spans without a value, each up to the next point that has one. */
+function gaps(points, line) {
+  const spans = [];
+  let from = null;
+  for (const point of points) {
+    const has = (line.of(point) ?? null) !== null;
+    if (!has) from ??= point.moment;
+    if (from !== null && (has || point === points.at(-1))) spans.push({ from, to: point.moment });
+    if (has) from = null;
+  }
+  return spans;
 }
 
 /** At most as many points as can be told apart: of each group the mean of every number. */

@@ -7,6 +7,14 @@ import { way } from "./router.js";
 
 const PLACES = [["overview", "Overview"], ["jobs", "Jobs"], ["queues", "Queues"], ["recurring", "Recurring"], ["batches", "Batches"], ["cluster", "Cluster"]];
 
+/** Brings the link of the page into view: on a phone the row of links is wider than the screen. */
+function show(link) {
+  const row = link?.closest("nav");
+  if (!row) return;
+  const [outer, inner] = [row.getBoundingClientRect(), link.getBoundingClientRect()];
+  row.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
+}
+
 /** Fills the side bar. `theme` and `help` are what its buttons do. */
 export function side(element, { theme, help }) {
   const links = new Map(PLACES.map(([name, text]) => [name, h("a", { href: way([name]), title: text }, icon(name), h("span", null, text))]));
@@ -27,12 +35,13 @@ export function side(element, { theme, help }) {
         if (name === place) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
       }
+      show(links.get(place));
     },
     /** Shows the state of the connection. */
-    connection({ name }) {
+    connection(name) {
       if (lamp.dataset.state === name && lamp.firstChild) return;
       lamp.dataset.state = name;
-      const text = { live: "live", connecting: "connecting", lost: "not connected" }[name];
+      const text = { live: "live", connecting: "connecting", lost: "not connected", failing: "reads fail", old: "out of date" }[name];
       put(lamp, h("span", { class: "lamp", "aria-hidden": "true" }), h("span", null, text));
       lamp.title = text;
     },
@@ -45,7 +54,7 @@ export function side(element, { theme, help }) {
     },
     /** Shows what is served. */
     about(status) {
-      const where = status.node ? `${status.node.label} · ${status.role}` : "no node of its own";
+      const where = status.node ? [status.node.label, ` · ${status.role}`] : "no node of its own";
       put(about, h("div", null, where), h("div", null, `${status.backend} · ${status.version}`));
     },
   };

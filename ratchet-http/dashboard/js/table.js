@@ -19,7 +19,9 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
   const element = h("div", { class: "scroll" },
     h("table", { class: "table cards", role: "table", "aria-label": caption },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)), body));
-  const none = h("div", { class: "empty" }, empty);
+  // What there is, or that there is nothing, is known once it was read.
+  const none = h("div", { class: "empty", hidden: true }, empty);
+  element.hidden = true;
   const rows = new Map();
 
   function make(item) {
@@ -78,6 +80,10 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
       });
       none.hidden = items.length > 0;
       element.hidden = items.length === 0;
+    },
+    /** Reading failed: rows stay as they were, and nothing says that there are none. */
+    failed() {
+      none.hidden = true;
     },
     /** Changes one item if it is shown; says whether it is. */
     patch(id, change) {

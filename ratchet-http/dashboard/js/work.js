@@ -1,10 +1,11 @@
 // Actions on jobs: asked for, confirmed, done, told.
 
-import { get, post, part } from "./api.js";
+import { forgetRead, get, post, part } from "./api.js";
 import { learnFrom } from "./access.js";
 import { confirm } from "./dialog.js";
+import { quoted } from "./dom.js";
 import { number } from "./format.js";
-import { done, failed } from "./notices.js";
+import { done, failed, note } from "./notices.js";
 
 /** What can be done to jobs: how it is called, what it means, and whether it cannot be undone. */
 export const ACTIONS = [
@@ -16,6 +17,7 @@ export const ACTIONS = [
 ];
 
 const PART = 1_000;
+const COUNT = "api/jobs/count";
 
 /** Does something, tells how it went, and gives whether it went well. */
 export async function attempt(what, run) {
@@ -33,7 +35,7 @@ export async function attempt(what, run) {
 /** Acts on one job. */
 export async function actOn(job, action) {
   if (action.danger) {
-    const yes = await confirm({ title: `${action.text} this job?`, text: [`${job.kind}, ${job.id}.`, `${action.meaning}.`], yes: `${action.text} it`, danger: true });
+    const yes = await confirm({ title: `${action.text} this job?`, text: [`${quoted(job.kind)}, ${job.id}.`, `${action.meaning}.`], yes: `${action.text} it`, danger: true });
     if (!yes) return false;
   }
   return attempt(`Could not ${action.name} the job`, async () => told(action, await patiently(`api/jobs/${part(job.id)}/${action.name}`)));
@@ -50,7 +52,7 @@ async function patiently(path, body) {
     try {
       return await post(path, body);
     } catch (error) {
-      if (error.status !== 429) throw error;
+      if (error.code !== "too_many_requests") throw error;
       await new Promise((resolve) => setTimeout(resolve, 1000 * (Number(error.retryAfter) || 1)));
     }
   }
@@ -100,22 +102,41 @@ export async function actOnMany(jobs, action) {
   return inParts(action, (act) => act({ ids: jobs.map((job) => job.id) }));
 }
 
+/** How many jobs an action would reach, in words; the server counts no further than a bound. */
+async function howMany(filter, action) {
+  try {
+    const { jobs, exact } = await get(COUNT, { ...filter, action: action.name });
+    const noun = jobs === 1 ? "job" : "jobs";
+    return { jobs: `${exact ? "" : "at least "}${number(jobs)} ${noun}`, none: exact && jobs === 0 };
+  } catch (error) {
+    return { jobs: "all that match", unknown: `How many match could not be counted: ${error.title ?? error.message}.` };
+  }
+}
+
 /**
  * Acts on all jobs that match the filter, a part at a time, up to the newest one that there was when it
  * began: jobs go on coming. Null: it was not meant. Otherwise whether it went well.
  */
 export async function actOnAll(filter, words, action) {
   const everything = Object.keys(filter).length === 0;
+  const { states, ...others } = filter;
+  const wanted = { ...others, state: states?.join(",") };
+  const found = await howMany(wanted, action);
+  if (found.none) {
+    note("Nothing to do", `${words} None of them is ${action.from.join(" or ")}.`);
+    return null;
+  }
   const yes = await confirm({
-    title: `${action.text} everything that matches?`,
-    text: [words, `${action.meaning}. This reaches every page, not only what you see.`],
-    yes: `${action.text} all that match`,
+    title: `${action.text} ${found.jobs}?`,
+    text: [words, found.unknown, `${action.meaning}. This reaches every page, not only what you see.`].filter(Boolean),
+    yes: `${action.text} ${found.jobs}`,
     danger: true,
   });
+  // The count was for the dialog alone: once that is closed, the lamp ignores its failure.
+  forgetRead(COUNT);
   if (!yes) return null;
   return inParts(action, async (act) => {
-    const { states, ...others } = filter;
-    const { jobs: [newest] } = await get("api/jobs", { ...others, state: states?.join(","), order: "newest", limit: 1 });
+    const { jobs: [newest] } = await get("api/jobs", { ...wanted, order: "newest", limit: 1 });
     // Ids begin with their time. Running jobs go on matching until their nodes have heard of it: each
     // part goes on behind the last, whatever came of that.
     for (let complete = !newest, after; !complete && !(after >= newest.id);) {

@@ -1,9 +1,10 @@
 //! One action on many jobs.
 
+use std::fmt;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::request::Parts;
 use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector};
 use ratchet_core::{Bulk, JobId};
@@ -16,6 +17,7 @@ use super::table::{Route, post};
 use crate::api::Api;
 use crate::auth::{Access, Action};
 use crate::extract;
+use crate::guard::Detail;
 use crate::problem::{Code, Problem};
 use crate::view::{BulkDone, JobAction, State as JobStateView};
 
@@ -93,15 +95,26 @@ enum Meant {
     },
 }
 
+/// As the log of writes shows it.
+impl fmt::Display for Meant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ids(ids) => write!(f, "{} ids", ids.len()),
+            Self::Filter { filter, limit, .. } => write!(f, "limit={limit} {filter:?}"),
+        }
+    }
+}
+
 async fn bulk(
     State(api): State<Api>,
     head: Parts,
     extract::Json(request): extract::Json<BulkRequest>,
-) -> Result<Json<BulkDone>, Problem> {
+) -> Result<(Extension<Detail>, Json<BulkDone>), Problem> {
     let action = request.action;
     let meant = meant(&request, api.limits().page)?;
     let access = Access::Write(jobs::access(action));
     api.authorize(&head, access).await?;
+    let which = meant.to_string();
     let done = match meant {
         Meant::Ids(ids) => named(&api, ids, action).await?,
         Meant::Filter {
@@ -113,7 +126,19 @@ async fn bulk(
             run(&api, bulk.after(after)).await?
         }
     };
-    Ok(Json(done))
+    let BulkDone {
+        changed,
+        cancel_requested,
+        refused,
+        key_taken,
+        complete,
+        ..
+    } = &done;
+    let detail = format!(
+        "{action:?} {which}: changed={changed} cancel_requested={cancel_requested} \
+         refused={refused} key_taken={key_taken} complete={complete}"
+    );
+    Ok((Extension(Detail(detail)), Json(done)))
 }
 
 fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {

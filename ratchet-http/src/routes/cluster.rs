@@ -31,11 +31,11 @@ async fn status(State(api): State<Api>) -> Json<Status> {
         live.any(|record| Some(record.node) != own)
     };
     let clustered = read.as_deref().is_some_and(others);
-    let gated = node.is_some_and(|node| node.gate().is_some());
-    let role = match leading(&api, own_role(&api)).is_leader {
-        _ if node.is_some() && !clustered && !gated => Role::SingleNode,
-        true => Role::Primary,
-        false => Role::Standby,
+    let role = match node {
+        None => Role::NoNode,
+        Some(node) if !clustered && node.gate().is_none() => Role::SingleNode,
+        Some(_) if leading(&api, own_role(&api)).is_leader => Role::Primary,
+        Some(_) => Role::Standby,
     };
     let roles = node.map(ratchet_core::Node::roles).unwrap_or_default();
     let namespaces = api.namespaces().iter().map(ToString::to_string);
@@ -54,7 +54,7 @@ async fn status(State(api): State<Api>) -> Json<Status> {
         backend: info.backend,
         backend_version: info.version,
         version: env!("CARGO_PKG_VERSION"),
-        writes: api.has_authorizer(),
+        writes: api.writes(),
         page: api.limits().page,
     })
 }

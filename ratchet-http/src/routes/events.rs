@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::table::{Content, Route, get};
 use crate::api::Api;
+use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
 use crate::sampler::{Listener, Seat, frame};
 use crate::view::Lagged;
@@ -42,9 +44,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn events(State(api): State<Api>) -> Result<Response, Problem> {
+async fn events(
+    State(api): State<Api>,
+    client: Option<Extension<ClientAddr>>,
+) -> Result<Response, Problem> {
     let limits = api.limits();
-    let (listener, seat) = api.sampler().listen(limits.event_clients)?;
+    let client = client.map(|Extension(client)| client);
+    let (listener, seat) = api.sampler().listen(client, limits.event_clients)?;
     let (send, mut receive) = mpsc::channel(WAITING);
     let line = Line {
         send,

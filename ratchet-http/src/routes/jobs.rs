@@ -147,7 +147,7 @@ async fn list(
     Ok(Json(Jobs::from(&page)))
 }
 
-fn states(given: &[String]) -> Result<Vec<JobStateView>, Problem> {
+pub(super) fn states(given: &[String]) -> Result<Vec<JobStateView>, Problem> {
     let words = given.iter().flat_map(|text| text.split(','));
     let state = |word: &str| {
         let known = JobState::ALL.into_iter().find(|it| it.to_string() == word);

@@ -3,6 +3,7 @@
 mod batches;
 mod bulk;
 mod cluster;
+mod counts;
 mod events;
 mod graph;
 mod inputs;
@@ -34,6 +35,7 @@ fn all() -> Vec<Route> {
         events::routes(),
         metrics::routes(),
         jobs::routes(),
+        counts::routes(),
         graph::routes(),
         bulk::routes(),
         queues::routes(),

@@ -190,7 +190,7 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
         let response = responses.entry(status.as_u16()).or_insert(described);
         response["content"]["application/problem+json"]["schema"] =
             json!({ "allOf": [problem, { "properties": { "code": { "enum": words } } }] });
-        if codes.contains(&Code::TooManyRequests) {
+        if status == StatusCode::TOO_MANY_REQUESTS {
             let seconds = json!({ "type": "integer", "minimum": 0 });
             response["headers"]["Retry-After"] = json!({ "schema": seconds });
         }

@@ -79,6 +79,9 @@ fn readiness(api: &Api) -> Readiness {
     if fitness.stranded && api.minds_stranded() {
         reasons.push(NotReady::Stranded);
     }
+    if fitness.nothing_runs && api.minds_stranded() {
+        reasons.push(NotReady::NothingRuns);
+    }
     Readiness::new(reasons)
 }
 

@@ -188,10 +188,10 @@ impl Route {
         if self.access.is_some() {
             codes.extend([Code::WrongHost, Code::Unauthorized]);
             codes.extend([Code::Denied, Code::Malformed]);
+            codes.extend([Code::TooManyRequests, Code::TooManyAttempts]);
         }
         if self.verb == Verb::Post {
-            codes.extend([Code::ReadOnly, Code::TooManyRequests]);
-            codes.extend([Code::TooLarge, Code::TooSlow]);
+            codes.extend([Code::ReadOnly, Code::TooLarge, Code::TooSlow]);
         }
         if self.reads {
             codes.push(Code::TooManyClients);

@@ -15,14 +15,14 @@ use super::FRESH;
 use super::failures::Failures;
 use super::queues::{Counted, Queues};
 use super::series::{Ring, STEP};
-use crate::view::{self, At, ChangedNodes, Overview, Point, Rates};
+use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
 
 /// How long jobs must be stranded before it counts against readiness: rolling deploys strand some
 /// for a moment.
 const STRANDED_FOR: Duration = Duration::from_secs(30);
 
 /// How many readings in a row must fail before the database counts as away: one may lose a race.
-const FAILURES: u32 = 2;
+pub(super) const AWAY_AFTER: u32 = 2;
 
 /// How old a reading of the nodes may be for the database to count as there: more than the longest pause
 /// between two of them. Readings may also stop without failing.
@@ -55,6 +55,8 @@ pub(crate) struct Fitness {
     pub(crate) database: bool,
     /// Jobs have been due for a while that no node can run.
     pub(crate) stranded: bool,
+    /// Jobs are due, and no node is live.
+    pub(crate) nothing_runs: bool,
 }
 
 /// Everything that was read.
@@ -68,6 +70,9 @@ pub(super) struct Board {
     due_failures: u32,
     stranded: Vec<DueRoute>,
     stranded_since: Option<Instant>,
+    /// Judged with each reading of the nodes, by what was known to be due: a node may have joined between
+    /// an older reading of the nodes and a newer one of what is due.
+    nothing_runs: bool,
     queues: Queues,
     dead: Failures,
     meter: Meter,
@@ -91,6 +96,12 @@ impl Board {
         self.failures = 0;
         self.meter.read(cluster.live());
         self.dead.heard(&cluster.nodes);
+        // While it is not known what is due, the last judgement stands until a node is live.
+        let needed = match self.due {
+            Some(_) => self.is_anything_due(),
+            None => self.nothing_runs,
+        };
+        self.nothing_runs = needed && cluster.live().next().is_none();
         self.cluster = Some(Arc::new(cluster));
         changed
     }
@@ -110,6 +121,7 @@ impl Board {
         self.queues.read_due(&routes, began);
         self.due = Some(Due { routes, at });
         self.due_failures = 0;
+        self.nothing_runs &= self.is_anything_due();
         if self.stranded.is_empty() {
             self.stranded_since = None;
         } else {
@@ -117,10 +129,10 @@ impl Board {
         }
     }
 
-    /// What was due once is not known any more after some failures.
+    /// Forgets what was due after some failures. Whether nothing runs stays as it was judged.
     pub(super) fn due_failed(&mut self) {
         self.due_failures = self.due_failures.saturating_add(1);
-        if self.due_failures >= FAILURES {
+        if self.due_failures >= AWAY_AFTER {
             self.due = None;
             self.stranded.clear();
             self.stranded_since = None;
@@ -163,10 +175,21 @@ impl Board {
     pub(super) fn fitness(&self) -> Fitness {
         let long = |since: Instant| time::monotonic() >= since + STRANDED_FOR;
         Fitness {
-            database: self.failures < FAILURES
+            database: self.failures < AWAY_AFTER
                 && (self.cluster.as_ref()).is_some_and(|cluster| cluster.age() <= TRUSTED),
             stranded: self.stranded_since.is_some_and(long),
+            nothing_runs: self.nothing_runs,
         }
+    }
+
+    /// Reports whether jobs of queues that are not paused are due while no node is live. The overview,
+    /// readiness and the gauge all use this judgement.
+    pub(super) const fn nothing_runs(&self) -> bool {
+        self.nothing_runs
+    }
+
+    fn is_anything_due(&self) -> bool {
+        self.due_routes().any(|due| !due.paused)
     }
 
     /// Adds a point to the history if the last one is a step ago.
@@ -195,13 +218,13 @@ impl Board {
         let cluster = self.cluster.as_ref()?;
         let live: Vec<&NodeRecord> = cluster.live().collect();
         let sum = |of: fn(&NodeRecord) -> u32| live.iter().map(|node| u64::from(of(node))).sum();
-        let (counts, counts_at) = self.queues.totals().unzip();
+        let (counts, counts_at) = self.queues.totals(None).unzip();
         let (failures, failures_at) = self.dead.kept().unzip();
         let may_run = self.due_routes().filter(|due| !due.paused);
         Some(Overview {
             at: At(cluster.now()),
             read_at: At(cluster.at),
-            stale: cluster.age() > FRESH || self.failures >= FAILURES,
+            stale: cluster.age() > FRESH || self.failures >= AWAY_AFTER,
             live_nodes: live.len(),
             running: sum(|node| node.load.running),
             capacity: sum(|node| node.load.capacity),
@@ -212,6 +235,7 @@ impl Board {
             rates: self.rates(),
             series: view::Series::default(),
             stranded: self.stranded.iter().map(Into::into).collect(),
+            nothing_runs: self.nothing_runs,
             leaders: cluster.leaders(),
             failures,
             failures_at,
@@ -228,6 +252,11 @@ impl Board {
 
     pub(super) fn series(&self) -> view::Series {
         self.ring.series()
+    }
+
+    /// The jobs by state, all of them or those of a queue, and when they were counted.
+    pub(super) fn counts(&self, queue: Option<&Name>) -> Option<(Counts, At)> {
+        self.queues.totals(queue)
     }
 
     /// The queues, with how late each is.
@@ -286,7 +315,7 @@ impl Cluster {
 mod tests {
     use ratchet_core::model::{Heartbeat, NodeLoad, NodeStatus, NodeTotals};
     use ratchet_core::store::{HeldLock, LockInfo};
-    use ratchet_core::{Fence, NodeId};
+    use ratchet_core::{Fence, NodeId, Route};
 
     use super::*;
 
@@ -346,6 +375,26 @@ mod tests {
         assert!(board.overview().unwrap().due_at.is_some());
         board.due_failed();
         assert_eq!(board.overview().unwrap().due_at, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_runs_until_a_node_is_live_though_reading_what_is_due_fails() {
+        let (mut board, node) = (Board::default(), NodeId::new());
+        let route = Route::from_texts("q", "k", "", "").unwrap();
+        let route = DueRoute::new(route, false, Duration::from_secs(60));
+        board.read_cluster(reading(0, node, 0, 0));
+        board.read_due(vec![route], time::monotonic());
+        assert!(!board.nothing_runs());
+        board.read_cluster(reading(3_600_000, node, 0, 0));
+        assert!(board.nothing_runs());
+        for _ in 0..3 {
+            board.due_failed();
+            assert!(board.nothing_runs() && board.fitness().nothing_runs);
+            board.read_cluster(reading(3_600_000, node, 0, 0));
+            assert!(board.nothing_runs() && board.fitness().nothing_runs);
+        }
+        board.read_cluster(reading(3_600_000, node, 3_600_000, 0));
+        assert!(!board.nothing_runs());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,10 +8,13 @@ use ratchet_core::model::{JobRecord, NodeRecord};
 use ratchet_core::time::{self, Timestamp};
 use tokio::time::Instant;
 
-use crate::view::{At, Job, State};
+use crate::view::{At, DeadLetters, Job, State};
 
-/// How many are kept.
-pub(super) const KEPT: usize = 8;
+/// How many are read.
+pub(super) const READ: usize = 200;
+
+/// How many kinds of them are kept: equal ones are shown as one.
+const KEPT: usize = 8;
 
 /// They are read again after this time although nothing is known to have happened: one may have been
 /// retried or deleted elsewhere, or have become one without a node.
@@ -31,7 +34,10 @@ pub(super) struct Failures {
 
 #[derive(Debug)]
 struct Kept {
-    jobs: Vec<Job>,
+    /// All that were read.
+    ids: BTreeMap<String, Option<At>>,
+    /// What is shown of them.
+    jobs: Vec<DeadLetters>,
     at: Timestamp,
     read_at: Instant,
 }
@@ -59,8 +65,8 @@ impl Failures {
     /// Takes in how jobs stand that are new or have changed.
     pub(super) fn saw(&mut self, jobs: &[Job]) {
         let is_kept = |job: &Job| {
-            let mut kept = self.kept.iter().flat_map(|kept| &kept.jobs);
-            kept.any(|one| one.id == job.id)
+            let kept = self.kept.as_ref();
+            kept.is_some_and(|kept| kept.ids.contains_key(&job.id))
         };
         let says = |job: &Job| job.state == State::Failed || is_kept(job);
         self.changed |= jobs.iter().any(says);
@@ -89,15 +95,14 @@ impl Failures {
 
     /// Takes in what was read, and says whether it differs from what was kept.
     pub(super) fn read(&mut self, jobs: &[JobRecord], at: Timestamp) -> bool {
-        let jobs: Vec<Job> = jobs.iter().map(Job::from).collect();
-        let signs = |jobs: &[Job]| -> Vec<(String, Option<At>)> {
-            jobs.iter()
-                .map(|job| (job.id.clone(), job.finished_at))
-                .collect()
-        };
-        let same = |kept: &Kept| signs(&kept.jobs) == signs(&jobs);
-        let differ = !self.kept.as_ref().is_some_and(same);
+        let ids = jobs
+            .iter()
+            .map(|job| (job.id.to_string(), job.finished_at.map(At)));
+        let ids = ids.collect();
+        let differ = self.kept.as_ref().is_none_or(|kept| kept.ids != ids);
+        let jobs = grouped(jobs.iter().map(Job::from));
         self.kept = Some(Kept {
+            ids,
             jobs,
             at,
             read_at: time::monotonic(),
@@ -106,8 +111,55 @@ impl Failures {
     }
 
     /// They, and when they were read; none: they were not yet.
-    pub(super) fn kept(&self) -> Option<(Vec<Job>, At)> {
+    pub(super) fn kept(&self) -> Option<(Vec<DeadLetters>, At)> {
         let kept = self.kept.as_ref()?;
         Some((kept.jobs.clone(), At(kept.at)))
+    }
+}
+
+/// Groups equal dead letters, by the newest of each group, and keeps the first groups.
+fn grouped(jobs: impl Iterator<Item = Job>) -> Vec<DeadLetters> {
+    let mut groups: Vec<DeadLetters> = Vec::new();
+    for job in jobs {
+        match groups.iter_mut().find(|group| group.are_like(&job)) {
+            Some(group) => group.count += 1,
+            None => groups.push(DeadLetters::one(job)),
+        }
+    }
+    groups.truncate(KEPT);
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::{JobState, MemoryStore, NewJob, Ratchet};
+
+    use super::*;
+
+    async fn dead(jobs: &[(&str, &str)]) -> Vec<Job> {
+        let client = Ratchet::client(std::sync::Arc::new(MemoryStore::new()));
+        let mut all = Vec::new();
+        for (kind, error) in jobs {
+            let id = client.enqueue(NewJob::new(kind, &0)).await.unwrap().id();
+            let mut job = client.job(id).await.unwrap().unwrap();
+            job.state = JobState::Failed;
+            job.last_error = Some((*error).to_owned());
+            all.push(Job::from(&job));
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn equal_dead_letters_are_one_and_the_first_groups_are_kept() {
+        let mut jobs = dead(&[("a", "full"), ("a", "gone"), ("a", "full"), ("b", "full")]).await;
+        let first = jobs[0].id.clone();
+        jobs.extend(dead(&[("a", "full"); 20]).await);
+        let errors: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+        let others: Vec<(&str, &str)> = errors.iter().map(|error| ("c", error.as_str())).collect();
+        jobs.extend(dead(&others).await);
+        let groups = grouped(jobs.into_iter());
+        let counts: Vec<usize> = groups.iter().map(|group| group.count).collect();
+        assert_eq!(counts, [22, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(groups[0].newest.id, first);
     }
 }

@@ -1,12 +1,14 @@
 //! What is told to those who listen: each event is written down once, for all of them.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{Notify, broadcast};
+
+use crate::reads::share;
 
 /// How many events a listener may be behind before it misses some.
 const BEHIND: usize = 16;
@@ -17,7 +19,8 @@ pub(super) struct Feed {
     events: broadcast::Sender<Bytes>,
     /// The last tick, for those who come.
     last: Mutex<Option<Bytes>>,
-    listeners: AtomicUsize,
+    /// How many listeners each client has.
+    listeners: Mutex<HashMap<Option<IpAddr>, usize>>,
     /// Somebody came who was the first.
     came: Notify,
 }
@@ -27,18 +30,25 @@ impl Default for Feed {
         Self {
             events: broadcast::Sender::new(BEHIND),
             last: Mutex::default(),
-            listeners: AtomicUsize::new(0),
+            listeners: Mutex::default(),
             came: Notify::new(),
         }
     }
 }
 
 impl Feed {
-    /// Another listener, unless there are `most` already.
-    pub(super) fn listen(&self, most: usize) -> Option<Listener> {
-        let count = |count| (count < most).then_some(count + 1);
-        let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
-        self.listeners.fetch_update(set, fetch, count).ok()?;
+    /// Adds a listener, unless there are `most` already or the client has its share of them. Requests of
+    /// unknown clients have no share.
+    pub(super) fn listen(&self, client: Option<IpAddr>, most: usize) -> Option<Listener> {
+        {
+            let mut listeners = self.listeners();
+            let own = listeners.get(&client).copied().unwrap_or_default();
+            let total: usize = listeners.values().sum();
+            if total >= most || (client.is_some() && own >= share(most)) {
+                return None;
+            }
+            listeners.insert(client, own + 1);
+        }
         self.came.notify_waiters();
         Some(Listener {
             events: self.events.subscribe(),
@@ -46,16 +56,27 @@ impl Feed {
         })
     }
 
-    /// A listener has gone.
-    pub(super) fn leave(&self) {
-        if self.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
+    /// Removes a listener of this client.
+    pub(super) fn leave(&self, client: Option<IpAddr>) {
+        let mut listeners = self.listeners();
+        match listeners.get_mut(&client) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(listeners.remove(&client)),
+        }
+        if listeners.is_empty() {
             // What was told last is old by the time somebody comes.
             *self.last() = None;
         }
     }
 
     pub(super) fn has_listeners(&self) -> bool {
-        self.listeners.load(Ordering::Acquire) > 0
+        !self.listeners().is_empty()
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until somebody listens; at once if somebody does.
@@ -87,7 +108,7 @@ impl Feed {
         }
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<Bytes>> {
+    fn last(&self) -> MutexGuard<'_, Option<Bytes>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

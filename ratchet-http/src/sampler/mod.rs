@@ -14,6 +14,7 @@ mod queues;
 mod series;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -23,13 +24,14 @@ use changes::Changes;
 use feed::Feed;
 pub(crate) use feed::{Listener, frame};
 use ratchet_core::model::{JobFilter, PageRequest};
-use ratchet_core::{Client, JobState, Name, Result, StoreError, StoreErrorKind, time};
+use ratchet_core::{Client, JobState, Name, Result, StoreError, StoreErrorKind, metrics, time};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
-use crate::view::{self, Overview};
+use crate::view::{self, At, Counts, Overview};
 
 /// How long after a look somebody counts as looking.
 const LOOKING: Duration = Duration::from_secs(60);
@@ -50,13 +52,13 @@ const DUE: Pace = Pace {
 const COUNTS: Duration = Duration::from_secs(10);
 /// The newest dead letters are read no more often than this.
 const FAILURES: Duration = Duration::from_secs(5);
-/// And both no more often than that this part of the time is spent on each.
+/// And both no more often than that this part of the time is spent on each, up to [`LONGEST_REST`].
 const SHARE: u32 = 50;
 /// Listeners are told as often as this.
 const TICK: Duration = Duration::from_secs(1);
 /// The longest pause after readings that failed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
-/// The longest pause after a reading of a whole table that failed.
+/// The longest pause after a reading of a whole table, whether it was slow or failed.
 const LONGEST_REST: Duration = Duration::from_secs(120);
 /// How old a reading of the nodes may be that is answered with.
 const FRESH: Duration = Duration::from_secs(5);
@@ -164,6 +166,12 @@ impl Sampler {
         self.shared.board().queues()
     }
 
+    /// The jobs by state, all of them or those of a queue, and when they were counted.
+    pub(crate) fn counts(&self, queue: Option<&Name>) -> Option<(Counts, At)> {
+        self.shared.look();
+        self.shared.board().counts(queue)
+    }
+
     /// Notes that a queue was paused or resumed, so that it is shown before the next reading.
     pub(crate) fn queue_paused(&self, queue: &Name, paused: bool) {
         self.shared.board().queue_paused(queue, paused);
@@ -174,24 +182,34 @@ impl Sampler {
         self.shared.board().failures().acted();
     }
 
-    /// Another listener, unless there are `most` already. It must [leave](Seat).
-    pub(crate) fn listen(&self, most: usize) -> Result<(Listener, Seat), Problem> {
-        let listener = self.shared.feed.listen(most).ok_or_else(|| {
+    /// Adds a listener of this client, unless there are `most` already or the client has its share of
+    /// them. It must [leave](Seat).
+    pub(crate) fn listen(
+        &self,
+        client: Option<ClientAddr>,
+        most: usize,
+    ) -> Result<(Listener, Seat), Problem> {
+        let client = client.map(ClientAddr::key);
+        let listener = self.shared.feed.listen(client, most).ok_or_else(|| {
             Problem::new(Code::TooManyClients, "as many clients listen as may")
                 .retry_after(Duration::from_secs(10))
         })?;
         self.shared.look();
-        Ok((listener, Seat(Arc::clone(&self.shared.feed))))
+        let feed = Arc::clone(&self.shared.feed);
+        Ok((listener, Seat { feed, client }))
     }
 }
 
 /// The place of a listener; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(Arc<Feed>);
+pub(crate) struct Seat {
+    feed: Arc<Feed>,
+    client: Option<IpAddr>,
+}
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.leave();
+        self.feed.leave(self.client);
     }
 }
 
@@ -211,11 +229,15 @@ impl Shared {
         loop {
             match within(DEADLINE, self.cluster()).await {
                 Ok(cluster) => {
+                    if failures >= board::AWAY_AFTER {
+                        tracing::warn!("the database answers again");
+                    }
                     failures = 0;
                     let changed = {
                         let mut board = self.board();
                         let changed = board.read_cluster(cluster);
                         board.plot();
+                        metrics::nothing_runs(board.nothing_runs());
                         changed
                     };
                     self.read.send_replace(());
@@ -226,7 +248,11 @@ impl Shared {
                 Err(error) => {
                     failures += 1;
                     self.board().cluster_failed();
-                    tracing::debug!(%error, "the nodes could not be read");
+                    if failures == board::AWAY_AFTER {
+                        tracing::warn!(%error, "the database does not answer");
+                    } else {
+                        tracing::debug!(%error, "the nodes could not be read");
+                    }
                 }
             }
             self.pause(CLUSTER, failures).await;
@@ -259,12 +285,18 @@ impl Shared {
             match within(DEADLINE, self.client.due_routes()).await {
                 Ok(due) => {
                     failures = 0;
-                    self.board().read_due(due, began);
+                    let mut board = self.board();
+                    board.read_due(due, began);
+                    metrics::nothing_runs(board.nothing_runs());
+                    drop(board);
                     self.read.send_replace(());
                 }
                 Err(error) => {
                     failures += 1;
-                    self.board().due_failed();
+                    let mut board = self.board();
+                    board.due_failed();
+                    metrics::nothing_runs(board.nothing_runs());
+                    drop(board);
                     tracing::debug!(%error, "what is due could not be read");
                 }
             }
@@ -285,10 +317,10 @@ impl Shared {
                 Ok(queues) => {
                     self.board().read_counts(queues, began);
                     self.read.send_replace(());
-                    pace.watched = COUNTS.max(began.elapsed() * SHARE);
+                    pace.watched = rest(COUNTS, began.elapsed());
                 }
                 Err(error) => {
-                    pace.watched = after_failure(began.elapsed());
+                    pace.watched = rest(LONGEST_BACKOFF, began.elapsed());
                     tracing::debug!(%error, "the jobs could not be counted");
                 }
             }
@@ -296,7 +328,7 @@ impl Shared {
     }
 
     async fn read_failures(&self) {
-        let newest = PageRequest::first(failures::KEPT).outlines();
+        let newest = PageRequest::first(failures::READ).outlines();
         let failed = JobFilter::all().state(JobState::Failed);
         let mut pace = Pace {
             watched: Duration::ZERO,
@@ -317,10 +349,10 @@ impl Shared {
                     if let Some(newest) = told {
                         self.feed.tell("failures", &newest);
                     }
-                    pace.watched = FAILURES.max(began.elapsed() * SHARE);
+                    pace.watched = rest(FAILURES, began.elapsed());
                 }
                 Err(error) => {
-                    pace.watched = after_failure(began.elapsed());
+                    pace.watched = rest(LONGEST_BACKOFF, began.elapsed());
                     self.board().failures().failed();
                     tracing::debug!(%error, "the newest dead letters could not be read");
                 }
@@ -433,10 +465,9 @@ impl Shared {
     }
 }
 
-/// How long a whole table is left alone of which a reading has failed after this time: it may have come
-/// to its deadline because the table is large, or because the database did not answer at all.
-fn after_failure(took: Duration) -> Duration {
-    (took * SHARE).clamp(LONGEST_BACKOFF, LONGEST_REST)
+/// Returns the pause after a reading of a whole table that took this long.
+fn rest(shortest: Duration, took: Duration) -> Duration {
+    (took * SHARE).clamp(shortest, LONGEST_REST)
 }
 
 async fn within<T>(deadline: Duration, read: impl Future<Output = Result<T>>) -> Result<T> {

@@ -91,11 +91,14 @@ impl Queues {
         }
     }
 
-    /// All jobs by state, and when they were counted; none: they were not yet.
-    pub(super) fn totals(&self) -> Option<(Counts, At)> {
+    /// The jobs by state, all of them or those of a queue, and when they were counted; none: they were
+    /// not yet.
+    pub(super) fn totals(&self, of: Option<&Name>) -> Option<(Counts, At)> {
         let counted = self.counted.as_ref()?;
         let mut total = StateCounts::new();
-        for (state, count) in counted.queues.iter().flat_map(|queue| &queue.counts) {
+        let queues = counted.queues.iter();
+        let queues = queues.filter(|queue| of.is_none_or(|name| queue.name == *name));
+        for (state, count) in queues.flat_map(|queue| &queue.counts) {
             *total.entry(*state).or_insert(0) += count;
         }
         Some((Counts::from(&total), At(counted.at)))
@@ -185,6 +188,6 @@ mod tests {
         assert_eq!(queues.pending(), Some(3));
         tokio::time::advance(GOOD + Duration::from_secs(1)).await;
         assert_eq!(queues.pending(), None);
-        assert!(queues.totals().is_some());
+        assert!(queues.totals(None).is_some());
     }
 }

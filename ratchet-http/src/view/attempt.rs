@@ -78,6 +78,8 @@ pub enum Outcome {
     Cancelled,
     /// The claim was taken back.
     Lost,
+    /// The claim was handed back because the store's answer to it never reached the node.
+    Undelivered,
     /// One that this version does not know.
     Other,
 }
@@ -92,6 +94,7 @@ impl From<AttemptOutcome> for Outcome {
             AttemptOutcome::Released => Self::Released,
             AttemptOutcome::Cancelled => Self::Cancelled,
             AttemptOutcome::Lost => Self::Lost,
+            AttemptOutcome::Undelivered => Self::Undelivered,
             _ => Self::Other,
         }
     }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use ratchet_core::model::{self, NodeRecord, NodeTotals};
+use ratchet_core::schedule;
 use ratchet_core::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,6 +57,8 @@ pub struct Node {
     pub clock_skew_ms: Option<i64>,
     /// What it has done since it was built; null: an older node, which does not say.
     pub totals: Option<Totals>,
+    /// The time-zone data that it computes recurring jobs by; null: an older node, which does not say.
+    pub zone_data: Option<ZoneData>,
 }
 
 /// Whether a node has not ended and was not silent for too long, at this time of the database.
@@ -88,7 +91,27 @@ impl Node {
             leads: Vec::new(),
             clock_skew_ms: None,
             totals: node.load.totals.map(Totals::from),
+            zone_data: node.profile.zone_data.clone().map(ZoneData::from),
         }
+    }
+}
+
+/// Time-zone data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ZoneData {
+    /// The directory it was read from, or `built-in`.
+    pub source: String,
+    /// The release of the IANA database; null: the directory does not say.
+    pub version: Option<String>,
+}
+
+impl From<schedule::ZoneData> for ZoneData {
+    fn from(data: schedule::ZoneData) -> Self {
+        let schedule::ZoneData {
+            source, version, ..
+        } = data;
+        Self { source, version }
     }
 }
 
@@ -248,4 +271,6 @@ pub enum Role {
     Standby,
     /// It waits for no role, and there is no other node.
     SingleNode,
+    /// The process runs no node: it serves the HTTP interface alone.
+    NoNode,
 }

@@ -2,7 +2,7 @@ use ratchet_core::JobId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{At, Counts, Job, Overview, Rates, StrandedRoute};
+use super::{At, Counts, DeadLetters, Job, Overview, Rates, StrandedRoute};
 
 /// The event `tick`: the sign of life of `/api/events`, once a second.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -30,6 +30,8 @@ pub struct Tick {
     pub due_at: Option<At>,
     /// See [`Overview`].
     pub stranded: Vec<StrandedRoute>,
+    /// See [`Overview`].
+    pub nothing_runs: bool,
     /// How much is done.
     pub rates: Rates,
     /// The newest job; null: there is none, or it was not seen yet.
@@ -50,6 +52,7 @@ impl Tick {
             oldest_due_ms: overview.oldest_due_ms,
             due_at: overview.due_at,
             stranded: overview.stranded.clone(),
+            nothing_runs: overview.nothing_runs,
             rates: overview.rates,
             newest: newest.map(|job| job.to_string()),
         }
@@ -73,13 +76,13 @@ pub struct Failures {
     /// When they were read, by the database's clock.
     pub at: At,
     /// See [`Overview::failures`].
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<DeadLetters>,
 }
 
 impl Failures {
     /// These, as they were at this time.
     #[must_use]
-    pub const fn new(at: At, jobs: Vec<Job>) -> Self {
+    pub const fn new(at: At, jobs: Vec<DeadLetters>) -> Self {
         Self { at, jobs }
     }
 }

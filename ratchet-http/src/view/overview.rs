@@ -34,12 +34,47 @@ pub struct Overview {
     pub series: Series,
     /// Due jobs that no node in the cluster can run.
     pub stranded: Vec<StrandedRoute>,
+    /// Whether jobs of queues that are not paused are due while no node is live. Readiness and the
+    /// gauge `ratchet_nothing_runs` follow it. While it is not known what is due, the
+    /// last judgement stands until a node is live.
+    pub nothing_runs: bool,
     /// One for each role.
     pub leaders: Vec<Leader>,
-    /// The newest dead letters, a few of them; null: they were not read yet.
-    pub failures: Option<Vec<Job>>,
+    /// The newest dead letters, equal ones as one, a few of them; null: they were not read yet.
+    pub failures: Option<Vec<DeadLetters>>,
     /// When they were read; null: they were not.
     pub failures_at: Option<At>,
+}
+
+/// Dead letters of one kind and queue that failed with the same error.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct DeadLetters {
+    /// The newest of them.
+    #[serde(flatten)]
+    pub newest: Job,
+    /// How many there are among the newest 200 dead letters.
+    pub count: usize,
+}
+
+impl DeadLetters {
+    /// One dead letter.
+    #[must_use]
+    pub const fn one(newest: Job) -> Self {
+        Self { newest, count: 1 }
+    }
+
+    /// Whether a dead letter is equal to these.
+    #[must_use]
+    pub fn are_like(&self, job: &Job) -> bool {
+        let Job {
+            kind,
+            queue,
+            last_error,
+            ..
+        } = &self.newest;
+        (kind, queue, last_error) == (&job.kind, &job.queue, &job.last_error)
+    }
 }
 
 /// How much is done, over all nodes, between the last two heartbeats of each.

@@ -74,6 +74,8 @@ pub enum NotReady {
     Database,
     /// Jobs are due, and have been for a while, that no node in the cluster can run.
     Stranded,
+    /// Jobs are due, and no node in the cluster is live: `nothing_runs` of the overview.
+    NothingRuns,
 }
 
 /// Whether a node leads in a role.

@@ -203,6 +203,11 @@ async fn every_operation_is_seen_to_answer_as_described() {
             && world.state(things.jobs[3]).await == JobState::Running
     })
     .await;
+    // Until then jobs are due and no node is live, and the server is not ready.
+    kit::until("the node was read", || async {
+        world.get("/cluster/nodes").await.ok()["nodes"][0]["live"] == true
+    })
+    .await;
     let mut seen = BTreeSet::new();
     let (done, dead, dead_too, held) = (
         things.jobs[0],
@@ -215,6 +220,11 @@ async fn every_operation_is_seen_to_answer_as_described() {
     let name = percent(HOSTILE);
     let reads = [
         ("/api/jobs", "/api/jobs?limit=200".to_owned()),
+        (
+            "/api/jobs/count",
+            "/api/jobs/count?action=cancel".to_owned(),
+        ),
+        ("/api/jobs/counts", "/api/jobs/counts".to_owned()),
         ("/api/jobs/{id}", format!("/api/jobs/{done}")),
         ("/api/jobs/{id}", format!("/api/jobs/{dead}")),
         ("/api/jobs/{id}", format!("/api/jobs/{held}")),

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::Method;
 use ratchet_core::memory::Fault;
 use ratchet_core::{JobState, MemoryStore};
-use ratchet_http::{Access, Limits};
+use ratchet_http::{Access, ClientAddr, Limits, Payloads, Token};
 use serde_json::json;
 
 use crate::described::described;
@@ -120,6 +120,84 @@ async fn too_many_who_read_at_once_are_told_when_to_come_again() {
     assert_eq!(refused.headers["retry-after"], "1");
     refused.refused(503, "too_many_clients");
     world.get("/api/jobs").await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_that_reads_a_lot_does_not_take_the_reads_of_others() {
+    let store = MemoryStore::new().with_faults(|operation| match operation {
+        "list" => Fault::Delay(Duration::from_millis(500)),
+        _ => Fault::None,
+    });
+    let world = World::built(Arc::new(store), |builder| builder);
+    let list = |client: u8| {
+        let mut ask = request(Method::GET, "/api/jobs", Body::empty());
+        let client = ClientAddr([192, 0, 2, client].into());
+        ask.extensions_mut().insert(client);
+        ask
+    };
+    let flood: Vec<_> = (0..200)
+        .map(|_| {
+            let (world, list) = (world.clone(), list);
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    world.send(list(1)).await;
+                }
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    for _ in 0..20 {
+        world.send(list(2)).await.ok();
+    }
+    flood.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_protects_reads_and_an_api_that_only_reads_takes_none_for_writes() {
+    let built = |protect: bool| {
+        World::built(Arc::new(MemoryStore::new()), |builder| {
+            builder
+                .authorize(Token::new("right").protect_reads(protect))
+                .payloads(Payloads::Shown)
+                .read_only()
+        })
+    };
+    let with = |path: &str, token: &str| {
+        let mut ask = request(Method::GET, path, Body::empty());
+        let value = format!("Bearer {token}").parse().unwrap();
+        ask.headers_mut().insert("authorization", value);
+        ask
+    };
+    let protected = built(true);
+    for (method, path, writes) in closed() {
+        let ask = request(method.clone(), &path, Body::empty());
+        let answer = protected.send(ask).await;
+        match writes {
+            true => answer.refused(403, "read_only"),
+            false => answer.refused(401, "unauthorized"),
+        };
+    }
+    protected.send(with("/api/jobs", "right")).await.ok();
+    let open = built(false);
+    let id = job_in(&open, JobState::Pending).await;
+    let path = format!("/api/jobs/{id}");
+    let shown = async |ask| open.send(ask).await.ok()["payload"].clone();
+    assert_eq!(shown(with(&path, "right")).await, json!(1));
+    for hidden in [
+        request(Method::GET, &path, Body::empty()),
+        with(&path, "wrong"),
+    ] {
+        assert_eq!(shown(hidden).await, json!(null));
+    }
+    assert_eq!(open.get("/cluster/status").await.ok()["writes"], false);
+    // Wrong tokens are refused after a while, the right one with them.
+    for number in 0..10 {
+        let guess = with("/api/jobs", &format!("wrong {number}"));
+        protected.send(guess).await.refused(403, "denied");
+    }
+    let throttled = protected.send(with("/api/jobs", "right")).await;
+    assert!(throttled.headers.contains_key("retry-after"));
+    throttled.refused(429, "too_many_attempts");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod actions;
 mod bulk;
+mod counts;
 mod described;
 mod description;
 mod draft;

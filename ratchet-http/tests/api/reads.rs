@@ -128,11 +128,16 @@ async fn payloads_are_shown_where_the_program_and_the_authorizer_say_so() {
             .payloads(Payloads::Shown)
             .authorize(Allow(not_payloads))
     });
+    let without = World::built(Arc::clone(&store), |builder| {
+        builder.payloads(Payloads::Shown).allow_remote()
+    });
     let shown = World::built(Arc::clone(&store), |builder| {
-        builder.payloads(Payloads::Shown)
+        builder.payloads(Payloads::Shown).authorize(Allow(|access| {
+            access == Access::Read || access == Access::Payload
+        }))
     });
     let id = shown.enqueue(NewJob::new("k", "the secret")).await;
-    for world in [&hidden, &denied] {
+    for world in [&hidden, &denied, &without] {
         let answer = world.get(&format!("/api/jobs/{id}")).await;
         assert!(!String::from_utf8_lossy(&answer.bytes).contains("secret"));
         assert_eq!(answer.ok()["payload_hidden"], true);

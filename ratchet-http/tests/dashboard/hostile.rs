@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use ratchet_core::model::Condition;
 use ratchet_core::{Job, JobState, NewJob, Recurring};
+use serde_json::json;
 
 use crate::jobs::{Broken, Echo, HOSTILE, Slow};
 use crate::stage::{Stage, eventually};
@@ -128,4 +129,75 @@ async fn unhurt(stage: &Stage, place: &str) -> Result<()> {
         "{place}: text became markup"
     );
     Ok(())
+}
+
+/// Turns what follows it, in Latin letters and in Arabic ones.
+const TURNED: &str = "\u{202e}dna \u{645}\u{631}\u{62d}\u{628}\u{627} 12";
+
+pub(crate) async fn scripts_are_isolated(stage: &mut Stage) -> Result<()> {
+    stage.work().await?;
+    let client = stage.client.clone();
+    let text = || TURNED.to_owned();
+    let odd = NewJob::new(TURNED, TURNED)
+        .queue(TURNED)
+        .lane(TURNED)
+        .tag(TURNED)
+        .capability(TURNED)
+        .unique_key(TURNED);
+    let odd = client.enqueue(odd).await?.id();
+    let dead = Broken { error: text() }.into_job().tag(TURNED);
+    let dead = client.enqueue(dead).await?.id();
+    let slow = Slow { message: text() }.into_job();
+    let slow = client.enqueue(slow).await?.id();
+    let child = Echo { text: text() }
+        .into_job()
+        .after(odd, Condition::Ended)
+        .wait_for(TURNED, Duration::from_secs(3_600));
+    let child = client.enqueue(child).await?.id();
+    client.set_permits(TURNED, 2).await?;
+    let every = Recurring::every(Duration::from_secs(3_600));
+    let every = every.job(NewJob::new(TURNED, &0).queue(TURNED));
+    client.recurring().put(every.named(TURNED)).await?;
+    stage.until_state(dead, JobState::Failed).await?;
+    stage.until_state(slow, JobState::Running).await?;
+    let page = &stage.page;
+    for place in [
+        "overview".to_owned(),
+        "jobs".to_owned(),
+        format!("jobs?queue={TURNED}"),
+        format!("jobs/{odd}"),
+        format!("jobs/{dead}"),
+        format!("jobs/{slow}"),
+        format!("jobs/{child}"),
+        "queues".to_owned(),
+        "recurring".to_owned(),
+        "cluster".to_owned(),
+    ] {
+        stage.visit(&format!("#/{place}")).await?;
+        page.until("document.querySelector('main').textContent.includes('dna') || document.querySelector('main').textContent.includes('u202e')")
+            .await?;
+        // Every such text is alone in an element that isolates it, or has marks around it that do.
+        let loose = "[...(function* (walk) { while (walk.nextNode()) yield walk.currentNode; })(document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT))]
+            .filter((one) => /[\\u202e\\u0645]/.test(one.data) && !one.parentElement.closest('svg'))
+            .filter((one) => !getComputedStyle(one.parentElement).unicodeBidi.startsWith('isolate')
+                || (one.data.includes('\\u202e') && !one.data.trim().startsWith('\\u202e') && !one.data.trim().startsWith('…')))
+            .map((one) => one.parentElement.outerHTML.slice(0, 200))";
+        let loose = page.eval(loose).await?;
+        ensure!(loose == json!([]), "{place}: {loose}");
+        let marked = "[...document.querySelectorAll('[title], [aria-label]')].flatMap((one) => [one.title, one.getAttribute('aria-label')])
+            .filter((text) => text?.includes('\\u202e') && !text.startsWith('\\u202e'))";
+        let marked = page.eval(marked).await?;
+        ensure!(marked == json!([]), "{place}: {marked}");
+    }
+    // Payloads are JSON, in which such characters can be written so that they are seen.
+    stage.visit(&format!("#/jobs/{odd}")).await?;
+    page.until("[...document.querySelectorAll('pre')].some((one) => one.textContent.includes('\\\\u202edna'))")
+        .await?;
+    // A sentence keeps its order around a name.
+    stage.visit("#/queues").await?;
+    page.click("main tbody tr:last-child [data-action=pause]")
+        .await?;
+    page.until("document.querySelector('dialog h2')?.textContent.endsWith('\\u2069?')")
+        .await?;
+    page.key("Escape").await
 }

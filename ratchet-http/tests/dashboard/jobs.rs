@@ -53,3 +53,21 @@ impl Job for Slow {
         Err(JobError::cancel())
     }
 }
+
+/// Fails at its first attempt only.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Second {
+    pub(crate) error: String,
+}
+
+impl Job for Second {
+    const KIND: &'static str = "second";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        match ctx.attempt() {
+            1 => Err(self.error.into()),
+            _ => Ok(()),
+        }
+    }
+}

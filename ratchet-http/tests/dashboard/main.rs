@@ -16,6 +16,8 @@ mod browser;
 mod hostile;
 mod jobs;
 mod live;
+mod many;
+mod outage;
 mod page;
 mod pages;
 mod pictures;
@@ -52,7 +54,7 @@ macro_rules! case {
     };
 }
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 31] = [
     case!("every page shows what is stored", pages::every_page, true),
     case!(
         "jobs are filtered and paged by the address",
@@ -112,6 +114,63 @@ const CASES: [Case; 18] = [
     case!(
         "light and dark are readable and remembered",
         reach::colours,
+        false
+    ),
+    case!(
+        "without a live node a red line says that nothing runs",
+        outage::nothing_runs,
+        false
+    ),
+    case!(
+        "silent and dead nodes are red, on the overview too",
+        outage::lost_nodes,
+        false
+    ),
+    case!(
+        "a failed read shows neither nothing nor a green lamp",
+        outage::failed_reads,
+        false
+    ),
+    case!(
+        "a bulk action says how many jobs match before it asks",
+        many::matching,
+        true
+    ),
+    case!("state filters show counts", many::counts, true),
+    case!(
+        "a slow count is neither repeated nor kept for another filter",
+        many::one_count_at_a_time,
+        false
+    ),
+    case!("queue and kind filters suggest names", many::names, false),
+    case!(
+        "a large fan-out collapses and the job itself is in view",
+        many::fan_out,
+        false
+    ),
+    case!(
+        "equal dead letters are grouped with a count",
+        many::dead_letters,
+        true
+    ),
+    case!(
+        "the earlier error of a job that succeeded is labelled",
+        pages::earlier_error,
+        false
+    ),
+    case!(
+        "the plot of depths says where nothing was counted",
+        pages::uncounted,
+        false
+    ),
+    case!(
+        "text from jobs is isolated for bidirectional scripts",
+        hostile::scripts_are_isolated,
+        false
+    ),
+    case!(
+        "long labels of nodes push no column away",
+        reach::long_labels,
         false
     ),
     case!("the pictures of the documentation", pictures::take, false),

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::browser::Browser;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 /// The page of a browser.
@@ -24,6 +24,11 @@ impl Page {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.0.call(&format!("{domain}.enable"), json!({})).await?;
         }
+        // Fields hear of the focus as in the window in front.
+        let focused = json!({ "enabled": true });
+        page.0
+            .call("Emulation.setFocusEmulationEnabled", focused)
+            .await?;
         page.size(1280, 900, false).await?;
         page.scheme("light").await?;
         Ok(page)

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ratchet_core::schedule::Overlap;
-use ratchet_core::{Job, JobState, NewJob, Recurring, Workflow};
+use ratchet_core::schedule::{Overlap, ZoneData};
+use ratchet_core::{Job, JobState, NewJob, Recurring, RetryPolicy, Workflow};
 
-use crate::jobs::{Broken, Echo, Slow};
+use crate::jobs::{Broken, Echo, Second, Slow};
 use crate::page::Page;
 use crate::stage::{Stage, eventually};
 
@@ -162,7 +162,11 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         "leader/maintenance",
         "smtp",
         "0 of 3",
-        "3 kinds",
+        "4 kinds",
+        &format!(
+            "zones {}",
+            ZoneData::in_use().version.as_deref().unwrap_or("unknown")
+        ),
     ] {
         page.until_text(text).await?;
     }
@@ -319,4 +323,66 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
     page.key("Enter").await?;
     page.until(&rows(10)).await?;
     page.until("location.hash.includes('tag=t0')").await
+}
+
+/// What an earlier attempt failed with is not shown as what a job that succeeded ended with.
+pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
+    stage.work().await?;
+    let error = "the disk was full".to_owned();
+    let job = Second { error }.into_job();
+    let job = job.retry(RetryPolicy::fixed(3, Duration::from_millis(1)));
+    let job = stage.client.enqueue(job).await?.id();
+    stage.until_state(job, JobState::Succeeded).await?;
+    let page = &stage.page;
+    stage.visit(&format!("#/jobs/{job}")).await?;
+    page.until_text("Error of an earlier attempt").await?;
+    page.until_text("the job succeeded after it").await?;
+    ensure!(
+        page.eval("[...document.querySelectorAll('h2')].some((one) => one.textContent === 'Last error') || [...document.querySelectorAll('.block.bad')].some((one) => !one.closest('.attempt'))")
+            .await?
+            == false,
+        "it looks like the end of the job"
+    );
+    stage.visit("#/jobs").await?;
+    page.until(&format!("document.querySelector('tr[data-key=\"{job}\"]')?.textContent.includes('an earlier attempt failed:the disk was full')"))
+        .await
+}
+
+/// Where jobs were not counted yet, the plot of depths says so.
+pub(crate) async fn uncounted(stage: &mut Stage) -> Result<()> {
+    stage.visit("#/nowhere").await?;
+    let page = &stage.page;
+    page.eval(
+        "window.real = window.fetch; window.fetch = async (url, options) => {
+            const answer = await real(url, options);
+            if (!String(url).includes('api/overview')) return answer;
+            const overview = await answer.json();
+            const at = Date.parse(overview.at);
+            overview.series.points = Array.from({ length: 200 }, (_, step) => ({
+                at: new Date(at - (200 - step) * 3000).toISOString(), running: step % 5, pending: step < 199 ? null : 7,
+                overdue_ms: 0, finished_per_s: 1, failed_per_s: 0, retried_per_s: 0, wait_ms: 3,
+            }));
+            return new Response(JSON.stringify(overview), { status: 200 });
+        }, document.documentElement.ratchet.mute(), location.hash = '#/overview'",
+    )
+    .await?;
+    let depth = "[...document.querySelectorAll('.panel')].find((one) => one.querySelector('h2')?.textContent === 'Depth')";
+    page.until(&format!(
+        "{depth}?.querySelector('.void')?.getBoundingClientRect().width > 200"
+    ))
+    .await?;
+    page.until(&format!(
+        "{depth}.querySelector('.void-text')?.textContent.includes('not counted')"
+    ))
+    .await?;
+    // The one point there is can be seen.
+    page.until(&format!("{depth}.querySelector('circle.dot.line-1')"))
+        .await?;
+    // What is always known has no such place.
+    ensure!(
+        page.eval("document.querySelectorAll('.plot .void').length")
+            .await?
+            == 1
+    );
+    Ok(())
 }

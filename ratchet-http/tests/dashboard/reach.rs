@@ -1,9 +1,10 @@
 //! For everybody: by keys, on a phone, in light and dark, without rights, with problems.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ratchet_core::{Job, JobId, JobState, NewJob, Recurring};
+use ratchet_core::{Job, JobId, JobState, NewJob, Ratchet, Recurring};
 use ratchet_http::Limits;
 use serde_json::json;
 
@@ -285,6 +286,11 @@ pub(crate) async fn phone(stage: &mut Stage) -> Result<()> {
             seen["page"] == 360 && seen["window"] == 360 && seen["out"] == json!([]),
             "{place}: {seen}"
         );
+        let tab = "(() => { const tab = document.querySelector('.ways [aria-current=page]').getBoundingClientRect(); return tab.left >= 0 && tab.right <= innerWidth; })()";
+        ensure!(
+            stage.page.eval(tab).await? == true,
+            "{place}: the current tab cannot be seen"
+        );
         let small = "[...document.querySelectorAll('main .button, main .choice button')].filter((one) => one.offsetHeight > 0 && one.offsetHeight < 30).map((one) => one.textContent)";
         ensure!(
             stage.page.eval(small).await? == json!([]),
@@ -335,4 +341,44 @@ pub(crate) async fn colours(stage: &mut Stage) -> Result<()> {
     ensure!(page.eval(ground).await? == light, "the choice is forgotten");
     page.click("[aria-label='Light or dark']").await?;
     page.until(&format!("{ground} === {dark}")).await
+}
+
+/// A label as long as a name may be, without a place to break, on a node that runs a job and leads.
+pub(crate) async fn long_labels(stage: &mut Stage) -> Result<()> {
+    let second = Duration::from_secs(1);
+    let node = Ratchet::builder(Arc::clone(&stage.store))
+        .label(&"w".repeat(128))
+        .register::<Slow>()
+        .heartbeat_interval(second)
+        .drain_grace(second)
+        .build()?;
+    stage.run(node).await?;
+    let message = "half of it".to_owned();
+    let slow = stage.client.enqueue(Slow { message }.into_job()).await?;
+    stage.until_state(slow.id(), JobState::Running).await?;
+    let page = &stage.page;
+    for width in [1280, 1440] {
+        page.size(width, 900, false).await?;
+        for place in [
+            "jobs".to_owned(),
+            "cluster".to_owned(),
+            "overview".to_owned(),
+            format!("jobs/{}", slow.id()),
+        ] {
+            stage.visit(&format!("#/{place}")).await?;
+            page.until("document.querySelector('main').textContent.includes('wwwwwwww')")
+                .await?;
+            let wide = "({ page: document.documentElement.scrollWidth - innerWidth,
+                tables: [...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent.slice(0, 60)),
+                labels: [...document.querySelectorAll('main td, main .badges, main .attempt .node')].filter((one) => one.checkVisibility() && one.textContent.includes('wwwwwwww') && one.getBoundingClientRect().width > innerWidth * 0.45).map((one) => one.className || one.tagName) })";
+            let seen = page.eval(wide).await?;
+            let is_narrow = |seen: &serde_json::Value| {
+                seen["page"].as_i64() <= Some(0)
+                    && seen["tables"] == json!([])
+                    && seen["labels"] == json!([])
+            };
+            ensure!(is_narrow(&seen), "{place} at {width}: {seen}");
+        }
+    }
+    Ok(())
 }

@@ -18,11 +18,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::Body;
-use crate::jobs::{Broken, Echo, Slow};
+use crate::jobs::{Broken, Echo, Second, Slow};
 use crate::page::Page;
 use crate::stores::{Database, Store};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The API lies below this path.
 const BELOW: &str = "/ops/ratchet";
@@ -95,6 +95,7 @@ impl Stage {
             .register::<Echo>()
             .register::<Broken>()
             .register::<Slow>()
+            .register::<Second>()
             .heartbeat_interval(second)
             .poll_interval(Duration::from_millis(20), Duration::from_millis(200))
             .drain_grace(second)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ratchet_core::schedule::ZoneData;
 use ratchet_core::{MemoryStore, Ratchet};
 use ratchet_http::Api;
 use serde_json::{Value, json};
@@ -56,6 +57,24 @@ async fn a_node_says_what_it_is_to_the_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_without_a_node_is_no_standby() {
+    let store = MemoryStore::new();
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let router = Api::builder(client).build().unwrap().router();
+    let alone = until(&router, "/cluster/status", |_| true).await;
+    assert_eq!(alone["role"], "no-node");
+    let node = node(store, "one");
+    let running = Running::start(&node);
+    let clustered = |status: &Value| status["clustered"] == true;
+    let status = until(&router, "/cluster/status", clustered).await;
+    assert_eq!(
+        (&status["role"], &status["node"]),
+        (&json!("no-node"), &Value::Null)
+    );
+    running.left().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_nodes_are_shown_and_each_role_has_one_leader_at_most() {
     let store = MemoryStore::new();
     let client = Ratchet::client(Arc::new(store.clone()));
@@ -70,6 +89,11 @@ async fn all_nodes_are_shown_and_each_role_has_one_leader_at_most() {
     assert!(cluster["leaders"][0]["expires_in_ms"].as_u64().unwrap() > 0);
     assert_eq!(cluster["nodes"][0]["kinds"], json!(["nap"]));
     assert_eq!(cluster["nodes"][0]["leads"], json!(["maintenance"]));
+    let zones = ZoneData::in_use();
+    assert_eq!(
+        cluster["nodes"][0]["zone_data"],
+        json!({"source": zones.source, "version": zones.version})
+    );
     assert_eq!(cluster["nodes"][0]["clock_skew_ms"], Value::Null);
 
     let second = Running::start(&other);

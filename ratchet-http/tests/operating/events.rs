@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt;
 use ratchet_core::{MemoryStore, NewJob, Ratchet};
-use ratchet_http::{Api, Limits};
+use ratchet_http::{Api, ClientAddr, Limits};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -159,6 +159,28 @@ async fn there_are_only_so_many_seats_and_they_are_free_again() {
     drop(one);
     tokio::time::sleep(Duration::from_millis(1)).await;
     Client::connect(&router).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_does_not_take_all_seats() {
+    let store = MemoryStore::new();
+    let api = api_over(&store, Limits::default().event_clients(4));
+    let router = api.router();
+    let listen = async |client: u8| {
+        let request = Request::get("/api/events").extension(ClientAddr([192, 0, 2, client].into()));
+        let request = request.body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap()
+    };
+    let mut held = Vec::new();
+    for (client, status) in [(1, 200), (1, 200), (1, 200), (1, 503), (2, 200), (2, 503)] {
+        let response = listen(client).await;
+        assert_eq!(response.status(), status, "client {client}");
+        held.push(response);
+    }
+    held.truncate(4);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(listen(1).await.status(), 503);
+    assert_eq!(listen(3).await.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use ratchet_core::memory::Fault;
 use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Node, NodeBuilder, Ratchet};
+use ratchet_http::{Access, Authorizer, Denied};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -17,6 +19,16 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// Lets everybody do everything.
+pub(crate) struct Anybody;
+
+#[async_trait::async_trait]
+impl Authorizer for Anybody {
+    async fn authorize(&self, _: &Parts, _: Access) -> Result<(), Denied> {
+        Ok(())
+    }
+}
 
 /// A job that takes so many milliseconds, and then fails if it is to.
 #[derive(Serialize, Deserialize)]

@@ -6,6 +6,7 @@ mod cluster;
 mod dashboard;
 mod events;
 mod kit;
+mod logs;
 #[cfg(feature = "prometheus")]
 mod metrics;
 mod overview;

@@ -7,24 +7,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
-use http::request::Parts;
 use ratchet_core::memory::Fault;
 use ratchet_core::time::monotonic;
 use ratchet_core::{Client, MemoryStore, NewJob, Ratchet, RetryPolicy};
-use ratchet_http::{Access, Api, Authorizer, Denied};
+use ratchet_http::Api;
 use serde_json::{Value, json};
 
-use crate::kit::{Nap, Running, SECOND, build, get, send, until};
-
-/// Lets everybody do everything.
-struct Anybody;
-
-#[async_trait::async_trait]
-impl Authorizer for Anybody {
-    async fn authorize(&self, _: &Parts, _: Access) -> Result<(), Denied> {
-        Ok(())
-    }
-}
+use crate::kit::{Anybody, Nap, Running, SECOND, build, get, send, until};
 
 /// A store that takes its time over some operations, and counts how often each is called.
 #[derive(Clone, Default)]
@@ -83,20 +72,22 @@ async fn nobody_waits_for_a_count_and_who_comes_again_starts_none_too_soon() {
     let counted = |answer: &Value| answer["counts_at"].is_string();
     until(&router, "/api/overview", counted).await;
     assert_eq!(watched.calls("queues"), 1);
-    // 4 s may be taken every 200 s: also by those who come and go, each after a quiet while.
-    for _ in 0..2 {
-        tokio::time::sleep(62 * SECOND).await;
-        look(&router, "/api/queues", 5).await;
-    }
+    // The rest is the longest there is, 120 s: also for those who come and go, each after a quiet while.
+    tokio::time::sleep(62 * SECOND).await;
+    look(&router, "/api/queues", 50).await;
     assert_eq!(watched.calls("queues"), 1);
     client.enqueue(NewJob::new("k", &1)).await.unwrap();
-    tokio::time::sleep(100 * SECOND).await;
+    tokio::time::sleep(SECOND).await;
     // What was known is told at once, and with it how old it is; what is, when it is counted.
     let overview = get(&router, "/api/overview").await.json();
     assert_eq!(overview["counts"]["pending"], 1);
     let now = |overview: &Value| overview["counts"]["pending"] == 2;
+    let asked = monotonic();
     until(&router, "/api/overview", now).await;
     assert_eq!(watched.calls("queues"), 2);
+    // Fifty times 4 s would be 80 s later.
+    let waited = asked.elapsed();
+    assert!(waited < 20 * SECOND, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,19 +175,16 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     assert!((4..=5).contains(&calm), "{calm} times in two minutes");
 
     fail(&client, 10).await;
-    let eight = |overview: &Value| overview["failures"].as_array().unwrap().len() == 8;
+    // Ten with one error are one line.
+    let ten = |overview: &Value| overview["failures"][0]["count"] == 10;
     let began = monotonic();
-    let overview = until(&router, "/api/overview", eight).await;
+    let overview = until(&router, "/api/overview", ten).await;
     assert!(
         began.elapsed() < 15 * SECOND,
         "as soon as it could be known"
     );
     let failures = overview["failures"].as_array().unwrap();
-    let ids: Vec<&str> = failures
-        .iter()
-        .map(|job| job["id"].as_str().unwrap())
-        .collect();
-    assert!(ids.is_sorted_by(|one, other| one > other), "{ids:?}");
+    assert_eq!(failures.len(), 1);
     assert_eq!(failures[0]["last_error"], "bad dream");
     assert!(failures[0].get("payload").is_none());
     running.left().await;

@@ -8,23 +8,13 @@ use axum::body::Body;
 use http::Request;
 use http::request::Parts;
 use ratchet_core::{MemoryStore, NewJob, Ratchet};
-use ratchet_http::{Access, Api, ApiBuilder, Authorizer, Denied, Limits, ServeError, serve};
+use ratchet_http::{Access, Api, ApiBuilder, Authorizer, Denied, Limits, ServeError, Token, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::kit::{SECOND, get, send};
-
-/// Lets everybody do everything.
-struct Anybody;
-
-#[async_trait::async_trait]
-impl Authorizer for Anybody {
-    async fn authorize(&self, _: &Parts, _: Access) -> Result<(), Denied> {
-        Ok(())
-    }
-}
+use crate::kit::{Anybody, SECOND, get, send};
 
 /// A router whose every request hangs until it is refused.
 struct Hangs;
@@ -244,19 +234,136 @@ async fn a_client_that_does_not_read_is_dropped() {
     assert!(sent.expect("the server closes the connection").is_err());
 }
 
+/// A connection that is kept open after its first answer, if the process can have one more.
+async fn keep_alive(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).await?;
+    answer(&mut stream).await?;
+    Ok(stream)
+}
+
+/// Reads one answer with a body in JSON, which has no braces but the first and the last.
+async fn answer(stream: &mut TcpStream) -> std::io::Result<String> {
+    let mut text = String::new();
+    while !text.ends_with('}') {
+        text.push(char::from(stream.read_u8().await?));
+    }
+    Ok(text)
+}
+
+/// A connection with half a head.
+async fn half_open(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nHost: loc")
+        .await?;
+    Ok(stream)
+}
+
 #[tokio::test]
-async fn connections_beyond_the_limit_wait() {
-    let limits = Limits::default().connections(1);
+async fn connections_without_requests_do_not_starve_the_probes() {
+    // No timeout of the server may help: within the test it comes to none.
+    let limits = Limits::default().header_timeout(3_600 * SECOND);
+    let alone = limits.clone().connections_per_peer(usize::MAX);
+    for limits in [limits, alone] {
+        let most = limits.connections;
+        let served = served(builder().limits(limits).build().unwrap()).await;
+        let mut held = Vec::new();
+        for _ in 0..most + 76 {
+            held.extend(keep_alive(served.address).await);
+        }
+        for _ in 0..most + 76 {
+            held.extend(half_open(served.address).await);
+        }
+        if held.len() <= most {
+            // The process may open no more files, which the server has found out too. Room for the probes.
+            held.truncate(held.len() - 16);
+        }
+        for (path, status) in [("/health", "200"), ("/ready", "200"), ("/leader", "503")] {
+            let answer = raw(served.address, &get_of("localhost", path)).await;
+            let begin = format!("HTTP/1.1 {status}");
+            assert!(answer.starts_with(&begin), "{path}: {answer}");
+        }
+        // The connections that idle longest have made room, so they do not add up either.
+        assert_eq!(rest(&mut held[0]).await, "");
+    }
+}
+
+#[tokio::test]
+async fn connections_in_use_are_not_closed_for_others() {
+    let limits = Limits::default()
+        .connections(3)
+        .header_timeout(3_600 * SECOND);
     let served = served(builder().limits(limits).build().unwrap()).await;
-    let first = TcpStream::connect(served.address).await.unwrap();
-    let mut second = TcpStream::connect(served.address).await.unwrap();
-    let request = get_of("localhost", "/health");
-    second.write_all(request.as_bytes()).await.unwrap();
-    let mut byte = [0];
-    let early = tokio::time::timeout(Duration::from_millis(200), second.read(&mut byte)).await;
-    assert!(early.is_err(), "answered beside the first");
-    drop(first);
-    assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let request = get_of("localhost", "/api/events");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    stream.read_exact(&mut begin).await.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(keep_alive(served.address).await.unwrap());
+    }
+    // The first of them have made room, the last ones are open, and the stream goes on.
+    assert_eq!(rest(&mut held[0]).await, "");
+    let last = held.last_mut().unwrap();
+    last.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(answer(last).await.unwrap().contains("\"ok\""));
+    let mut told = String::new();
+    while told.matches("event: tick").count() < 2 {
+        told.push(char::from(stream.read_u8().await.unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn long_heads_are_refused() {
+    let served = served(builder().build().unwrap()).await;
+    for (length, status) in [(30, "200"), (33, "431")] {
+        let head = format!(
+            "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {}\r\n\r\n",
+            "x".repeat(length * 1024 - 70)
+        );
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(begin, format!("HTTP/1.1 {status}").as_bytes());
+    }
+}
+
+/// Stops the clock of a test that starts paused, until this is dropped: while a blocking task runs, the
+/// runtime does not move its clock on.
+fn stopped_clock() -> std::sync::mpsc::Sender<()> {
+    let (hold, held) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || held.recv());
+    hold
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_a_proxy_are_told_apart() {
+    // No guess is given back meanwhile.
+    let _stopped = stopped_clock();
+    for (proxies, other) in [(vec![[127, 0, 0, 1].into()], "401"), (vec![], "429")] {
+        let token = Token::new("right").protect_reads(true);
+        let api = builder().authorize(token).proxies(proxies).build().unwrap();
+        let served = served(api).await;
+        let ask = async |client: &str| {
+            let request = format!(
+                "GET /api/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                 X-Forwarded-For: {client}\r\nAuthorization: Basic bWU6d3Jvbmc=\r\n\r\n"
+            );
+            let answer = raw(served.address, &request).await;
+            answer[9..12].to_owned()
+        };
+        for _ in 0..10 {
+            assert_eq!(ask("192.0.2.1").await, "401");
+        }
+        assert_eq!(ask("192.0.2.1").await, "429");
+        assert_eq!(ask("192.0.2.2").await, other);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,9 @@ export function mount(view, { query, signal }) {
         h("button", { type: "button", class: "button slim", disabled: !before, onclick: () => go(way(["batches"])) }, "First page"),
         h("button", { type: "button", class: "button slim", disabled: !next, onclick: () => go(way(["batches"], { before: next })) }, "Next page"));
     } catch (error) {
-      if (!signal.aborted && mine === turn) put(message, trouble("The batches cannot be read", error, load));
+      if (signal.aborted || mine !== turn) return;
+      rows.failed();
+      put(message, trouble("The batches cannot be read", error, load));
     }
   }
 

@@ -5,10 +5,10 @@ import { get, part, post } from "../api.js";
 import { badge, chip } from "../badges.js";
 import { time } from "../clock.js";
 import { confirm } from "../dialog.js";
-import { h, put } from "../dom.js";
+import { h, put, quoted } from "../dom.js";
 import { listen } from "../events.js";
 import { brief, bytes, duration, number } from "../format.js";
-import { knowNodes } from "../nodes.js";
+import { byUrgency, condition, isLost, knowNodes, nodeName } from "../nodes.js";
 import { head, loading, tablePanel, trouble, warning } from "../page.js";
 import { way } from "../router.js";
 import { table } from "../table.js";
@@ -23,7 +23,7 @@ export function mount(view, { signal }) {
   const message = h("div");
   const alerts = h("div");
   const sub = h("span", { class: "sub" });
-  const nodes = table({ caption: "Nodes", key: (node) => node.id, columns: nodeColumns(load), empty: "No node has ever started." });
+  const nodes = table({ caption: "Nodes", key: (node) => node.id, columns: nodeColumns(load), empty: "No node has ever started.", rowClass: (node) => (isLost(node) ? "bad" : "") });
   const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADERS, empty: "No role is held." });
   const locks = table({ caption: "Locks", key: (lock) => lock.name, columns: LOCKS, empty: "No lock is known." });
   const permits = table({ caption: "Permits", key: (permit) => permit.resource, columns: PERMITS, empty: "No permit is known." });
@@ -42,13 +42,15 @@ export function mount(view, { signal }) {
     put(message, [
       [cluster, "The nodes cannot be read"], [status, "The status cannot be read"], [lockList, "The locks cannot be read"], [permitList, "The permits cannot be read"],
     ].filter(([answer]) => answer.status === "rejected" && answer.reason.code !== "unsupported").map(([answer, what]) => trouble(what, answer.reason, load)));
+    for (const [answer, rows] of [[cluster, nodes], [cluster, leaders], [lockList, locks], [permitList, permits]]) {
+      if (answer.status === "rejected") rows.failed();
+    }
     if (cluster.value) {
       knowNodes(cluster.value.nodes);
-      const rank = (node) => (node.live ? 0 : 1);
-      nodes.set([...cluster.value.nodes].sort((one, other) => rank(one) - rank(other) || one.label.localeCompare(other.label) || one.started_at.localeCompare(other.started_at)));
+      nodes.set([...cluster.value.nodes].sort(byUrgency));
       leaders.set(cluster.value.leaders);
       put(alerts, cluster.value.nodes.filter((node) => Math.abs(node.clock_skew_ms ?? 0) > SKEW_MS).map((node) =>
-        warning(`The clock of ${node.label} is ${node.clock_skew_ms > 0 ? "ahead" : "behind"} by ${duration(Math.abs(node.clock_skew_ms))}`, "Jobs are not affected, since only the database's clock counts, but logs are.")));
+        warning(`The clock of ${quoted(node.label)} is ${node.clock_skew_ms > 0 ? "ahead" : "behind"} by ${duration(Math.abs(node.clock_skew_ms))}`, "Jobs are not affected, since only the database's clock counts, but logs are.")));
     }
     if (status.value) put(sub, summary(status.value));
     if (lockList.value) locks.set(lockList.value.locks);
@@ -71,14 +73,14 @@ function nodeColumns(load) {
   return [
     { name: "label", label: "Node", kind: "span", value: (node) => [node.label, node.leads], cell: (node) => [
       h("span", { class: "kind" }, node.label), " ", h("span", { class: "muted mono", title: node.id }, brief(node.id)),
-      node.leads?.length > 0 && h("span", { class: "badges" }, node.leads.map((role) => badge("lead", `leads ${role}`)))] },
+      node.leads?.length > 0 && h("span", { class: "badges" }, node.leads.map((role) => badge("lead", `leads ${quoted(role)}`)))] },
     { name: "status", label: "Status", value: (node) => [node.status, node.live], cell: (node) => [
-      badge(node.status), !node.live && ["joining", "active", "draining"].includes(node.status) && h("span", { class: "under" }, "silent")] },
+      badge(condition(node)), condition(node) !== node.status && h("span", { class: "under" }, `was ${node.status}`)] },
     { name: "load", label: "Running", value: (node) => [node.running, node.capacity, node.live], cell: busy },
     { name: "process", label: "Process", title: "What its process uses, and its connections to the database", rare: (node) => node.cpu_percent !== null || node.memory_bytes !== null, value: (node) => [node.cpu_percent, node.memory_bytes, node.connections], cell: uses },
     { name: "totals", label: "Done", kind: "number", title: "Since it started", value: (node) => node.totals, cell: totals },
     { name: "seen", label: "Heartbeat", value: (node) => [node.last_seen_at, node.heartbeat_ms, node.clock_skew_ms], cell: (node) => [time(node.last_seen_at), h("span", { class: "under nowrap" }, `every ${duration(node.heartbeat_ms)}`), skew(node)] },
-    { name: "started", label: "Started", value: (node) => node.started_at, cell: (node) => time(node.started_at) },
+    { name: "started", label: "Started", value: (node) => [node.started_at, node.zone_data], cell: (node) => [time(node.started_at), zones(node)] },
     { name: "offers", label: "Offers", kind: "span", value: (node) => [node.kinds, node.capabilities], cell: offers },
     { name: "do", label: "", kind: "tight span", value: (node) => [node.status, node.live], cell: (node) => drain(node, load) },
   ];
@@ -111,30 +113,37 @@ function totals(node) {
     number(succeeded), failed > 0 && h("span", { class: "under" }, `${number(failed)} failed`));
 }
 
+/** The time-zone data of a node that says it. */
+function zones(node) {
+  if (!node.zone_data) return null;
+  const { version, source } = node.zone_data;
+  return h("span", { class: "under nowrap", title: `Time-zone data: ${source}` }, `zones ${version ?? "unknown"}`);
+}
+
 function offers(node) {
   const kinds = node.kinds ?? null;
   return h("details", null,
     h("summary", { class: "small" }, kinds === null ? "kinds not said" : `${number(kinds.length)} ${kinds.length === 1 ? "kind" : "kinds"}`, node.capabilities?.length > 0 && ` · ${number(node.capabilities.length)} cap.`),
-    h("div", { class: "badges" }, (kinds ?? []).map((kind) => h("a", { href: way(["jobs"], { kind }) }, chip(kind))), (node.capabilities ?? []).map((one) => chip(one, "held", "Capability")), (node.roles ?? []).map((role) => chip(`may lead ${role}`, "gone"))));
+    h("div", { class: "badges" }, (kinds ?? []).map((kind) => h("a", { href: way(["jobs"], { kind }) }, chip(kind))), (node.capabilities ?? []).map((one) => chip(one, "held", "Capability")), (node.roles ?? []).map((role) => chip(`may lead ${quoted(role)}`, "gone"))));
 }
 
 function drain(node, load) {
   if (!node.live) return "";
   const why = node.status === "draining" ? "It drains already." : undefined;
-  return action({ text: "Drain", slim: true, danger: true, why, label: `Drain ${node.label}`, title: "It claims nothing more, finishes what runs and stops", name: "drain" }, async () => {
-    const yes = await confirm({ title: `Drain ${node.label}?`, text: ["It claims nothing more, finishes or hands back what runs, and stops. Only starting it anew brings it back.", `Node ${node.id}.`], yes: "Drain it", danger: true });
+  return action({ text: "Drain", slim: true, danger: true, why, label: `Drain ${quoted(node.label)}`, title: "It claims nothing more, finishes what runs and stops", name: "drain" }, async () => {
+    const yes = await confirm({ title: `Drain ${quoted(node.label)}?`, text: ["It claims nothing more, finishes or hands back what runs, and stops. Only starting it anew brings it back.", `Node ${node.id}.`], yes: "Drain it", danger: true });
     if (!yes) return;
     await attempt("Could not drain the node", async () => {
       await post(`api/nodes/${part(node.id)}/drain`);
-      return `${node.label} is told to drain: it obeys at its next heartbeat`;
+      return `${quoted(node.label)} is told to drain: it obeys at its next heartbeat`;
     });
     await load();
   });
 }
 
 const LEADERS = [
-  { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => leader.role },
-  { name: "node", label: "Leader", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? [leader.label ?? "", " ", h("span", { class: "muted mono", title: leader.node }, brief(leader.node))] : badge("paused", "nobody")) },
+  { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => h("span", { class: "word" }, leader.role) },
+  { name: "node", label: "Leader", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? [nodeName(leader.node, leader.label ?? undefined), " ", h("span", { class: "muted mono", title: leader.node }, brief(leader.node))] : badge("paused", "nobody")) },
   { name: "term", label: "Term", kind: "number", value: (leader) => leader.term, cell: (leader) => number(leader.term) },
   { name: "expires", label: "Lease ends in", kind: "number", value: (leader) => leader.expires_in_ms, cell: (leader) => duration(leader.expires_in_ms) },
 ];
@@ -147,6 +156,6 @@ const LOCKS = [
 ];
 
 const PERMITS = [
-  { name: "resource", label: "Resource", value: (permit) => permit.resource, cell: (permit) => permit.resource },
+  { name: "resource", label: "Resource", value: (permit) => permit.resource, cell: (permit) => h("span", { class: "word" }, permit.resource) },
   { name: "held", label: "Held", kind: "number", value: (permit) => [permit.held, permit.max], cell: (permit) => `${number(permit.held)} of ${number(permit.max)}` },
 ];

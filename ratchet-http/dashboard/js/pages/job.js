@@ -17,6 +17,7 @@ import { ACTIONS, actOn } from "../work.js";
 const AGAIN_MS = 1_000;
 const RUNNING_AGAIN_MS = 3_000;
 const GRAPH_AGAIN_MS = 3_000;
+const MOST_KIN = 10;
 
 export const title = "Job";
 
@@ -31,7 +32,9 @@ export function mount(view, { words, signal }) {
   let linksPending = 0;
   let linksTurn = 0;
   let readAt = 0;
-  let centred = false;
+  /** Where the graph was put so that the job itself is in view. */
+  let centred = null;
+  const unfolded = new Set();
   let pending = 0;
   let turn = 0;
   const slot = () => h("div", { class: "slot" });
@@ -111,15 +114,27 @@ export function mount(view, { words, signal }) {
       sub: [badge(job.state), job.cancel_requested && job.state === "running" ? [" ", chip("asked to stop", "warn")] : null],
     }, h("div", { class: "buttons" }, ACTIONS.map(offer))));
     fresh("progress", progress, () => progressPanel(progress));
-    fresh("error", error, () => failure(error));
+    fresh("error", [error, job.state], () => failure(error, job.state));
     fresh("attempts", [history.value, history.reason?.message, job.state, job.attempts, job.claim_seq, job.state === "running" && Math.floor(now() / RUNNING_AGAIN_MS)], () => (history.status === "fulfilled"
       ? panel("Attempts", h("span", { class: "muted small" }, `${number(job.attempts)} of ${number(job.max_attempts)} used`), attempts(job, history.value.attempts, opened))
       : trouble("The attempts cannot be read", history.reason, reload)));
     fresh("data", [payload, result, checkpoint, signalled, job.payload_hidden], () => h("div", { class: "stack" },
       paper("Payload", payload, job.payload_hidden, job.payload_bytes), paper("Result", result), paper("Checkpoint", checkpoint), paper("Signal", signalled)));
     fresh("facts", [rest, links?.value], () => h("div", { class: "stack" }, about(job), limits(job), origin(job, links?.value)));
-    fresh("graph", [links?.value, links?.error?.message], () => [links?.error && trouble("The workflow cannot be read", links.error, loadLinks), workflow(links?.value, job)]);
-    if (!centred) centred = centre(slots.graph);
+    drawGraph();
+  }
+
+  /** Keeps the job itself in view, unless somebody has scrolled to another place. */
+  function drawGraph() {
+    const before = slots.graph.querySelector(".graph");
+    const at = before && { left: before.scrollLeft, top: before.scrollTop };
+    fresh("graph", [links?.value, links?.error?.message, unfolded.size], () => [
+      links?.error && trouble("The workflow cannot be read", links.error, loadLinks), workflow(links?.value, job, unfolded, drawGraph)]);
+    const frame = slots.graph.querySelector(".graph");
+    if (!frame || frame === before) return;
+    const moved = at && (at.left !== centred?.left || at.top !== centred?.top);
+    if (moved) frame.scrollTo({ ...at, behavior: "instant" });
+    else centred = centre(frame);
   }
 
   function offer(one) {
@@ -162,17 +177,20 @@ function progressPanel(progress) {
   return panel("Progress", null, progressBar(progress.percent, "Progress of the job"), progress.message && h("p", { class: "muted" }, progress.message));
 }
 
-function failure(error) {
-  return error ? panel("Last error", null, h("pre", { class: "block bad", tabindex: "0" }, error)) : null;
+/** The last error that was stored. It stays with a job that has got over it. */
+function failure(error, state) {
+  if (!error) return null;
+  const over = state === "succeeded";
+  return panel(over ? "Error of an earlier attempt" : "Last error", over && h("span", { class: "muted small" }, "the job succeeded after it"),
+    h("pre", { class: over ? "block" : "block bad", tabindex: "0" }, error));
 }
 
-/** Brings the job itself into view where the graph is wider than the page; says whether there is one. */
-function centre(slot) {
-  const [frame, own] = [slot.querySelector(".graph"), slot.querySelector(".graph .this")];
-  if (!frame || !own) return false;
-  const [outer, inner] = [frame.getBoundingClientRect(), own.getBoundingClientRect()];
+/** Brings the job itself into the middle where the graph is larger than its frame; gives where that is. */
+function centre(frame) {
+  const [outer, inner] = [frame, frame.querySelector(".this")].map((one) => one.getBoundingClientRect());
   frame.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
-  return true;
+  frame.scrollTop += inner.top + inner.height / 2 - outer.top - outer.height / 2;
+  return { left: frame.scrollLeft, top: frame.scrollTop };
 }
 
 function attempts(job, list, opened) {
@@ -259,15 +277,24 @@ function origin(job, links) {
   return panel("Where it comes from and leads to", null, facts([
     ["Batch", job.batch && h("a", { href: way(["jobs"], { batch: job.batch }) }, h("code", null, job.batch))],
     ["Recurring", job.recurring && [h("a", { href: way(["recurring"]) }, job.recurring.name), job.recurring.slot_at ? [", for ", time(job.recurring.slot_at)] : null]],
-    ["After", parents.length > 0 ? h("ul", null, parents) : null],
-    ["Before", children.length > 0 ? h("ul", null, children) : null],
+    ["After", kinList(parents)],
+    ["Before", kinList(children)],
   ]));
 }
 
-function workflow(links, job) {
+function kinList(kin) {
+  if (kin.length === 0) return null;
+  return h("ul", null, kin.slice(0, MOST_KIN), kin.length > MOST_KIN && h("li", { class: "muted" }, `and ${number(kin.length - MOST_KIN)} more in the graph`));
+}
+
+function workflow(links, job, unfolded, draw) {
   if (!links || links.edges.length === 0) return null;
   const note = links.truncated ? `the ${links.nodes.length} nearest of more` : `${links.nodes.length} nodes`;
   return h("section", { class: "panel flush", css: { "margin-bottom": "16px" } },
-    h("div", { class: "top" }, h("h2", null, "Workflow"), h("span", { class: "spring" }), h("span", { class: "muted small" }, note)),
-    graph(links, job.id));
+    h("div", { class: "top" }, h("h2", null, "Workflow"), h("span", { class: "spring" }), h("span", { class: "muted small" }, note),
+      unfolded.size > 0 && h("button", { type: "button", class: "button slim", "data-action": "fold", onclick: () => { unfolded.clear(); draw(); } }, "Fold")),
+    graph(links, job.id, unfolded, (ids) => {
+      for (const id of ids) unfolded.add(id);
+      draw();
+    }));
 }

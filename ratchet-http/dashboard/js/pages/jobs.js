@@ -4,11 +4,11 @@ import { action, readOnly } from "../access.js";
 import { get, pageMayHave } from "../api.js";
 import { badge, chip, meaning, STATES } from "../badges.js";
 import { time } from "../clock.js";
-import { h, put, redraw } from "../dom.js";
+import { h, put, quoted, redraw } from "../dom.js";
 import { listen } from "../events.js";
-import { brief, excerpt, number } from "../format.js";
+import { brief, compact, excerpt, number } from "../format.js";
 import { icon } from "../icons.js";
-import { learnNodes, nodeName } from "../nodes.js";
+import { knownKinds, learnNodes, nodeName } from "../nodes.js";
 import { head, loading, progressBar, tablePanel, trouble } from "../page.js";
 import { go, way } from "../router.js";
 import { table } from "../table.js";
@@ -18,6 +18,10 @@ const SIZES = [25, 50, 100];
 /** What a page has unless one asks for more or less, or the API allows less. */
 const USUAL = 50;
 const TEXTS = [["queue", "Queue"], ["kind", "Kind"], ["tag", "Tag"], ["batch", "Batch"]];
+/** What the API can name of these is offered while one types. */
+const SUGGESTED = ["queue", "kind"];
+const MOST_SUGGESTED = 500;
+const COUNT_AGAIN_MS = 10_000;
 const NAMES = ["state", "queue", "kind", "tag", "batch", "order", "limit"];
 
 export const title = "Jobs";
@@ -29,6 +33,12 @@ export function mount(view, { query, signal }) {
   let everything = false;
   let fresh = new Set();
   let turn = 0;
+  /** Whether what is shown was read for the address there is now, and not before it or in vain. */
+  let isRead = false;
+  let fails = false;
+  let counts = null;
+  /** Aborts the count under way; null while there is none. */
+  let counting = null;
   const chosen = new Set();
   const all = h("input", { type: "checkbox", "aria-label": "Choose all jobs of this page", onchange: () => {
     chosen.clear();
@@ -39,7 +49,7 @@ export function mount(view, { query, signal }) {
   } });
   const rows = table({
     caption: "Jobs", key: (job) => job.id, columns: COLUMNS, empty: "No job matches.",
-    choose: { chosen, all, describe: (job) => `${job.kind} ${brief(job.id)}`, changed: () => { everything = false; rows.mark(); drawBar(); } },
+    choose: { chosen, all, describe: (job) => `${quoted(job.kind)} ${brief(job.id)}`, changed: () => { everything = false; rows.mark(); drawBar(); } },
     open: (job) => go(way(["jobs", job.id])),
   });
   const message = h("div");
@@ -47,18 +57,25 @@ export function mount(view, { query, signal }) {
   const bar = h("div", { class: "bar", role: "toolbar", "aria-label": "What to do with jobs" });
   const more = h("div", { class: "bar end" });
   const inputs = new Map();
-  put(view, head("Jobs"), filters, message, tablePanel(null, null, [bar, rows.element, more]));
+  const lists = new Map(SUGGESTED.map((name) => [name, h("datalist", { id: `suggested-${name}` })]));
+  const tallies = new Map();
+  put(view, head("Jobs"), filters, message, tablePanel(null, null, [bar, rows.element, more]), [...lists.values()]);
   drawFilters();
 
   function drawFilters() {
     inputs.clear();
+    for (const state of STATES) tallies.set(state, h("span", { class: "tally" }));
+    drawCounts();
     const states = h("div", { class: "choice", role: "group", "aria-label": "States" }, STATES.map((state) =>
       h("button", { type: "button", "aria-pressed": String(filter.states.includes(state)), title: meaning(state), "data-state": state, onclick: () => {
         const has = filter.states.includes(state);
         move({ states: STATES.filter((one) => (one === state ? !has : filter.states.includes(one))) });
-      } }, icon(state), state)));
+      } }, icon(state), state, tallies.get(state))));
     const texts = TEXTS.map(([name, label]) => {
-      const input = h("input", { name, value: filter[name], autocomplete: "off", spellcheck: "false", maxlength: "128", onchange: apply });
+      const input = h("input", {
+        name, value: filter[name], dir: "auto", autocomplete: "off", spellcheck: "false", maxlength: "128", onchange: apply,
+        list: lists.get(name)?.id, onfocus: lists.has(name) ? suggest : null,
+      });
       inputs.set(name, input);
       return h("label", { class: "field" }, label, input);
     });
@@ -72,6 +89,42 @@ export function mount(view, { query, signal }) {
       h("div", { class: "fields" }, texts, order, size,
         any && h("button", { type: "button", class: "button", onclick: () => go(way(["jobs"])) }, "Clear"),
         h("button", { type: "submit", class: "sr-only" }, "Filter"))));
+  }
+
+  /** Offers the queues and kinds that are known: from memory of the server, and of the rows shown. */
+  async function suggest() {
+    // Where one of them cannot be read there are fewer to offer; the lamp shows that reads fail.
+    const [queues] = await Promise.allSettled([get("api/queues", null, signal), learnNodes()]);
+    const offer = (name, known) => put(lists.get(name), [...new Set(known)].sort().slice(0, MOST_SUGGESTED).map((value) => h("option", { value })));
+    const shown = rows.items();
+    offer("kind", [...knownKinds(), ...shown.map((job) => job.kind)]);
+    offer("queue", [...(queues.value?.queues ?? []).map((queue) => queue.name), ...shown.map((job) => job.queue)]);
+  }
+
+  /** Counts anew. Aborts the count under way, so at most one runs at a time. */
+  async function count() {
+    counting?.abort();
+    const mine = new AbortController();
+    counting = mine;
+    const { queue, kind, tag, batch } = filter;
+    let read = null;
+    try {
+      read = await get("api/jobs/counts", { queue, kind, tag, batch }, AbortSignal.any([signal, mine.signal]));
+    } catch {
+      // Without counts the buttons show none; the lamp shows that reads fail.
+    }
+    if (signal.aborted || mine !== counting) return;
+    counting = null;
+    counts = read;
+    drawCounts();
+  }
+
+  function drawCounts() {
+    for (const [state, tally] of tallies) {
+      const found = counts?.counts[state];
+      tally.textContent = found ? `${compact(found.jobs)}${found.exact ? "" : "+"}` : "";
+      tally.title = found ? `${found.exact ? "" : "at least "}${number(found.jobs)} jobs${counts.counts_at ? `, counted at ${counts.counts_at}` : ""}` : "";
+    }
   }
 
   function apply() {
@@ -88,6 +141,11 @@ export function mount(view, { query, signal }) {
     const before = filter;
     filter = read(nextQuery);
     if (NAMES.some((name) => String(before[name]) !== String(filter[name])) || String(before.states) !== String(filter.states)) trail = [];
+    if (TEXTS.some(([name]) => before[name] !== filter[name])) {
+      counts = null;
+      count();
+    }
+    isRead = false;
     chosen.clear();
     everything = false;
     all.checked = false;
@@ -104,6 +162,8 @@ export function mount(view, { query, signal }) {
       const answer = await get("api/jobs", { ...wire(filter), after: filter.after, limit: filter.limit === USUAL || !pageMayHave(filter.limit) ? "" : filter.limit, order: filter.order }, signal);
       if (mine !== turn) return;
       put(message);
+      isRead = true;
+      fails = false;
       next = answer.next;
       fresh = new Set();
       for (const id of [...chosen]) if (!answer.jobs.some((job) => job.id === id)) chosen.delete(id);
@@ -111,6 +171,13 @@ export function mount(view, { query, signal }) {
       rows.mark();
     } catch (error) {
       if (signal.aborted || mine !== turn) return;
+      fails = true;
+      // Rows of another filter would pass for those that match.
+      if (!isRead) {
+        next = null;
+        rows.set([]);
+      }
+      rows.failed();
       put(message, trouble("The jobs cannot be read", error, load));
     }
     drawBar();
@@ -125,11 +192,18 @@ export function mount(view, { query, signal }) {
     const why = many === 0 ? "Choose jobs first: by their boxes, or with the key x." : undefined;
     const offered = ACTIONS.map((one) => action({ text: one.text, title: one.meaning, danger: one.danger, slim: true, why, name: `bulk-${one.name}` }, () => bulk(one)));
     redraw(bar,
-      h("span", { class: "muted", "data-chosen": many }, everything ? "All that match are chosen" : many > 0 ? `${number(many)} chosen` : `${number(shown.length)} ${shown.length === 1 ? "job" : "jobs"} on this page`),
+      h("span", { class: "muted", "data-chosen": many }, said(many, shown.length)),
       many > 0 && many === shown.length && (next || filter.after) && !everything && !readOnly() &&
         h("button", { type: "button", class: "button slim", "data-action": "everything", onclick: () => { everything = true; drawBar(); } }, "Choose all that match"),
       h("span", { class: "spring" }),
       h("div", { class: "buttons" }, offered));
+  }
+
+  function said(many, shown) {
+    if (everything) return "All that match are chosen";
+    if (many > 0) return `${number(many)} chosen`;
+    if (shown === 0 && (fails || !isRead)) return fails ? "Not known" : "No answer yet";
+    return `${number(shown)} ${shown === 1 ? "job" : "jobs"} on this page`;
   }
 
   function drawMore() {
@@ -160,7 +234,7 @@ export function mount(view, { query, signal }) {
       chosen.clear();
       everything = false;
     }
-    await load();
+    await Promise.all([load(), count()]);
   }
 
   function changed(jobs) {
@@ -182,18 +256,31 @@ export function mount(view, { query, signal }) {
     return !first || id > first.id;
   }
 
-  load();
+  function reload() {
+    return Promise.all([load(), count()]);
+  }
+
+  drawBar();
+  drawMore();
+  reload();
   learnNodes();
-  const end = listen({ jobs: changed, again: load, nodes: learnNodes, missed: load });
+  // Counts for one request alone are made anew when somebody asks for them.
+  // A slow count goes on: aborted at every turn, it would never end.
+  const timer = setInterval(() => { if (!document.hidden && !counting && (!counts || counts.counts_at)) count(); }, COUNT_AGAIN_MS);
+  const counted = (tick) => {
+    const isNarrow = filter.kind || filter.tag || filter.batch;
+    if (tick.counts_at && !counting && counts && !counts.counts_at && !isNarrow) count();
+  };
+  const end = listen({ tick: counted, jobs: changed, again: reload, nodes: learnNodes, missed: load });
   return {
-    refresh: load, navigated, back, on,
+    refresh: reload, navigated, back, on,
     search: () => {
       filters.querySelector("details").open = true;
       inputs.get("kind").focus();
       inputs.get("kind").select();
       return true;
     },
-    unmount: end,
+    unmount: () => { clearInterval(timer); end(); },
   };
 }
 
@@ -230,7 +317,7 @@ function body({ states, queue, kind, tag, batch }) {
 function words({ states, queue, kind, tag, batch }) {
   const parts = [
     states.length > 0 ? `state ${states.join(" or ")}` : "any state",
-    queue && `queue ${queue}`, kind && `kind ${kind}`, tag && `tag ${tag}`, batch && `batch ${batch}`,
+    queue && `queue ${quoted(queue)}`, kind && `kind ${quoted(kind)}`, tag && `tag ${quoted(tag)}`, batch && `batch ${batch}`,
   ];
   return `Jobs with ${parts.filter(Boolean).join(", ")}.`;
 }
@@ -251,10 +338,13 @@ function when(job) {
 
 function detail(job) {
   if (job.state === "running" && job.progress) {
-    return [progressBar(job.progress.percent, `Progress of ${job.kind}`), job.progress.message && h("span", { class: "under excerpt", title: job.progress.message }, job.progress.message)];
+    return [progressBar(job.progress.percent, `Progress of ${quoted(job.kind)}`), job.progress.message && h("span", { class: "under excerpt", title: job.progress.message }, job.progress.message)];
+  }
+  if (job.last_error && job.state === "succeeded") {
+    return [h("span", { class: "under" }, "an earlier attempt failed:"), h("span", { class: "excerpt muted", title: job.last_error }, excerpt(job.last_error))];
   }
   if (job.last_error) return h("span", { class: "excerpt", title: job.last_error }, excerpt(job.last_error));
-  if (job.state === "blocked" && job.signal) return h("span", { class: "muted" }, `waits for the signal ${job.signal.key}`);
+  if (job.state === "blocked" && job.signal) return h("span", { class: "muted" }, "waits for the signal ", job.signal.key);
   return "";
 }
 
@@ -264,9 +354,9 @@ const COLUMNS = [
   { name: "kind", label: "Kind", value: (job) => [job.id, job.kind, job.tags], cell: (job) => [
     h("a", { class: "kind", href: way(["jobs", job.id]), title: job.id }, job.kind),
     h("span", { class: "second" }, h("span", { class: "muted mono nowrap", title: job.id }, brief(job.id)),
-      (job.tags ?? []).map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag, "wait", `Tag ${tag}`))))] },
+      (job.tags ?? []).map((tag) => h("a", { href: way(["jobs"], { tag }) }, chip(tag, "wait", `Tag ${quoted(tag)}`))))] },
   { name: "queue", label: "Queue", value: (job) => [job.queue, job.lane], cell: (job) => [
-    h("a", { class: "word", href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under cut", title: `Lane ${job.lane}` }, `lane ${job.lane}`)] },
+    h("a", { class: "word", href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under cut", title: `Lane ${quoted(job.lane)}` }, "lane ", job.lane)] },
   { name: "priority", label: "Priority", value: (job) => job.priority, cell: (job) => h("span", { class: job.priority === "normal" ? "muted" : "kind" }, job.priority) },
   { name: "attempts", label: "Attempts", kind: "number", title: "Bodies that ended, of the most there may be", value: (job) => [job.attempts, job.max_attempts, job.crash_count], cell: (job) => [
     `${number(job.attempts)} of ${number(job.max_attempts)}`, job.crash_count > 0 && h("span", { class: "under", title: "Claims lost to dead nodes" }, `${number(job.crash_count)} lost`)] },

@@ -1,12 +1,13 @@
 // What goes on, how fast, how late, and what needs a person.
 
+import { alarm } from "../alarm.js";
 import { get } from "../api.js";
 import { badge, STATES } from "../badges.js";
 import { now, time } from "../clock.js";
-import { h, put, renew } from "../dom.js";
+import { h, put, quoted, renew } from "../dom.js";
 import { listen } from "../events.js";
 import { compact, decimal, duration, excerpt, number, oneUnit } from "../format.js";
-import { learnNodes, nodeName } from "../nodes.js";
+import { byUrgency, condition, isLost, learnNodes, members, nodeName } from "../nodes.js";
 import { head, loading, tablePanel, trouble, warning } from "../page.js";
 import { plot } from "../plot.js";
 import { way } from "../router.js";
@@ -19,6 +20,7 @@ const TRIES = 3;
 /** Older counts say nothing of the moment. The server plots none of them either. */
 const COUNTS_GOOD_MS = 300_000;
 const LATE_MS = 60_000;
+const MOST_NODES = 24;
 
 export const title = "Overview";
 
@@ -47,12 +49,14 @@ export function mount(view, { signal }) {
   const unread = h("div");
   const counted = h("span", { class: "sub" });
   const read = h("span", { class: "sub" });
+  const nodes = h("div", { class: "badges" });
   const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADER_COLUMNS, empty: "No role is held." });
   const content = h("div", { hidden: true }, alerts, tiles,
     h("div", { class: "plots" }, plots.map((one) => one.element)),
     h("div", { class: "columns wide-left" },
       tablePanel("Latest dead letters", [read, h("a", { href: way(["jobs"], { state: "failed" }), class: "small" }, "All of them")], [unread, failures.element]),
       h("div", { class: "stack" },
+        h("section", { class: "panel" }, h("div", { class: "top" }, h("h2", null, "Nodes"), h("span", { class: "spring" }), h("a", { href: way(["cluster"]), class: "small" }, "The cluster")), h("div", { class: "content" }, nodes)),
         h("section", { class: "panel" }, h("div", { class: "top" }, h("h2", { title: "Finished jobs are counted until retention removes them" }, "Jobs by state"), h("span", { class: "spring" }), counted), h("div", { class: "content" }, states)),
         tablePanel("Leaders", h("a", { href: way(["cluster"]), class: "small" }, "The cluster"), leaders.element))));
   put(view, head("Overview", {}, ranges), message, content);
@@ -63,6 +67,7 @@ export function mount(view, { signal }) {
     clearTimeout(soon);
     try {
       data = await get("api/overview", null, signal);
+      alarm(data);
       put(message);
       content.hidden = false;
       points = (data.series?.points ?? []).map((point) => ({ ...point, moment: Date.parse(point.at) }));
@@ -75,6 +80,16 @@ export function mount(view, { signal }) {
       if (signal.aborted) return;
       put(message, trouble("The overview cannot be read", error, load));
     }
+  }
+
+  async function loadNodes() {
+    await learnNodes();
+    const all = members()?.sort((one, other) => isLost(other) - isLost(one) || byUrgency(one, other));
+    if (!all) return;
+    put(nodes, all.slice(0, MOST_NODES).map((node) => h("a", { class: "node", href: way(["cluster"]), title: `${quoted(node.label)}, ${condition(node)}` },
+      badge(condition(node), isLost(node) ? [node.label, ` ${condition(node)}`] : node.label))),
+    all.length > MOST_NODES && h("span", { class: "muted" }, `and ${number(all.length - MOST_NODES)} more`),
+    all.length === 0 && h("span", { class: "muted" }, "None is known."));
   }
 
   function drawFailures() {
@@ -104,7 +119,7 @@ export function mount(view, { signal }) {
 
   function ticked(tick) {
     if (!data) return;
-    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "stranded", "counts", "counts_at"]) {
+    for (const name of ["at", "read_at", "stale", "live_nodes", "running", "capacity", "rates", "oldest_due_ms", "due_at", "nothing_runs", "stranded", "counts", "counts_at"]) {
       if (tick[name] !== undefined) data[name] = tick[name];
     }
     const moment = Date.parse(tick.at);
@@ -124,11 +139,14 @@ export function mount(view, { signal }) {
     drawFailures();
   }
 
-  load();
-  learnNodes();
-  const timer = setInterval(() => { if (!document.hidden) load(); }, READ_AGAIN_MS);
-  const end = listen({ tick: ticked, failures: failed, nodes: load, again: load });
-  return { refresh: load, unmount: () => { clearInterval(timer); clearTimeout(soon); end(); } };
+  function reload() {
+    return Promise.all([load(), loadNodes()]);
+  }
+
+  reload();
+  const timer = setInterval(() => { if (!document.hidden) reload(); }, READ_AGAIN_MS);
+  const end = listen({ tick: ticked, failures: failed, nodes: reload, again: reload });
+  return { refresh: reload, unmount: () => { clearInterval(timer); clearTimeout(soon); end(); } };
 }
 
 function tilesOf(data) {
@@ -140,7 +158,7 @@ function tilesOf(data) {
   return [
     tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
     tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
-    tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
+    tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, tone: data.nothing_runs ? "bad" : null, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
     tile({ name: "Pending", value: compact(counts.pending), note: `${compact(counts.blocked)} blocked, ${compact(counts.paused)} paused`, hint: `${number(counts.pending)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
     tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it was due" : "not known at present", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
     tile({ name: "Dead letters", value: compact(counts.failed), note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
@@ -160,8 +178,8 @@ function stranded(routes) {
   return warning(routes.length === 1 ? "One kind of job is due and no node can run it" : `${routes.length} kinds of jobs are due and no node can run them`,
     h("ul", null, routes.map((route) => h("li", null,
       h("a", { href: way(["jobs"], { kind: route.kind, queue: route.queue, state: "pending" }) }, route.kind),
-      ` in ${route.queue}`,
-      route.capability && `, needs the capability ${route.capability}`,
+      " in ", route.queue,
+      route.capability && [", needs the capability ", route.capability],
       `: due for ${duration(route.overdue_ms)}`))));
 }
 
@@ -177,7 +195,7 @@ function makePlots() {
       { label: "mean", of: (point) => point.wait_ms, unit: duration },
     ] }),
     plot({ title: "Depth", hint: "Jobs waiting and running; jobs are counted only while somebody looks", unit: compact, lines: [
-      { label: "pending", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
+      { label: "pending", missing: "pending jobs not counted: nobody looked", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
       { label: "running", of: (point) => point.running, unit: (value) => compact(Math.round(value)) },
     ] }),
     plot({ title: "Oldest due job", hint: "How long the job that has waited longest has been due", unit: oneUnit, lines: [
@@ -189,15 +207,15 @@ function makePlots() {
 const FAILURE_COLUMNS = [
   { name: "kind", label: "Kind", value: (job) => [job.id, job.kind, job.queue], cell: (job) => [
     h("a", { class: "kind", href: way(["jobs", job.id]) }, job.kind), h("span", { class: "under" }, job.queue)] },
+  { name: "count", label: "Equal", kind: "number", rare: (job) => job.count > 1, title: "Dead letters of this kind and queue with this error, among the newest 200", value: (job) => [job.count, job.kind, job.queue], cell: (job) => (job.count > 1
+    ? h("a", { href: way(["jobs"], { state: "failed", kind: job.kind, queue: job.queue }) }, `${number(job.count)} ×`) : h("span", { class: "muted" }, "1 ×")) },
   { name: "error", label: "Error", kind: "span", value: (job) => job.last_error, cell: (job) => h("span", { class: "excerpt", title: job.last_error }, excerpt(job.last_error) || "–") },
   { name: "attempts", label: "Attempts", kind: "number", value: (job) => job.attempts, cell: (job) => number(job.attempts) },
   { name: "ended", label: "Ended", value: (job) => job.finished_at, cell: (job) => time(job.finished_at) },
 ];
 
 const LEADER_COLUMNS = [
-  { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => leader.role },
-  { name: "node", label: "Node", value: (leader) => [leader.node, leader.label], cell: (leader) => leader.node
-    ? (leader.label ? h("a", { href: way(["cluster"]), title: leader.node }, leader.label) : nodeName(leader.node))
-    : badge("paused", "nobody") },
+  { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => h("span", { class: "word" }, leader.role) },
+  { name: "node", label: "Node", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? nodeName(leader.node, leader.label ?? undefined) : badge("paused", "nobody")) },
   { name: "term", label: "Term", kind: "number", value: (leader) => leader.term, cell: (leader) => number(leader.term) },
 ];

@@ -5,7 +5,7 @@ import { get, part, post } from "../api.js";
 import { badge, STATES } from "../badges.js";
 import { time } from "../clock.js";
 import { confirm } from "../dialog.js";
-import { h, put } from "../dom.js";
+import { h, put, quoted } from "../dom.js";
 import { listen } from "../events.js";
 import { duration, number } from "../format.js";
 import { head, loading, tablePanel, trouble } from "../page.js";
@@ -34,7 +34,9 @@ export function mount(view, { signal }) {
       panel.hidden = !answer.counts_at && answer.queues.length === 0;
       rows.set(answer.queues.map((queue) => ({ ...queue, due_at: answer.due_at })));
     } catch (error) {
-      if (!signal.aborted) put(message, trouble("The queues cannot be read", error, load));
+      if (signal.aborted) return;
+      rows.failed();
+      put(message, trouble("The queues cannot be read", error, load));
     }
   }
 
@@ -72,13 +74,13 @@ function toggle(queue, load) {
   const verb = queue.paused ? "resume" : "pause";
   const text = queue.paused ? "Resume" : "Pause";
   return action({
-    text, slim: true, label: `${text} the queue ${queue.name}`, name: verb,
+    text, slim: true, label: `${text} the queue ${quoted(queue.name)}`, name: verb,
     title: queue.paused ? "Lets its jobs be claimed again" : "Nodes claim nothing of it until it is resumed; what runs goes on",
   }, async () => {
-    if (!queue.paused && !await confirm({ title: `Pause the queue ${queue.name}?`, text: "Nodes claim nothing of it until it is resumed. What runs goes on.", yes: "Pause it" })) return;
+    if (!queue.paused && !await confirm({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim nothing of it until it is resumed. What runs goes on.", yes: "Pause it" })) return;
     await attempt(`Could not ${verb} the queue`, async () => {
       const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`);
-      return changed ? `${queue.name} is ${verb}d` : `${queue.name} was ${verb}d before`;
+      return changed ? `${quoted(queue.name)} is ${verb}d` : `${quoted(queue.name)} was ${verb}d before`;
     });
     await load();
   });

@@ -5,7 +5,7 @@ import { get, part, post } from "../api.js";
 import { badge, chip } from "../badges.js";
 import { time } from "../clock.js";
 import { confirm } from "../dialog.js";
-import { h, put } from "../dom.js";
+import { h, put, quoted } from "../dom.js";
 import { listen } from "../events.js";
 import { duration } from "../format.js";
 import { head, loading, tablePanel, trouble } from "../page.js";
@@ -41,7 +41,9 @@ export function mount(view, { query, signal }) {
         h("button", { type: "button", class: "button slim", disabled: !after, onclick: () => go(way(["recurring"])) }, "First page"),
         h("button", { type: "button", class: "button slim", disabled: !next, onclick: () => go(way(["recurring"], { after: next })) }, "Next page"));
     } catch (error) {
-      if (!signal.aborted && mine === turn) put(message, trouble("The recurring jobs cannot be read", error, load));
+      if (signal.aborted || mine !== turn) return;
+      rows.failed();
+      put(message, trouble("The recurring jobs cannot be read", error, load));
     }
   }
 
@@ -66,7 +68,7 @@ function columns(load) {
       ? [`every ${duration(one.interval_ms)}`]
       : [h("code", null, one.schedule), h("span", { class: "under" }, one.zone ?? "UTC")]) },
     { name: "job", label: "Job", value: (one) => [one.kind, one.queue], cell: (one) => [
-      h("a", { href: way(["jobs"], { kind: one.kind }) }, one.kind), h("span", { class: "under" }, `in ${one.queue}`)] },
+      h("a", { href: way(["jobs"], { kind: one.kind }) }, one.kind), h("span", { class: "under" }, "in ", one.queue)] },
     { name: "missed", label: "If missed", value: (one) => [one.misfire, one.catch_up], cell: (one) => ({ skip: "skipped", fire_once: "fires once", catch_up: `catches up ${one.catch_up}` }[one.misfire] ?? one.misfire) },
     { name: "overlap", label: "If it still runs", value: (one) => one.overlap, cell: (one) => ({ allow: "runs beside it", skip: "skipped" }[one.overlap] ?? one.overlap) },
     { name: "do", label: "", kind: "tight span", value: (one) => [one.paused, one.kind], cell: (one) => h("div", { class: "buttons" }, trigger(one, load), toggle(one, load)) },
@@ -74,9 +76,9 @@ function columns(load) {
 }
 
 function trigger(one, load) {
-  return action({ text: "Trigger", slim: true, label: `Trigger ${one.name} now`, title: "Enqueues its job now; the schedule stays as it is", name: "trigger" }, async () => {
-    if (!await confirm({ title: `Trigger ${one.name} now?`, text: `A job ${one.kind} is enqueued into ${one.queue}. The schedule stays as it is.`, yes: "Trigger it" })) return;
-    await attempt(`Could not trigger ${one.name}`, async () => {
+  return action({ text: "Trigger", slim: true, label: `Trigger ${quoted(one.name)} now`, title: "Enqueues its job now; the schedule stays as it is", name: "trigger" }, async () => {
+    if (!await confirm({ title: `Trigger ${quoted(one.name)} now?`, text: `A job ${quoted(one.kind)} is enqueued into ${quoted(one.queue)}. The schedule stays as it is.`, yes: "Trigger it" })) return;
+    await attempt(`Could not trigger ${quoted(one.name)}`, async () => {
       const { job, created } = await post(`api/recurring/${part(one.name)}/trigger`);
       return [h("a", { href: way(["jobs", job]) }, created ? "Job enqueued" : "Such a job is there already")];
     });
@@ -87,11 +89,11 @@ function trigger(one, load) {
 function toggle(one, load) {
   const verb = one.paused ? "resume" : "pause";
   const text = one.paused ? "Resume" : "Pause";
-  return action({ text, slim: true, label: `${text} ${one.name}`, title: one.paused ? "Fires again by its schedule" : "Fires no more until it is resumed", name: verb }, async () => {
-    if (!one.paused && !await confirm({ title: `Pause ${one.name}?`, text: "It fires no more until it is resumed.", yes: "Pause it" })) return;
-    await attempt(`Could not ${verb} ${one.name}`, async () => {
+  return action({ text, slim: true, label: `${text} ${quoted(one.name)}`, title: one.paused ? "Fires again by its schedule" : "Fires no more until it is resumed", name: verb }, async () => {
+    if (!one.paused && !await confirm({ title: `Pause ${quoted(one.name)}?`, text: "It fires no more until it is resumed.", yes: "Pause it" })) return;
+    await attempt(`Could not ${verb} ${quoted(one.name)}`, async () => {
       await post(`api/recurring/${part(one.name)}/${verb}`);
-      return `${one.name} is ${verb}d`;
+      return `${quoted(one.name)} is ${verb}d`;
     });
     await load();
   });

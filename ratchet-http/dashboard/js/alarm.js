@@ -1,0 +1,20 @@
+// The red line above every page: jobs are due and no node is live.
+
+import { now, time } from "./clock.js";
+import { h, put } from "./dom.js";
+import { icon } from "./icons.js";
+import { way } from "./router.js";
+
+const line = document.getElementById("alarm");
+
+/** Shows or hides the line, by what the server says of the cluster. */
+export function alarm({ nothing_runs: nothing, oldest_due_ms: overdue }) {
+  if (line.hidden === !nothing) return;
+  const since = new Date(now() - (overdue ?? 0)).toISOString();
+  put(line, nothing ? [
+    icon("warn"), h("span", { role: "alert" }, "No node is live: nothing runs."),
+    h("span", null, "The oldest job became due ", time(since), "."),
+    h("a", { href: way(["cluster"]) }, "The nodes"),
+  ] : null);
+  line.hidden = !nothing;
+}

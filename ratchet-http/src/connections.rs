@@ -1,0 +1,286 @@
+//! Which connections are open, and which one makes room for the next.
+//!
+//! A connection is busy from the head of a request until its buffer holds the end of the answer, and idle
+//! otherwise: also while half a head has arrived. When there is no room, the connection that has been idle
+//! longest is closed, so clients that hold connections without using them never keep anybody out, and a
+//! new connection waits for no timeout.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// The connections that are open.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    most: usize,
+    most_per_peer: usize,
+    table: Mutex<Table>,
+    /// Notified of every connection that has ended.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Numbers connections, and the moments at which they became idle or busy.
+    next: u64,
+    open: HashMap<u64, Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    peer: IpAddr,
+    /// Whether the bound per peer applies to it.
+    bounded: bool,
+    busy: bool,
+    /// Since which moment.
+    since: u64,
+    close: CancellationToken,
+}
+
+impl Connections {
+    pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
+        Self(Arc::new(Shared {
+            most,
+            most_per_peer,
+            table: Mutex::default(),
+            ended: Notify::new(),
+        }))
+    }
+
+    /// Registers a connection, and closes another one if there are too many. A peer that has too many
+    /// loses its own idle ones; its busy ones count against the bound of all connections only.
+    pub(crate) fn open(&self, peer: IpAddr, bounded: bool) -> Open {
+        let mut table = self.0.table();
+        if bounded {
+            let own = |one: &Connection| one.bounded && one.peer == peer;
+            if table.count(own) >= self.0.most_per_peer {
+                table.close_idle(own);
+            }
+        }
+        if table.count(|_| true) >= self.0.most && !table.close_idle(|_| true) {
+            table.close_busy();
+        }
+        let close = CancellationToken::new();
+        let since = table.moment();
+        let connection = Connection {
+            peer,
+            bounded,
+            busy: false,
+            since,
+            close: close.clone(),
+        };
+        table.open.insert(since, connection);
+        drop(table);
+        Open {
+            id: since,
+            shared: Arc::clone(&self.0),
+            close,
+        }
+    }
+
+    /// Closes the connection that has been idle longest, or a busy one if none is idle, and waits until
+    /// some connection has ended: the process has no more file descriptors. False if none is open.
+    pub(crate) async fn make_room(&self) -> bool {
+        let ended = self.0.ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        let closed = {
+            let table = self.0.table();
+            table.close_idle(|_| true) || table.close_busy()
+        };
+        if closed {
+            ended.await;
+        }
+        closed
+    }
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn moment(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The connections that nobody has closed yet.
+    fn staying(&self) -> impl Iterator<Item = &Connection> {
+        let open = self.open.values();
+        open.filter(|one| !one.close.is_cancelled())
+    }
+
+    fn count(&self, of: impl Fn(&Connection) -> bool) -> usize {
+        self.staying().filter(|one| of(one)).count()
+    }
+
+    /// Closes the one that has been idle longest. False if there is none.
+    fn close_idle(&self, of: impl Fn(&Connection) -> bool) -> bool {
+        let idle = self.staying().filter(|one| !one.busy && of(one));
+        let longest = idle.min_by_key(|one| one.since);
+        longest.map(|one| one.close.cancel()).is_some()
+    }
+
+    /// Closes the one that has been busy longest of the peer that has most of them. False if there is none.
+    fn close_busy(&self) -> bool {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for one in self.staying() {
+            *counts.entry(one.peer).or_default() += 1;
+        }
+        let most = counts.values().max().copied();
+        let of_them = self
+            .staying()
+            .filter(|one| counts.get(&one.peer).copied() == most);
+        let longest = of_them.min_by_key(|one| one.since);
+        longest.map(|one| one.close.cancel()).is_some()
+    }
+
+    fn set(&mut self, id: u64, busy: bool) {
+        let since = self.moment();
+        if let Some(connection) = self.open.get_mut(&id) {
+            (connection.busy, connection.since) = (busy, since);
+        }
+    }
+}
+
+/// The place of a connection; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Open {
+    id: u64,
+    shared: Arc<Shared>,
+    close: CancellationToken,
+}
+
+impl Open {
+    /// Ready when the connection must make room.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.close.clone().cancelled_owned()
+    }
+
+    /// Marks the connections of this place.
+    pub(crate) fn marker(&self) -> Marker {
+        Marker {
+            id: self.id,
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.table().open.remove(&self.id);
+        self.shared.ended.notify_waiters();
+    }
+}
+
+/// Marks a connection as busy.
+#[derive(Clone, Debug)]
+pub(crate) struct Marker {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Marker {
+    /// Marks the connection as busy until the answer is dropped.
+    pub(crate) fn busy(&self) -> Busy {
+        self.shared.table().set(self.id, true);
+        Busy(self.clone())
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Busy(Marker);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.shared.table().set(self.0.id, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    /// How long a test waits for room.
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+    /// Which of them were closed.
+    fn closed(open: &[Open]) -> Vec<usize> {
+        let numbered = open.iter().enumerate();
+        let closed = numbered.filter(|(_, one)| one.close.is_cancelled());
+        closed.map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn the_longest_idle_makes_room() {
+        let connections = Connections::new(3, 3);
+        let mut open: Vec<Open> = (0..3).map(|_| connections.open(ONE, true)).collect();
+        // The first one has just been used, the second one is in use.
+        drop(open[0].marker().busy());
+        let busy = open[1].marker().busy();
+        open.push(connections.open(OTHER, true));
+        assert_eq!(closed(&open), [2]);
+        open.push(connections.open(OTHER, true));
+        assert_eq!(closed(&open), [0, 2]);
+        drop(busy);
+        open.push(connections.open(OTHER, true));
+        assert_eq!(closed(&open), [0, 2, 3], "idle for longer than the second");
+    }
+
+    #[test]
+    fn a_peer_makes_room_for_itself_and_a_proxy_is_not_bounded() {
+        let connections = Connections::new(100, 2);
+        let other = [connections.open(OTHER, true)];
+        let mut open: Vec<Open> = (0..2).map(|_| connections.open(ONE, true)).collect();
+        open.push(connections.open(ONE, true));
+        assert_eq!((closed(&open), closed(&other)), (vec![0], vec![]));
+        // What it uses is left alone.
+        let busy: Vec<Busy> = open[1..].iter().map(|one| one.marker().busy()).collect();
+        open.push(connections.open(ONE, true));
+        assert_eq!(closed(&open), [0]);
+        drop(busy);
+        let proxied: Vec<Open> = (0..50).map(|_| connections.open(ONE, false)).collect();
+        assert_eq!((closed(&open), closed(&proxied)), (vec![0], vec![]));
+    }
+
+    #[test]
+    fn while_all_are_busy_the_peer_with_most_makes_room() {
+        let connections = Connections::new(3, 3);
+        let open: Vec<Open> = [OTHER, ONE, ONE]
+            .map(|peer| connections.open(peer, true))
+            .into();
+        let _busy: Vec<Busy> = open.iter().map(|one| one.marker().busy()).collect();
+        let _next = connections.open(OTHER, true);
+        assert_eq!(closed(&open), [1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_made_when_a_connection_has_ended() {
+        let connections = Connections::new(3, 3);
+        assert!(!connections.make_room().await);
+        for is_busy in [false, true] {
+            let open = connections.open(ONE, true);
+            let _busy = is_busy.then(|| open.marker().busy());
+            let ends = async {
+                open.closed().await;
+                drop(open);
+            };
+            let made = async { tokio::join!(connections.make_room(), ends).0 };
+            let made = tokio::time::timeout(PATIENCE, made).await;
+            assert_eq!(made, Ok(true), "busy: {is_busy}");
+        }
+    }
+}

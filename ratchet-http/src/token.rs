@@ -1,0 +1,354 @@
+//! An authorizer with one secret.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use http::request::Parts;
+use http::{HeaderMap, header};
+use ratchet_core::time;
+use tokio::time::Instant;
+
+use crate::auth::{Access, Authorizer, Denied, same_secret};
+use crate::client::ClientAddr;
+
+/// Asks for one token, as `ratchet serve` does: programs send it as `Authorization: Bearer …`,
+/// browsers as the password of HTTP Basic, with any name.
+///
+/// Writes and payloads always need the token, other reads only after
+/// [`protect_reads`](Self::protect_reads). The client that sends ten different wrong tokens gets 429,
+/// whatever it sends, except for one attempt every 10 s. The client that sends one wrong token ten times
+/// in a row gets 429 for this token only: a program with an old token does not lock out the others
+/// behind its address. [`ClientAddr`] tells clients apart. The authorizer logs every wrong token that it
+/// compared at `warn`.
+///
+/// ```
+/// use ratchet_http::Token;
+///
+/// let authorizer = Token::new("open sesame").protect_reads(true);
+/// # drop(authorizer);
+/// ```
+pub struct Token {
+    secret: String,
+    protect_reads: bool,
+    wrong: WrongTokens,
+}
+
+impl Token {
+    /// Builds an authorizer with this secret. An empty secret lets no request pass.
+    #[must_use]
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self {
+            secret: secret.into(),
+            protect_reads: false,
+            wrong: WrongTokens::default(),
+        }
+    }
+
+    /// Sets whether all reads need the token, and not only those of payloads; false by default.
+    #[must_use]
+    pub const fn protect_reads(mut self, protect: bool) -> Self {
+        self.protect_reads = protect;
+        self
+    }
+
+    fn is(&self, sent: &[u8]) -> bool {
+        !self.secret.is_empty() && same_secret(sent, &self.secret)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("protect_reads", &self.protect_reads)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Authorizer for Token {
+    async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied> {
+        if access == Access::Read && !self.protect_reads {
+            return Ok(());
+        }
+        let Some(sent) = Credentials::of(&request.headers) else {
+            return Err(Denied::unauthorized(CHALLENGE));
+        };
+        let client = ClientAddr::of(&request.extensions);
+        let token = self.wrong.hash(&sent.secret);
+        self.wrong.admit(client, token)?;
+        if self.is(&sent.secret) {
+            return Ok(());
+        }
+        self.wrong.count(client, token);
+        let path = cut(request.uri.path());
+        tracing::warn!(client = %shown(client), ?path, "a request has a wrong token");
+        Err(match sent.name {
+            // A browser that sent a wrong one asks again.
+            Some(_) => Denied::unauthorized(CHALLENGE),
+            None => Denied::forbidden(),
+        })
+    }
+}
+
+const CHALLENGE: &str = "Basic realm=\"ratchet\"";
+
+/// The address of a client in the log.
+pub(crate) fn shown(client: Option<ClientAddr>) -> String {
+    client.map_or_else(|| "unknown".to_owned(), |client| client.0.to_string())
+}
+
+/// The most characters of what a client sent that one field of the log holds.
+const LOGGED: usize = 256;
+
+/// Returns the beginning of what a client sent, for the log.
+pub(crate) fn cut(sent: &str) -> String {
+    let mut cut: String = sent.chars().take(LOGGED).collect();
+    if cut.len() < sent.len() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// What a request says of who sends it.
+pub(crate) struct Credentials {
+    /// The name in the credentials of HTTP Basic; `None` for a bearer.
+    pub(crate) name: Option<String>,
+    secret: Vec<u8>,
+}
+
+impl Credentials {
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let sent = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, sent) = sent.split_once(' ')?;
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return Some(Self {
+                name: None,
+                secret: sent.trim().into(),
+            });
+        }
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let decoded = BASE64_STANDARD.decode(sent.trim()).ok()?;
+        let colon = decoded.iter().position(|byte| *byte == b':')?;
+        Some(Self {
+            name: Some(String::from_utf8_lossy(&decoded[..colon]).into_owned()),
+            secret: decoded[colon + 1..].to_vec(),
+        })
+    }
+}
+
+/// How many wrong tokens each client may still send.
+#[derive(Debug, Default)]
+struct WrongTokens {
+    clients: Mutex<HashMap<Option<IpAddr>, Spent>>,
+    hashes: RandomState,
+}
+
+/// What a client has used of its allowances, as of a moment. It gets one attempt of each back every
+/// [`REFILL`].
+#[derive(Clone, Copy, Debug)]
+struct Spent {
+    /// Tokens that differed from the one before.
+    attempts: u32,
+    /// The hash of the last wrong token.
+    last: u64,
+    /// How often the client has sent that one.
+    repeats: u32,
+    at: Instant,
+}
+
+/// The wrong tokens that a client may send at once.
+const ALLOWANCE: u32 = 10;
+/// How long it takes until a client may send one more.
+const REFILL: Duration = Duration::from_secs(10);
+/// The clients that are remembered.
+const CLIENTS: usize = 4_096;
+
+impl Spent {
+    /// Reports whether it has used anything.
+    const fn any(&self) -> bool {
+        self.attempts > 0 || self.repeats > 0
+    }
+
+    /// The same, as of now.
+    fn now(self) -> Self {
+        let elapsed = time::monotonic().saturating_duration_since(self.at);
+        let back = elapsed.as_secs() / REFILL.as_secs();
+        let back = u32::try_from(back).unwrap_or(u32::MAX);
+        let back = back.min(self.attempts.max(self.repeats));
+        Self {
+            attempts: self.attempts.saturating_sub(back),
+            repeats: self.repeats.saturating_sub(back),
+            at: self.at + REFILL * back,
+            ..self
+        }
+    }
+}
+
+impl WrongTokens {
+    /// Returns what is kept of a token.
+    fn hash(&self, token: &[u8]) -> u64 {
+        self.hashes.hash_one(token)
+    }
+
+    /// Lets an attempt pass unless the client has used up its allowance, or that for this token.
+    fn admit(&self, client: Option<ClientAddr>, token: u64) -> Result<(), Denied> {
+        let spent = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = spent.get(&client.map(ClientAddr::key));
+        match own.map(|spent| spent.now()) {
+            Some(spent)
+                if spent.attempts >= ALLOWANCE
+                    || (spent.last == token && spent.repeats >= ALLOWANCE) =>
+            {
+                let next = spent.at + REFILL;
+                let wait = next.saturating_duration_since(time::monotonic());
+                Err(Denied::throttled(wait))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&self, client: Option<ClientAddr>, token: u64) {
+        let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = client.map(ClientAddr::key);
+        if all.len() >= CLIENTS && !all.contains_key(&client) {
+            all.retain(|_, spent| spent.now().any());
+            // An attacker with thousands of addresses gets no lasting hold of the memory.
+            let oldest = all.iter().min_by_key(|(_, spent)| spent.at);
+            let oldest = oldest.map(|(client, _)| *client);
+            if let Some(oldest) = oldest.filter(|_| all.len() >= CLIENTS) {
+                all.remove(&oldest);
+            }
+        }
+        let untouched = Spent {
+            attempts: 0,
+            last: token,
+            repeats: 0,
+            at: time::monotonic(),
+        };
+        let before = all.get(&client).map(|spent| spent.now());
+        // A token whose repeats are forgotten is a new one.
+        let mut spent = before.filter(Spent::any).unwrap_or(untouched);
+        if spent.last == token && spent.repeats > 0 {
+            spent.repeats += 1;
+        } else {
+            (spent.last, spent.repeats) = (token, 1);
+            spent.attempts += 1;
+        }
+        // The time to the next attempt runs from the first one.
+        all.insert(client, spent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(client: u8, authorization: Option<&str>) -> Parts {
+        let mut request = http::Request::new(());
+        let client = ClientAddr([192, 0, 2, client].into());
+        request.extensions_mut().insert(client);
+        if let Some(value) = authorization {
+            let value = value.parse().unwrap();
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        request.into_parts().0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_tokens_are_throttled_by_client() {
+        let token = Token::new("open sesame").protect_reads(true);
+        let ask = async |client, authorization| {
+            let asked = request(client, authorization);
+            token.authorize(&asked, Access::Read).await
+        };
+        let right = Some("Bearer open sesame");
+        let guesses: Vec<String> = (0..=ALLOWANCE)
+            .map(|number| format!("Bearer guess {number}"))
+            .collect();
+        let (wrong, guesses) = guesses.split_last().unwrap();
+        let wrong = Some(wrong.as_str());
+        for _ in 0..100 {
+            assert_eq!(ask(1, right).await, Ok(()));
+            let asked = ask(1, None).await;
+            assert_eq!(asked, Err(Denied::unauthorized(CHALLENGE)));
+        }
+        for guess in guesses {
+            assert_eq!(ask(1, Some(guess)).await, Err(Denied::forbidden()));
+        }
+        let throttled = Err(Denied::throttled(REFILL));
+        assert_eq!(ask(1, wrong).await, throttled);
+        assert_eq!(ask(1, right).await, throttled, "no guess is compared");
+        assert_eq!(ask(2, right).await, Ok(()));
+        tokio::time::advance(REFILL).await;
+        assert_eq!(ask(1, wrong).await, Err(Denied::forbidden()));
+        assert_eq!(ask(1, right).await, throttled);
+        tokio::time::advance(REFILL * 2).await;
+        assert_eq!(ask(1, right).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wrong_token_that_is_repeated_locks_out_itself_only() {
+        let token = Token::new("open sesame");
+        let ask = async |authorization| {
+            let asked = request(1, Some(authorization));
+            token.authorize(&asked, Access::Payload).await
+        };
+        let (right, old) = ("Bearer open sesame", "Bearer old");
+        for _ in 0..ALLOWANCE {
+            assert_eq!(ask(old).await, Err(Denied::forbidden()));
+        }
+        for _ in 0..100 {
+            assert_eq!(ask(old).await, Err(Denied::throttled(REFILL)));
+            assert_eq!(ask(right).await, Ok(()));
+        }
+        // A program that comes every minute with it counts as one guess each time.
+        for _ in 0..100 {
+            tokio::time::advance(REFILL * 6).await;
+            assert_eq!(ask(old).await, Err(Denied::forbidden()));
+            assert_eq!(ask(right).await, Ok(()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_of_clients_is_bounded() {
+        let wrong = WrongTokens::default();
+        for client in 0..u32::try_from(CLIENTS).unwrap() * 2 {
+            wrong.count(Some(ClientAddr(client.to_be_bytes().into())), 1);
+        }
+        assert_eq!(wrong.clients.lock().unwrap().len(), CLIENTS);
+        tokio::time::advance(REFILL * 2).await;
+        wrong.count(None, 1);
+        assert_eq!(wrong.clients.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn payloads_and_writes_need_the_token_always() {
+        let open = Token::new("s");
+        let write = Access::Write(crate::auth::Action::DrainNode);
+        for (access, sent, passes) in [
+            (Access::Read, None, true),
+            (Access::Payload, None, false),
+            (Access::Payload, Some("Bearer s"), true),
+            (write, None, false),
+            (write, Some("Basic bWU6cw=="), true),
+            (write, Some("Basic bWU6cg=="), false),
+            (write, Some("Digest s"), false),
+            (write, Some("Bearer"), false),
+        ] {
+            let answer = open.authorize(&request(1, sent), access).await;
+            assert_eq!(answer.is_ok(), passes, "{access:?} {sent:?}");
+        }
+        let none = Token::new("")
+            .authorize(&request(1, Some("Bearer ")), write)
+            .await;
+        assert!(none.is_err());
+    }
+}

@@ -1,0 +1,58 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{At, Counts, State};
+
+/// How many jobs match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Matching {
+    /// The jobs that were counted.
+    pub jobs: u64,
+    /// Whether there are no others: counting ends at a bound.
+    pub exact: bool,
+}
+
+impl Matching {
+    /// This many jobs match.
+    #[must_use]
+    pub const fn exactly(jobs: usize) -> Self {
+        let jobs = jobs as u64;
+        Self { jobs, exact: true }
+    }
+
+    /// At least this many jobs match.
+    #[must_use]
+    pub const fn at_least(jobs: usize) -> Self {
+        let jobs = jobs as u64;
+        Self { jobs, exact: false }
+    }
+}
+
+/// How many jobs match in each state.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct MatchingByState {
+    /// By state. A state is missing if the time for counting was over.
+    pub counts: BTreeMap<State, Matching>,
+    /// The time of the background count that these numbers are from; null: they were counted for this
+    /// request.
+    pub counts_at: Option<At>,
+}
+
+impl MatchingByState {
+    /// Numbers of the background count.
+    #[must_use]
+    pub fn counted(counts: &Counts, at: At) -> Self {
+        let exact = |(state, jobs): (&State, &u64)| {
+            let (jobs, exact) = (*jobs, true);
+            (*state, Matching { jobs, exact })
+        };
+        Self {
+            counts: counts.0.iter().map(exact).collect(),
+            counts_at: Some(at),
+        }
+    }
+}
