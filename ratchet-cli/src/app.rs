@@ -1,6 +1,6 @@
 //! What every command has: its output, the configuration, the database.
 
-use ratchet::{Client, Ratchet};
+use ratchet::{Client, ConnectError, Ratchet};
 use ratchet_config::{Config, ConfigError, Loader, StoreConfig};
 
 use crate::args::Global;
@@ -70,7 +70,13 @@ impl App {
 
 /// The jobs of this database, as it is.
 pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
-    let mut store = named(store)?;
+    let store = named(store)?;
+    Ok(open(&store).await?)
+}
+
+/// Opens a database without changing its schema.
+pub(crate) async fn open(store: &StoreConfig) -> Result<Client, ConnectError> {
+    let mut store = store.clone();
     store.migrate = false;
     // What the drivers need to connect is large.
     let store = Box::pin(ratchet::connect_configured(&store)).await?;

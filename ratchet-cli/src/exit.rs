@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use ratchet::{ConnectError, InvalidInput, StoreError, StoreErrorKind};
+use ratchet::{ConnectError, InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 
-use crate::output::{BAD, paint};
+use crate::output::{BAD, WARN, paint};
 
 /// Shown below the help of every command.
 pub(crate) const CODES: &str = "\
@@ -163,6 +163,16 @@ impl Failure {
     }
 }
 
+/// Writes a warning to stderr.
+pub(crate) fn warn(message: &str, json: bool) {
+    let text = match json {
+        true => serde_json::json!({ "warning": message }).to_string(),
+        false => format!("{} {message}", paint(WARN.bold(), "warning:")),
+    };
+    // There is nobody left to tell if this fails.
+    drop(writeln!(anstream::stderr(), "{text}"));
+}
+
 /// What a command found out, which stays so whoever reads it.
 pub(crate) trait Verdict {
     /// The verdict, unless it is good and could not be told.
@@ -183,6 +193,28 @@ impl Verdict for Result<(), Failure> {
     }
 }
 
+/// What an operator does about a schema that does not fit. Only one of the problems is solved by
+/// migrating.
+pub(crate) const fn schema_remedy(problem: SchemaProblem) -> &'static str {
+    match problem {
+        SchemaProblem::NoFile => {
+            "Check the path in --url or store.url. If you want a new, empty database there, \
+             `ratchet migrate` creates it."
+        }
+        SchemaProblem::Behind => {
+            "`ratchet migrate --dry-run` prints what is missing; `ratchet migrate` applies it."
+        }
+        SchemaProblem::Newer => {
+            "Use the version of `ratchet` that migrated this database, or a later one."
+        }
+        _ => {
+            "Check that --url and the configured schema or prefix name Ratchet's own tables. If \
+             somebody changed them, undo the change or restore a backup: `ratchet migrate` repairs \
+             nothing."
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         if let Some(problem) = error.invalid_input() {
@@ -194,10 +226,9 @@ impl From<StoreError> for Failure {
             StoreErrorKind::Unavailable => Self::failed(problem).remedy(
                 "Is the database running, and is it the one that --url or the configuration names?",
             ),
-            StoreErrorKind::SchemaMismatch => Self::failed(problem).remedy(
-                "`ratchet migrate --check` says what the schema lacks; `ratchet migrate` brings it \
-                 up to date.",
-            ),
+            StoreErrorKind::SchemaMismatch(schema) => {
+                Self::failed(problem).remedy(schema_remedy(schema))
+            }
             StoreErrorKind::Timeout => Self::failed(problem)
                 .remedy("Whether it took effect is unknown; the command can be repeated."),
             _ => Self::failed(problem),
@@ -285,10 +316,28 @@ mod tests {
     }
 
     #[test]
+    fn each_problem_of_a_schema_has_a_remedy_of_its_own() {
+        use SchemaProblem::{Altered, Behind, Newer, NoFile};
+        let remedy = |problem| {
+            let kind = StoreErrorKind::SchemaMismatch(problem);
+            Failure::from(StoreError::new(kind, "connect"))
+                .remedy
+                .unwrap()
+        };
+        assert!(remedy(NoFile).starts_with("Check the path"));
+        assert!(remedy(Behind).ends_with("`ratchet migrate` applies it."));
+        assert!(!remedy(Newer).contains("ratchet migrate"));
+        assert!(remedy(Altered).ends_with("`ratchet migrate` repairs nothing."));
+    }
+
+    #[test]
     fn failures_of_the_store_have_codes_by_kind() {
         let code = |kind| Failure::from(StoreError::new(kind, "connect")).code();
         assert_eq!(code(StoreErrorKind::Unavailable), 1);
-        assert_eq!(code(StoreErrorKind::SchemaMismatch), 1);
+        assert_eq!(
+            code(StoreErrorKind::SchemaMismatch(SchemaProblem::Behind)),
+            1
+        );
         assert_eq!(code(StoreErrorKind::Misconfigured), 7);
         let refused = InvalidInput::new("queue", "is empty");
         assert_eq!(Failure::from(StoreError::from(refused)).code(), 2);

@@ -9,6 +9,7 @@ mod output;
 
 use std::process::ExitCode;
 
+use anstream::ColorChoice;
 use tracing_subscriber::EnvFilter;
 
 use app::App;
@@ -21,7 +22,8 @@ fn main() -> ExitCode {
     };
     let json = cli.global.json;
     cli.global.color.choice().write_global();
-    log_to_stderr(cli.global.verbose);
+    let serves = matches!(cli.command, args::Command::Serve(_));
+    log_to_stderr(cli.global.verbose, serves);
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return conclude(Err(error.into()), json),
@@ -38,9 +40,11 @@ fn main() -> ExitCode {
     conclude(ended, json)
 }
 
-/// What the libraries say: warnings, or what `RUST_LOG` asks for.
-fn log_to_stderr(verbose: u8) {
+/// Logs to stderr what the libraries say: errors, for a server warnings too, or what `-v` or `RUST_LOG`
+/// asks for.
+fn log_to_stderr(verbose: u8, serves: bool) {
     let level = match verbose {
+        0 if serves => "warn",
         0 => "error",
         1 => "info",
         _ => "debug",
@@ -48,6 +52,7 @@ fn log_to_stderr(verbose: u8) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let log = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never)
         .with_env_filter(filter);
     // Only fails where there is a log already.
     drop(log.try_init());

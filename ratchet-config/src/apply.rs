@@ -60,6 +60,9 @@ impl Config {
 
     fn apply_cluster(&self, mut builder: NodeBuilder) -> NodeBuilder {
         let cluster = &self.cluster;
+        if let Some(queues) = &cluster.measured_queues {
+            builder = builder.measured_queues(texts(queues));
+        }
         set!(
             builder,
             cluster,
@@ -145,6 +148,7 @@ fn apply_worker(worker: &WorkerConfig, mut builder: NodeBuilder) -> NodeBuilder 
         worker,
         concurrency,
         system_concurrency,
+        untagged,
         prefetch,
         prefetch_ttl,
         lazy_payloads
@@ -168,6 +172,9 @@ fn pool(name: &str, config: &PoolConfig) -> Pool {
     }
     if let Some(capabilities) = &config.capabilities {
         pool = pool.capabilities(texts(capabilities));
+    }
+    if let Some(untagged) = config.untagged {
+        pool = pool.untagged(untagged);
     }
     match config.prefetch {
         Some(claims) => pool.prefetch(claims),

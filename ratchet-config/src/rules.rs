@@ -1,6 +1,7 @@
 //! What is checked once everything is read.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -179,6 +180,11 @@ fn http(reading: &mut Reading) {
         ("max_body", http.max_body == Some(0)),
         ("max_page", http.max_page == Some(0)),
         ("max_clients", http.max_clients == Some(0)),
+        ("max_connections", http.max_connections == Some(0)),
+        (
+            "max_connections_per_peer",
+            http.max_connections_per_peer == Some(0),
+        ),
         ("writes_per_second", http.writes_per_second == Some(0)),
         (
             "request_timeout",
@@ -201,6 +207,17 @@ fn http(reading: &mut Reading) {
         } else if token.trim() != token {
             let rule = "has spaces at its ends, which no header can carry".to_owned();
             refused.push(("token", rule));
+        }
+    }
+    for host in http.hosts.iter().flatten() {
+        if let Err(rule) = ratchet_core::host::check(host) {
+            refused.push(("hosts", rule));
+        }
+    }
+    for proxy in http.proxies.iter().flatten() {
+        if proxy.parse::<IpAddr>().is_err() {
+            let rule = format!("has {proxy:?}, which is no IP address");
+            refused.push(("proxies", rule));
         }
     }
     for (key, rule) in refused {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_config::{Config, ConfigError, Key, Loader, Origin, Place, keys};
-use ratchet_core::{Retain, Retention};
+use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet, Retain, Retention};
 
 const NONE: [(&str, &str); 0] = [];
 
@@ -138,8 +139,7 @@ fn values_are_read_as_people_write_them() {
         Some(&["a".to_owned(), "b c".to_owned()][..])
     );
     const DAY: Duration = Duration::from_secs(86_400);
-    let builder =
-        ratchet_core::Ratchet::builder(std::sync::Arc::new(ratchet_core::MemoryStore::new()));
+    let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
     let retention = Retention::all(Retain::Forever)
         .succeeded(Retain::Delete(DAY * 3 / 2))
         .failed(Retain::Archive(90 * DAY))
@@ -290,9 +290,40 @@ fn named(file: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Nothing;
+
+impl Job for Nothing {
+    const KIND: &'static str = "nothing";
+    type Output = ();
+
+    async fn run(self, _ctx: JobContext) -> JobResult<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn capabilities_may_come_from_the_program() {
+    let pool = "[worker.pools.a]\nqueues = ['media']\nuntagged = false\nconcurrency = 1";
+    for file in ["[worker]\nuntagged = false", pool] {
+        let config = text(file).load().unwrap();
+        let builder = || {
+            let store = Arc::new(MemoryStore::new());
+            config.apply(Ratchet::builder(store).register::<Nothing>())
+        };
+        let error = builder().build().unwrap_err();
+        assert!(error.to_string().contains("has no capability"), "{error}");
+        builder().capabilities(["gpu"]).build().unwrap();
+    }
+}
+
 #[test]
 fn every_invariant_names_its_keys() {
-    let table: [(&str, &[&str]); 27] = [
+    let table: [(&str, &[&str]); 28] = [
+        (
+            "[cluster]\nmeasured_queues = ['']",
+            &["cluster.measured_queues"],
+        ),
         ("[worker]\nconcurrency = 0", &["worker.concurrency"]),
         ("[worker]\nprefetch_ttl = '0s'", &["worker.prefetch_ttl"]),
         (
@@ -571,8 +602,7 @@ fn what_a_node_is_not_built_for_is_explained_by_key() {
     let config =
         text("[node]\nroles = ['pricing']\n[worker.pools.a]\nkinds = ['x']\nconcurrency = 1");
     let config = config.load().unwrap();
-    let builder =
-        ratchet_core::Ratchet::builder(std::sync::Arc::new(ratchet_core::MemoryStore::new()));
+    let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
     let error = config.apply(builder).build().unwrap_err();
     let explained = config.explain(&error);
     let keys: Vec<Vec<&str>> = explained
@@ -630,6 +660,15 @@ fn what_nothing_can_be_served_with_is_refused() {
         ("max_page = 0", "http.max_page"),
         ("max_page = 100000", "http.max_page"),
         ("max_clients = 0", "http.max_clients"),
+        ("max_connections = 0", "http.max_connections"),
+        (
+            "max_connections_per_peer = 0",
+            "http.max_connections_per_peer",
+        ),
+        ("hosts = ['http://a']", "http.hosts"),
+        ("hosts = ['ops.example.com:8080']", "http.hosts"),
+        ("hosts = ['2001:db8::1']", "http.hosts"),
+        ("proxies = ['nginx']", "http.proxies"),
         ("writes_per_second = 0", "http.writes_per_second"),
         ("request_timeout = '0s'", "http.request_timeout"),
         ("token = ''", "http.token"),

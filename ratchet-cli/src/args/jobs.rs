@@ -57,6 +57,27 @@ pub(crate) enum JobsCommand {
         #[command(flatten)]
         bulk: Bulk,
     },
+    /// Set pending jobs aside until they are resumed
+    Pause {
+        /// The jobs
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+    },
+    /// Make paused jobs pending again
+    Resume {
+        /// The jobs
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+    },
+    /// Delete ended jobs with their history
+    Delete {
+        /// The jobs
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Make all dead letters that match pending again
     Requeue {
         #[command(flatten)]

@@ -214,12 +214,31 @@ fn with_codes(command: clap::Command) -> clap::Command {
 /// What is wrong with it, if programs are to be told.
 pub(crate) fn read() -> Result<Cli, Failure> {
     let args: Vec<OsString> = std::env::args_os().collect();
-    let read = command().try_get_matches_from(&args);
+    let read = command().color(color(&args)).try_get_matches_from(&args);
     let read = read.and_then(|matches| Cli::from_arg_matches(&matches));
     read.or_else(|error| match error.use_stderr() && asks_for_json(&args) {
         true => Err(Failure::not_understood(&error)),
         false => error.exit(),
     })
+}
+
+/// The colours that `--color` asks for, for what the parser itself prints.
+fn color(args: &[OsString]) -> clap::ColorChoice {
+    let mut options = args.iter().take_while(|arg| *arg != "--");
+    let mut last = None;
+    while let Some(arg) = options.next() {
+        let value = match arg.to_str() {
+            Some("--color") => options.next().and_then(|value| value.to_str()),
+            Some(arg) => arg.strip_prefix("--color="),
+            None => None,
+        };
+        last = value.or(last);
+    }
+    match last {
+        Some("always") => clap::ColorChoice::Always,
+        Some("never") => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
+    }
 }
 
 /// Whether `--json` is among the options, however little else of the command line makes sense.
@@ -235,6 +254,21 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_parser_heeds_the_option_of_colours() {
+        let color = |args: &[&str]| color(&args.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(color(&["ratchet", "bogus"]), clap::ColorChoice::Auto);
+        assert_eq!(
+            color(&["--color", "never", "bogus"]),
+            clap::ColorChoice::Never
+        );
+        assert_eq!(
+            color(&["bogus", "--color=always"]),
+            clap::ColorChoice::Always
+        );
+        assert_eq!(color(&["--", "--color=always"]), clap::ColorChoice::Auto);
     }
 
     /// Every command, as it is typed.

@@ -49,12 +49,18 @@ pub(crate) struct Serve {
     /// The address to listen on; that of the configuration unless given, 127.0.0.1:8080 by default
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Allow writes to those who send the bearer token of the configuration
+    /// Allow writes to clients that send the token of the configuration
     #[arg(long)]
     pub(crate) allow_writes: bool,
+    /// Ask for the token for reads too; the default on an address that is not of the loopback
+    #[arg(long)]
+    pub(crate) protect_reads: bool,
     /// The file that holds the token, in place of the configured one
-    #[arg(long, value_name = "FILE", requires = "allow_writes")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Serve on an address that is not of the loopback although no token is configured
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// What to show.

@@ -47,8 +47,11 @@ struct Purged {
     complete: bool,
 }
 
-pub(super) async fn retry(app: &mut App, ids: &[JobId]) -> Result<(), Failure> {
-    act_on(app, ids, JobAction::Requeue).await
+/// Deletes named jobs once the operator has agreed: nothing brings them back.
+pub(super) async fn delete_named(app: &mut App, ids: &[JobId], yes: bool) -> Result<(), Failure> {
+    let noun = if ids.len() == 1 { "job" } else { "jobs" };
+    confirm(&format!("delete {} {noun}", ids.len()), yes).await?;
+    act_on(app, ids, JobAction::Delete).await
 }
 
 pub(super) async fn cancel(app: &mut App, ids: &[JobId], bulk: Bulk) -> Result<(), Failure> {
@@ -74,7 +77,7 @@ pub(super) async fn requeue(app: &mut App, bulk: Bulk) -> Result<(), Failure> {
 }
 
 /// Acts on named jobs, and says of each what became of it, also of those before a failure.
-async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
+pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
     let client = interruptible(app.client()).await?;
     let mut acted = Vec::with_capacity(ids.len());
     let work = async {

@@ -1,12 +1,13 @@
 //! `ratchet config`: whether the configuration can work, and what is in effect.
 
+use ratchet::schedule::ZoneData;
 use ratchet_config::{Config, Problem, Setting};
 use serde::Serialize;
 
 use crate::app::App;
 use crate::args::ConfigCommand;
 use crate::exit::Failure;
-use crate::output::Table;
+use crate::output::{DIM, Table, clean, paint};
 
 /// What a check found.
 #[derive(Serialize)]
@@ -21,6 +22,8 @@ struct Checked<'a> {
 struct Shown {
     file: Option<String>,
     settings: Vec<Setting>,
+    /// The time-zone data of this process.
+    zone_data: ZoneData,
 }
 
 #[derive(Serialize)]
@@ -69,15 +72,20 @@ fn show(app: &mut App) -> Result<(), Failure> {
     let config = app.config()?;
     if app.out.is_json() {
         let file = config.file().map(|file| file.display().to_string());
-        let settings = config.settings();
-        return app.out.document(&Shown { file, settings });
+        return app.out.document(&Shown {
+            file,
+            settings: config.settings(),
+            zone_data: ZoneData::in_use(),
+        });
     }
     let mut table = Table::new(["KEY", "VALUE", "FROM"]);
     for setting in config.settings() {
         let value = setting.value.unwrap_or_default();
         table.row([setting.key.into(), value.into(), setting.origin.into()]);
     }
-    app.out.table(&table, "nothing is set")
+    app.out.table(&table, "nothing is set")?;
+    let zones = format!("time zones {}", ZoneData::in_use());
+    app.out.line(paint(DIM, clean(&zones)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! `ratchet jobs`: looking at jobs. What acts on many is in `bulk`.
 
-use ratchet::model::{JobFilter, PageRequest};
+use std::collections::BTreeMap;
+
+use ratchet::model::{JobFilter, NodeRecord, PageRequest};
 use ratchet::time::Timestamp;
-use ratchet::{Client, JobId, JobState};
+use ratchet::{Client, JobAction, JobId, JobState};
 use ratchet_http::view;
 use serde::Serialize;
 
@@ -54,7 +56,10 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
         }
         JobsCommand::Show { id, payload } => interruptible(show(app, id, payload)).await,
         // These say what they have done until Ctrl-C.
-        JobsCommand::Retry { ids } => bulk::retry(app, &ids).await,
+        JobsCommand::Retry { ids } => bulk::act_on(app, &ids, JobAction::Requeue).await,
+        JobsCommand::Pause { ids } => bulk::act_on(app, &ids, JobAction::Pause).await,
+        JobsCommand::Resume { ids } => bulk::act_on(app, &ids, JobAction::Resume).await,
+        JobsCommand::Delete { ids, yes } => bulk::delete_named(app, &ids, yes).await,
         JobsCommand::Cancel { ids, bulk } => bulk::cancel(app, &ids, bulk).await,
         JobsCommand::Requeue { bulk } => bulk::requeue(app, bulk).await,
         JobsCommand::Purge(purge) => bulk::purge(app, purge).await,
@@ -185,16 +190,34 @@ async fn show(app: &mut App, id: JobId, payload: bool) -> Result<(), Failure> {
     if app.out.is_json() {
         return app.out.document(&Detail { job, history });
     }
-    app.out.fields(fields(&job, now))?;
+    let labels = labels(&client).await?;
+    app.out.fields(fields(&job, &labels, now))?;
     if history.is_empty() {
         return Ok(());
     }
     app.out.line("")?;
     app.out.line(paint(BOLD, "Attempts"))?;
-    app.out.table(&attempts(&history, now), "")
+    let told = job.job.last_error.as_deref();
+    app.out.table(&attempts(&history, told, &labels, now), "")
 }
 
-fn fields(detail: &view::JobDetail, now: Timestamp) -> Vec<(&'static str, Cell)> {
+/// The labels of the nodes by their ids. Nodes that ended a day ago are forgotten.
+async fn labels(client: &Client) -> Result<BTreeMap<String, String>, Failure> {
+    let nodes = client.nodes().await?;
+    let label = |node: &NodeRecord| (node.node.to_string(), node.label.to_string());
+    Ok(nodes.iter().map(label).collect())
+}
+
+/// The lines of a text, such as a stack trace.
+fn lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| line.replace('\t', "    "))
+}
+
+fn fields(
+    detail: &view::JobDetail,
+    labels: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> Vec<(&'static str, Cell)> {
     let job = &detail.job;
     let at = |at: view::At| format!("{} ({})", instant(at.0), until(at.0, now));
     let text = |text: &Option<String>| text.clone().map(Cell::from);
@@ -202,8 +225,12 @@ fn fields(detail: &view::JobDetail, now: Timestamp) -> Vec<(&'static str, Cell)>
         json.as_ref().map(|json| Cell::styled(json.get(), DIM))
     };
     let timeout = detail.timeout_ms.map(std::time::Duration::from_millis);
+    let node = job.node.as_ref().map(|id| match labels.get(id) {
+        Some(label) => format!("{label} ({id})"),
+        None => id.clone(),
+    });
     let tags = (!job.tags.is_empty()).then(|| job.tags.join(", "));
-    let rows: [(&str, Option<Cell>); 24] = [
+    let rows: [(&str, Option<Cell>); 23] = [
         ("id", Some(job.id.as_str().into())),
         ("kind", Some(job.kind.as_str().into())),
         ("queue", Some(job.queue.as_str().into())),
@@ -217,7 +244,7 @@ fn fields(detail: &view::JobDetail, now: Timestamp) -> Vec<(&'static str, Cell)>
             "finished",
             job.finished_at.map(|finished| at(finished).into()),
         ),
-        ("node", text(&job.node)),
+        ("node", node.map(Cell::from)),
         (
             "attempts",
             Some(format!("{} of {}", job.attempts, job.max_attempts).into()),
@@ -241,12 +268,6 @@ fn fields(detail: &view::JobDetail, now: Timestamp) -> Vec<(&'static str, Cell)>
         ("tags", tags.map(Cell::from)),
         ("unique key", text(&job.unique_key)),
         ("timeout", timeout.map(|timeout| since(timeout).into())),
-        (
-            "error",
-            job.last_error
-                .as_ref()
-                .map(|error| Cell::styled(error, BAD)),
-        ),
         ("payload", json(&detail.payload)),
         ("checkpoint", json(&detail.checkpoint)),
         ("result", json(&detail.result)),
@@ -254,7 +275,10 @@ fn fields(detail: &view::JobDetail, now: Timestamp) -> Vec<(&'static str, Cell)>
     let set = rows
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)));
-    set.collect()
+    let error = job.last_error.as_deref().unwrap_or_default();
+    let names = std::iter::once("error").chain(std::iter::repeat(""));
+    let error = names.zip(lines(error).map(|line| Cell::styled(line, BAD)));
+    set.chain(error).collect()
 }
 
 /// The word that JSON has for it.
@@ -263,19 +287,37 @@ fn word(value: &impl Serialize) -> Cell {
     json.as_str().unwrap_or_default().into()
 }
 
-fn attempts(history: &[view::Attempt], now: Timestamp) -> Table {
+/// The attempts. An error is shown whole, unless it is the one that was already `told`.
+fn attempts(
+    history: &[view::Attempt],
+    told: Option<&str>,
+    labels: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> Table {
     let mut table = Table::new([">CLAIM", "OUTCOME", "ENDED", "RAN", "NODE", "ERROR"]);
     for attempt in history {
         let ran = attempt.ran_for_ms.map(std::time::Duration::from_millis);
         let error = attempt.error.as_deref().unwrap_or_default();
+        let mut error = lines(error);
+        let first = error.next().unwrap_or_default();
+        let (first, rest) = match attempt.error.as_deref() == told {
+            true => (short(&first, 80), None),
+            false => (first, Some(error)),
+        };
+        let id = attempt.node.as_deref().unwrap_or_default();
+        let node = labels.get(id).map_or(id, String::as_str);
         table.row([
             attempt.seq.into(),
             word(&attempt.outcome),
             ago(attempt.ended_at.0, now).into(),
             ran.map_or(String::new(), since).into(),
-            Cell::styled(attempt.node.as_deref().unwrap_or_default(), DIM),
-            short(error, 80).into(),
+            Cell::styled(node, DIM),
+            first.into(),
         ]);
+        for line in rest.into_iter().flatten() {
+            let empty = || Cell::from("");
+            table.row([empty(), empty(), empty(), empty(), empty(), line.into()]);
+        }
     }
     table
 }

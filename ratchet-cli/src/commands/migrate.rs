@@ -1,9 +1,10 @@
 //! `ratchet migrate`: the schema of the database.
 
-use ratchet::Migration;
+use ratchet::{ConnectError, Migration, SchemaProblem, StoreErrorKind};
+use ratchet_config::StoreConfig;
 use serde::Serialize;
 
-use crate::app::App;
+use crate::app::{App, open};
 use crate::args::Migrate;
 use crate::exit::{Failure, Verdict};
 use crate::output::{GOOD, Table, WARN, paint};
@@ -43,12 +44,26 @@ pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
             true => Ok(()),
             false => Err(Failure::found()),
         };
+        if lacks_file(&store).await && !app.out.is_json() {
+            let line = "There is no file at this path; `ratchet migrate` would create it.";
+            app.out.line(paint(WARN, line))?;
+        }
         return verdict.told(tell(app, &pending, "pending", up_to_date));
     }
+    let created = lacks_file(&store).await;
     let mut store = store;
     store.migrate = true;
     Box::pin(ratchet::connect_configured(&store)).await?;
+    if created && !app.out.is_json() {
+        app.out.line("Created the file of the database.")?;
+    }
     tell(app, &pending, "applied", true)
+}
+
+/// Whether migrating creates the file of the database.
+async fn lacks_file(store: &StoreConfig) -> bool {
+    let no_file = StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile);
+    matches!(open(store).await, Err(ConnectError::Store(error)) if error.kind() == no_file)
 }
 
 /// Writes the commands themselves.

@@ -1,25 +1,23 @@
 //! `ratchet serve`: the HTTP interface alone, without a node.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use async_trait::async_trait;
-use base64::prelude::{BASE64_STANDARD, Engine};
 use ratchet_config::{HttpConfig, Secret};
-use ratchet_http::{
-    Access, Api, Authorizer, Denied, Limits, Payloads, ServeError, prometheus, same_secret,
-};
+use ratchet_http::{Api, Limits, Payloads, ServeError, Token, prometheus};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
 use crate::app::{App, connect};
 use crate::args::Serve;
-use crate::exit::Failure;
+use crate::exit::{Failure, warn};
 
 /// Where it listens: the one thing that programs are told.
 #[derive(Serialize)]
 struct Listening {
     address: SocketAddr,
     writes: bool,
+    /// Whether reads need the token.
+    protected: bool,
 }
 
 pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
@@ -33,10 +31,13 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
             "--token-file",
         )
     });
-    let more: Vec<_> = listen.into_iter().chain(file).collect();
+    let protect = (how.protect_reads).then(|| {
+        let yes = true.to_string();
+        ("http.protect_reads", yes, "--protect-reads")
+    });
+    let more: Vec<_> = listen.into_iter().chain(file).chain(protect).collect();
     let config = app.config_with(&more)?;
-    let token = token(&config.http, how.allow_writes)?;
-    let writes = token.is_some();
+    let access = Access::new(&config.http, &how)?;
     // Before anything is counted.
     let metrics = prometheus::install().map_err(|error| Failure::failed(error.to_string()))?;
     let client = connect(config.store).await?;
@@ -45,29 +46,33 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
         .await
         .map_err(|error| Failure::failed(format!("cannot listen on {address}: {error}")))?;
     let address = listener.local_addr()?;
-    let mut api = Api::builder(client)
+    let api = Api::builder(client)
         .limits(limits(&config.http))
         .payloads(payloads(&config.http))
+        .hosts(config.http.hosts.clone().unwrap_or_default())
+        .proxies(proxies(&config.http))
         .prometheus(metrics);
-    if !address.ip().is_loopback() {
-        // Whoever names such an address means it.
-        api = api.allow_remote();
-    }
-    if let Some(token) = token {
-        api = api.authorize(Token(token));
-    }
-    let api = api
+    let api = access
+        .apply(api, address)
         .build()
         .map_err(|error| Failure::configuration(error.to_string()))?;
+    for exposed in access.exposed(&config.http, address) {
+        warn(&exposed, app.out.is_json());
+    }
     // Before anybody is told where it listens.
     let stopped = stopped()?;
     if app.out.is_json() {
-        app.out.record(&Listening { address, writes })?;
+        app.out.record(&Listening {
+            address,
+            writes: access.writes,
+            protected: access.protected,
+        })?;
     } else {
-        let what = if writes {
-            "reads, and writes with the token"
-        } else {
-            "reads only"
+        let what = match (access.protected, access.writes) {
+            (false, false) => "reads only",
+            (false, true) => "reads, and writes with the token",
+            (true, false) => "reads only, with the token",
+            (true, true) => "reads and writes with the token",
         };
         app.out.line(format_args!("http://{address}/ ({what})"))?;
     }
@@ -76,20 +81,110 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     served.map_err(|error: ServeError| Failure::failed(error.to_string()))
 }
 
-/// The token of those who may write; none: nobody may.
-fn token(http: &HttpConfig, allow_writes: bool) -> Result<Option<Secret<String>>, Failure> {
-    if !allow_writes {
-        return Ok(None);
+/// Who may do what.
+struct Access {
+    token: Option<Secret<String>>,
+    protected: bool,
+    writes: bool,
+}
+
+impl Access {
+    /// Decides from the configuration and the command line.
+    ///
+    /// # Errors
+    /// What is configured needs a token and there is none, or the address exposes the jobs.
+    fn new(http: &HttpConfig, how: &Serve) -> Result<Self, Failure> {
+        let token = http.token.clone();
+        let token = token.filter(|token| !token.expose().is_empty());
+        let local = is_loopback(http.listen.ip());
+        let missing = |what: &str| {
+            Failure::configuration(format!("{what} needs a token, and none is configured")).remedy(
+                "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give --token-file.",
+            )
+        };
+        if token.is_none() {
+            if how.allow_writes {
+                return Err(missing("--allow-writes"));
+            }
+            if http.payloads == ratchet_config::Payloads::Shown {
+                return Err(missing("http.payloads = \"shown\""));
+            }
+            if http.protect_reads == Some(true) {
+                return Err(missing("http.protect_reads"));
+            }
+            if !local && !how.insecure {
+                let address = http.listen;
+                let problem = format!(
+                    "{address} is not a loopback address and no token is configured: every client \
+                     that reaches it could read every job"
+                );
+                return Err(Failure::configuration(problem).remedy(
+                    "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give \
+                     --token-file; --insecure serves without a token.",
+                ));
+            }
+        }
+        Ok(Self {
+            protected: token.is_some() && http.protect_reads.unwrap_or(!local),
+            writes: how.allow_writes,
+            token,
+        })
     }
-    let token = http
-        .token
-        .clone()
-        .filter(|token| !token.expose().is_empty());
-    token.map(Some).ok_or_else(|| {
-        Failure::configuration("--allow-writes needs a token, and none is configured").remedy(
-            "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give --token-file.",
-        )
-    })
+
+    fn apply(
+        &self,
+        mut api: ratchet_http::ApiBuilder,
+        address: SocketAddr,
+    ) -> ratchet_http::ApiBuilder {
+        if !is_loopback(address.ip()) {
+            // The operator has named this address, and a token or --insecure.
+            api = api.allow_remote();
+        }
+        if !self.writes {
+            api = api.read_only();
+        }
+        match &self.token {
+            Some(token) => api.authorize(Token::new(token.expose()).protect_reads(self.protected)),
+            None => api,
+        }
+    }
+
+    /// Says what every client can see, or everyone on the way to it.
+    fn exposed(&self, http: &HttpConfig, address: SocketAddr) -> Vec<String> {
+        const READS: &str = "job, error message, queue, node and metric";
+        let mut exposed = Vec::new();
+        let hosts = http.hosts.as_deref().unwrap_or_default();
+        if !is_loopback(address.ip()) {
+            if !self.protected {
+                exposed.push(format!(
+                    "every client that reaches {address} can read every {READS} without a token"
+                ));
+            }
+            if self.token.is_some() {
+                exposed.push(format!(
+                    "{address} serves plain HTTP: the token and all answers travel unencrypted unless \
+                     a proxy in front adds TLS"
+                ));
+            }
+        } else if !self.protected && !hosts.is_empty() {
+            let hosts = hosts.join(", ");
+            exposed.push(format!(
+                "every client that a proxy lets through to {hosts} can read every {READS} without a \
+                 token; --protect-reads asks for it"
+            ));
+        }
+        exposed
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// The configuration has checked that they are addresses.
+fn proxies(http: &HttpConfig) -> Vec<IpAddr> {
+    let proxies = http.proxies.iter().flatten();
+    proxies.filter_map(|proxy| proxy.parse().ok()).collect()
 }
 
 fn payloads(http: &HttpConfig) -> Payloads {
@@ -112,6 +207,12 @@ fn limits(http: &HttpConfig) -> Limits {
     }
     if let Some(writes) = http.writes_per_second {
         limits = limits.writes_per_second(writes);
+    }
+    if let Some(connections) = http.max_connections {
+        limits = limits.connections(connections);
+    }
+    if let Some(connections) = http.max_connections_per_peer {
+        limits = limits.connections_per_peer(connections);
     }
     if let Some(timeout) = http.request_timeout {
         limits = limits.request_timeout(timeout);
@@ -143,46 +244,4 @@ fn stopped() -> Result<impl Future<Output = ()>, Failure> {
 #[cfg(not(unix))]
 fn stopped() -> Result<impl Future<Output = ()>, Failure> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
-}
-
-/// Everybody who reaches it may read; who sends the token may write: programs as a bearer, browsers as
-/// the password of HTTP Basic, which they ask for by themselves, with any name.
-struct Token(Secret<String>);
-
-#[async_trait]
-impl Authorizer for Token {
-    async fn authorize(
-        &self,
-        request: &http::request::Parts,
-        access: Access,
-    ) -> Result<(), Denied> {
-        if !matches!(access, Access::Write(_)) {
-            return Ok(());
-        }
-        let sent = request.headers.get(http::header::AUTHORIZATION);
-        let sent = sent.and_then(|value| value.to_str().ok());
-        let (scheme, sent) = sent
-            .and_then(|sent| sent.split_once(' '))
-            .unwrap_or_default();
-        let token = self.0.expose().as_bytes();
-        if scheme.eq_ignore_ascii_case("bearer") {
-            return match same_secret(sent.trim(), token) {
-                true => Ok(()),
-                false => Err(Denied::forbidden()),
-            };
-        }
-        let password = password(sent).filter(|_| scheme.eq_ignore_ascii_case("basic"));
-        match password.is_some_and(|password| same_secret(password, token)) {
-            true => Ok(()),
-            // A browser that sent a wrong one asks again.
-            false => Err(Denied::unauthorized("Basic realm=\"ratchet\"")),
-        }
-    }
-}
-
-/// What stands behind the name in the credentials of HTTP Basic.
-fn password(credentials: &str) -> Option<Vec<u8>> {
-    let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    Some(decoded[colon + 1..].to_vec())
 }

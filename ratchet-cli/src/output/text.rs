@@ -4,16 +4,32 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// The text without what a terminal would obey: line ends and tabs become spaces, other control
-/// characters and those that turn the direction of writing become U+FFFD.
+/// Replaces what a terminal would obey or hide: line ends and tabs become spaces; other control
+/// characters, those that turn the direction of writing, zero-width ones and tags become U+FFFD. A visible
+/// sign keeps two names apart that differ only in such a character.
 pub(crate) fn clean(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
+        c if c.is_control() || turns(c) || is_invisible(c) => '\u{fffd}',
         c => c,
     };
     text.chars().map(one).collect()
+}
+
+/// Reports whether the character changes the direction of the text around it.
+const fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Reports whether the character takes no room: zero-width spaces and joiners, the soft hyphen, the byte
+/// order mark, invisible operators and fillers, and tags.
+const fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// The text, cut to so many characters.
@@ -88,6 +104,18 @@ pub(crate) fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_or_hides_is_shown() {
+        for hidden in "\0\u{1b}\u{9b}\u{61c}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{202e}\u{2060}\u{2066}\u{feff}\u{ad}\u{e0001}\u{e0041}\u{e007f}".chars() {
+            let text = format!("mail{hidden}er");
+            assert_eq!(clean(&text), "mail\u{fffd}er", "{}", hidden.escape_unicode());
+        }
+        assert_eq!(clean("one\ttwo\r\nthree"), "one two  three");
+        for seen in ["größe 日本語", "بريد", "✉️"] {
+            assert_eq!(clean(seen), seen);
+        }
+    }
 
     #[test]
     fn durations_have_two_units_at_most() {

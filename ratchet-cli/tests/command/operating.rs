@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratchet::model::{Heartbeat, NodeLoad, NodeStatus};
+use ratchet::model::{ClaimRequest, Heartbeat, NodeLoad, NodeStatus, Outcome, Settlement};
 use ratchet::{Name, NewJob, NodeId, Priority, Recurring};
 
 use crate::asking::kill;
@@ -136,12 +136,99 @@ fn a_dead_letter_tells_its_story_and_cannot_steer_the_terminal() {
     let shown = place
         .run(&["--color", "never", "jobs", "show", &id])
         .exits(0);
-    let shown = shown.says("Attempts").says("no route to \u{fffd}[31mhost");
+    let shown = shown.says("Attempts").says("no route\n");
+    let shown = shown.says(" to \u{fffd}[31mhost");
     assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
     place.run(&["jobs", "list"]).exits(0).says("no route to");
     let job = place.json(&["jobs", "show", &id]);
     assert_eq!(job["history"][0]["outcome"], "failed");
     assert_eq!(job["last_error"], "no route\nto \u{1b}[31mhost");
+}
+
+#[test]
+fn a_stack_trace_keeps_its_lines_and_nodes_their_labels() {
+    let place = Place::migrated();
+    let id = place.enqueue(&["mail", "1"]);
+    let trace = "boom\n  at body (mail.rs:7)\n\tat main";
+    let (node, other) = (NodeId::new(), NodeId::new());
+    place.with_client(|client| async move {
+        let (store, second) = (client.store(), Duration::from_secs(1));
+        let label = Name::new("label", "media-1").unwrap();
+        let beat = Heartbeat::new(node, label, NodeStatus::Active, second);
+        store.nodes().heartbeat(&beat).await.unwrap();
+        // The second attempt is of a node that nobody remembers.
+        for (node, error) in [(node, "first\n  of two"), (other, trace)] {
+            let request = ClaimRequest::new(node, 1);
+            let claimed = store.jobs().claim_next_batch(&request).await.unwrap();
+            let error = error.to_owned();
+            let outcome = match node == other {
+                true => Outcome::Failed { error },
+                false => Outcome::Retry {
+                    error,
+                    delay: Duration::ZERO,
+                },
+            };
+            let ended = Settlement::new(claimed[0].claim.token, outcome);
+            store.jobs().settle(&[ended]).await.unwrap();
+        }
+    });
+    let shown = place
+        .run(&["--color", "never", "jobs", "show", &id])
+        .exits(0);
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    let at = lines
+        .iter()
+        .position(|line| line.ends_with("boom"))
+        .unwrap();
+    assert!(lines[at].starts_with("error"), "{shown:?}");
+    let column = lines[at].find("boom").unwrap();
+    for (line, text) in lines[at + 1..]
+        .iter()
+        .zip(["  at body (mail.rs:7)", "    at main"])
+    {
+        assert_eq!(line.trim_end(), format!("{}{text}", " ".repeat(column)));
+    }
+    // The attempt of the last error does not repeat it.
+    assert_eq!(shown.stdout.matches("mail.rs:7").count(), 1, "{shown:?}");
+    let first = lines
+        .iter()
+        .position(|line| line.ends_with("first"))
+        .unwrap();
+    assert!(lines[first].contains("media-1"), "{shown:?}");
+    assert!(lines[first + 1].ends_with("  of two"), "{shown:?}");
+    assert!(lines[first + 2].contains(&other.to_string()), "{shown:?}");
+}
+
+#[test]
+fn named_jobs_are_paused_resumed_and_deleted() {
+    let place = Place::migrated();
+    let (a, b) = (place.enqueue(&["mail", "1"]), place.enqueue(&["mail", "2"]));
+    let state = |id: &str| place.json(&["jobs", "show", id])["state"].clone();
+    place
+        .run(&["jobs", "pause", &a, &b])
+        .exits(0)
+        .says("paused");
+    assert_eq!((state(&a), state(&b)), ("paused".into(), "paused".into()));
+    place.run(&["jobs", "pause", &a]).exits(4).says("refused");
+    place.run(&["jobs", "resume", &a]).exits(0).says("pending");
+    assert_eq!((state(&a), state(&b)), ("pending".into(), "paused".into()));
+    // Only ended jobs are deleted, and only after a yes.
+    place
+        .run(&["jobs", "delete", &a, "--yes"])
+        .exits(4)
+        .complains("is pending");
+    place.run(&["jobs", "cancel", &a]).exits(0);
+    place
+        .run(&["jobs", "delete", &a])
+        .exits(5)
+        .complains("delete 1 job");
+    let deleted = place.json(&["jobs", "delete", &a, "--yes"]);
+    assert_eq!(deleted["jobs"][0]["outcome"], "deleted");
+    place.run(&["jobs", "show", &a]).exits(3);
+    place.run(&["jobs", "delete", &a, "--yes"]).exits(3);
+    for action in ["pause", "resume", "delete"] {
+        place.run(&["jobs", action]).exits(2);
+    }
 }
 
 #[test]

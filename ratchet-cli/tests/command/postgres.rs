@@ -43,5 +43,27 @@ fn the_schema_is_made_and_looked_at() {
     run(&["jobs", "cancel", "--all", "--yes"])
         .exits(0)
         .says("1 changed");
-    run(&["doctor"]).exits(0);
+    let here = run(&["doctor"]).exits(0);
+    assert!(!here.stdout.contains("not encrypted"), "{here:?}");
+
+    // This machine too, under an address that is not a loopback one.
+    let remote = url
+        .replace("127.0.0.1", "0.0.0.0")
+        .replace("localhost", "0.0.0.0");
+    if remote != url {
+        let doctor = |mode: &str| {
+            let separator = if url.contains('?') { '&' } else { '?' };
+            let mut command = place.command();
+            command.env("RATCHET_STORE__POSTGRES__SCHEMA", &schema);
+            let url = format!("{remote}{separator}sslmode={mode}");
+            finish(command.args(["--url", &url, "doctor"]), None)
+        };
+        for mode in ["disable", "prefer"] {
+            let found = doctor(mode).exits(0);
+            found
+                .says("not encrypted")
+                .says("0.0.0.0")
+                .says("sslmode=verify-full");
+        }
+    }
 }

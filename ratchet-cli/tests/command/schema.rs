@@ -75,6 +75,64 @@ fn only_migrate_changes_the_schema() {
     assert_eq!(std::fs::metadata(place.path("jobs.db")).unwrap().len(), 0);
 }
 
+/// A database of which a migration of another program was noted.
+fn altered(sql: &str) -> Place {
+    let place = Place::migrated();
+    let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
+    database.execute_batch(sql).unwrap();
+    place
+}
+
+#[test]
+fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
+    let mistyped = Place::empty();
+    let empty = Place::empty();
+    std::fs::write(empty.path("jobs.db"), "").unwrap();
+    let newer = altered("INSERT INTO ratchet_migrations VALUES (99, 'later', 'x', 0)");
+    let other = altered("UPDATE ratchet_migrations SET checksum = 'x' WHERE version = 1");
+    let lost = altered("DROP TABLE ratchet_locks");
+    for (place, problem, remedy) in [
+        (
+            &mistyped,
+            "there is no such file",
+            "Check the path in --url",
+        ),
+        (&empty, "lacks", "`ratchet migrate` applies it."),
+        (
+            &newer,
+            "version 99, newer",
+            "Use the version of `ratchet` that migrated",
+        ),
+        (
+            &other,
+            "other content",
+            "`ratchet migrate` repairs nothing.",
+        ),
+        (
+            &lost,
+            "lacks ratchet_locks",
+            "`ratchet migrate` repairs nothing.",
+        ),
+    ] {
+        place
+            .run(&["status"])
+            .exits(1)
+            .complains(problem)
+            .complains(remedy);
+        let doctor = place.run(&["doctor"]).exits(6).says(problem).says(remedy);
+        assert!(doctor.stderr.is_empty(), "{doctor:?}");
+    }
+    assert!(!mistyped.path("jobs.db").exists());
+    // A check says that there is no database at all, and migrating that it made one.
+    mistyped
+        .run(&["migrate", "--check"])
+        .exits(6)
+        .says("There is no file");
+    mistyped.run(&["migrate"]).exits(0).says("Created the file");
+    let again = mistyped.run(&["migrate"]).exits(0);
+    assert!(!again.stdout.contains("Created"), "{again:?}");
+}
+
 #[test]
 fn one_thing_at_a_time() {
     let place = Place::empty();

@@ -1,8 +1,10 @@
 //! `ratchet serve`.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use crate::kit::Place;
 
@@ -10,30 +12,62 @@ use crate::kit::Place;
 struct Server {
     child: Child,
     address: String,
+    log: PathBuf,
 }
 
 impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
+        let listen = ["--listen", "127.0.0.1:0"];
+        Self::started(place, place.command(), &[&listen, args].concat())
+    }
+
+    /// Runs the command, or what runs it, on the database of the place.
+    fn started(place: &Place, mut command: Command, args: &[&str]) -> Self {
         let url = format!("sqlite://{}", place.path("jobs.db").display());
-        let mut child = place
-            .command()
-            .args(["--url", &url, "--json", "serve", "--listen", "127.0.0.1:0"])
+        let log = place.path("log");
+        let mut child = command
+            .env("RATCHET_STORE__URL", &url)
+            .args(["--json", "serve"])
             .args(args)
             .stdout(Stdio::piped())
+            .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
         let mut line = String::new();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         said.read_line(&mut line).unwrap();
-        let said: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let address = said["address"].as_str().unwrap().to_owned();
-        Self { child, address }
+        let said: serde_json::Value = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("{line}{}", std::fs::read_to_string(&log).unwrap()));
+        let address = said["address"].as_str().unwrap();
+        let address = address.replace("0.0.0.0", "127.0.0.1");
+        Self {
+            child,
+            address,
+            log,
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// The status of the answer to a GET with this token.
+    fn status(&self, path: &str, token: Option<&str>) -> String {
+        let token = token.map_or(String::new(), |token| {
+            format!("\r\nAuthorization: Bearer {token}")
+        });
+        let answer = self.ask(&format!("GET {path} HTTP/1.1{token}"));
+        answer[9..12].to_owned()
     }
 
     /// The head and the body of the answer.
     fn ask(&self, head: &str) -> String {
+        self.ask_of("localhost", head)
+    }
+
+    fn ask_of(&self, host: &str, head: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let end = "Host: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        let end = format!("Host: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
         write!(stream, "{head}\r\n{end}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -112,15 +146,199 @@ fn writes_need_the_token() {
     assert_eq!(place.json(&["jobs", "show", &id])["state"], "cancelled");
 }
 
+#[test]
+fn another_address_than_loopback_needs_a_token_or_insecure() {
+    let place = Place::migrated();
+    place.enqueue(&["mail", "1"]);
+    let anywhere = ["--listen", "0.0.0.0:0"];
+    let run = |more: &[&str]| place.run(&[&["serve"], &anywhere[..], more].concat());
+    run(&[]).exits(7).complains("--insecure");
+    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    let with =
+        |more: &[&str]| Server::started(&place, place.command(), &[&anywhere[..], more].concat());
+    let exposed = with(&["--insecure"]);
+    assert_eq!(exposed.status("/api/jobs", None), "200");
+    assert!(
+        exposed.log().contains("can read every job"),
+        "{}",
+        exposed.log()
+    );
+    let protected = with(&["--token-file", "token"]);
+    for path in [
+        "/api/jobs",
+        "/api/overview",
+        "/api/events",
+        "/metrics",
+        "/cluster/nodes",
+    ] {
+        assert_eq!(protected.status(path, None), "401", "{path}");
+    }
+    for path in ["/api/jobs", "/metrics"] {
+        assert_eq!(protected.status(path, Some("open sesame")), "200", "{path}");
+        assert_eq!(
+            protected.status(path, Some("close sesame")),
+            "403",
+            "{path}"
+        );
+    }
+    assert_eq!(protected.status("/health", None), "200");
+    let log = protected.log();
+    assert!(
+        log.contains("unencrypted") && !log.contains("can read every job"),
+        "{log}"
+    );
+    // What the operator opens is open, and said to be.
+    std::fs::write(
+        place.path("ratchet.toml"),
+        "[http]\nprotect_reads = false\n",
+    )
+    .unwrap();
+    let open = with(&["--token-file", "token"]);
+    assert_eq!(open.status("/api/jobs", None), "200");
+    assert!(open.log().contains("can read every job"), "{}", open.log());
+}
+
+#[test]
+fn reads_on_loopback_are_protected_if_asked_to() {
+    let place = Place::migrated();
+    place
+        .run(&["serve", "--listen", "127.0.0.1:0", "--protect-reads"])
+        .exits(7)
+        .complains("needs a token");
+    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    let token = ["--token-file", "token"];
+    let open = Server::start(&place, &token);
+    assert_eq!(open.status("/api/jobs", None), "200");
+    assert_eq!(open.log(), "");
+    let protected = Server::start(&place, &["--protect-reads", "--token-file", "token"]);
+    assert_eq!(protected.status("/api/jobs", None), "401");
+    assert_eq!(protected.status("/api/jobs", Some("open sesame")), "200");
+    // The token alone allows no writes.
+    let write = "POST /api/queues/q/pause HTTP/1.1\r\nAuthorization: Bearer open sesame";
+    let refused = protected.ask(write);
+    assert!(refused.contains("\"read_only\""), "{refused}");
+    assert!(
+        protected
+            .ask("GET /cluster/status HTTP/1.1\r\nAuthorization: Bearer open sesame")
+            .contains("\"writes\":false")
+    );
+}
+
+#[test]
+fn payloads_always_need_the_token() {
+    let place = Place::migrated();
+    let id = place.enqueue(&["mail", "\"a secret\""]);
+    std::fs::write(place.path("ratchet.toml"), "[http]\npayloads = \"shown\"\n").unwrap();
+    let refused = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    refused
+        .exits(7)
+        .complains("http.payloads")
+        .complains("token");
+    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    let server = Server::start(&place, &["--token-file", "token"]);
+    let get = format!("GET /api/jobs/{id} HTTP/1.1");
+    let answer = server.ask(&get);
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && !answer.contains("a secret"),
+        "{answer}"
+    );
+    let wrong = server.ask(&format!("{get}\r\nAuthorization: Bearer close sesame"));
+    assert!(!wrong.contains("a secret"), "{wrong}");
+    let right = server.ask(&format!("{get}\r\nAuthorization: Bearer open sesame"));
+    assert!(right.contains("a secret"), "{right}");
+}
+
+#[test]
+fn the_name_of_a_proxy_is_answered_once_it_is_configured() {
+    let place = Place::migrated();
+    let get = "GET /api/jobs HTTP/1.1";
+    let refused = Server::start(&place, &[]).ask_of("ops.example.com", get);
+    assert!(refused.starts_with("HTTP/1.1 421"), "{refused}");
+    assert!(refused.contains("http.hosts"), "{refused}");
+    let settings = "[http]\nhosts = [\"ops.example.com\"]\nproxies = [\"127.0.0.1\"]\n";
+    std::fs::write(place.path("ratchet.toml"), settings).unwrap();
+    let server = Server::start(&place, &[]);
+    let answer = server.ask_of("ops.example.com", get);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(
+        server
+            .ask_of("evil.example", get)
+            .starts_with("HTTP/1.1 421")
+    );
+    assert!(
+        server.log().contains("ops.example.com can read every job"),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn writes_are_logged_and_logs_have_no_colours_in_a_file() {
+    let place = Place::migrated();
+    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    let write = |server: &Server, token: &str| {
+        let head = "POST /api/queues/q/pause HTTP/1.1\r\nAuthorization: Bearer";
+        server.ask(&format!("{head} {token}"));
+    };
+    let writes = ["--allow-writes", "--token-file", "token"];
+    let quiet = Server::start(&place, &writes);
+    write(&quiet, "open sesame");
+    assert_eq!(quiet.log(), "");
+    write(&quiet, "close sesame");
+    assert!(quiet.log().contains("wrong token"), "{}", quiet.log());
+    for (color, has) in [("auto", false), ("never", false), ("always", true)] {
+        let more = [&writes[..], &["-v", "--color", color]].concat();
+        let server = Server::start(&place, &more);
+        write(&server, "open sesame");
+        let log = server.log();
+        let written = log.lines().find(|line| line.contains("PauseQueue"));
+        let written = written.unwrap_or_else(|| panic!("no write in {log}"));
+        assert!(
+            written.contains("127.0.0.1") && written.contains("200"),
+            "{log}"
+        );
+        assert_eq!(log.contains('\u{1b}'), has, "{color}: {log}");
+    }
+}
+
+/// Connections beyond the file descriptors of the process take the place of idle ones.
+#[cfg(unix)]
+#[test]
+fn it_answers_when_there_are_no_more_file_descriptors() {
+    let place = Place::migrated();
+    let mut shell = Command::new("sh");
+    shell
+        .current_dir(place.path(""))
+        .args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_ratchet"));
+    let server = Server::started(&place, shell, &["--listen", "127.0.0.1:0"]);
+    let began = ratchet::time::monotonic();
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        drop(stream.write_all(b"GET /health HTTP/1.1\r\nHost: loc"));
+        held.push(stream);
+    }
+    for path in ["/health", "/ready"] {
+        assert_eq!(server.status(path, None), "200", "{path}");
+    }
+    assert!(
+        server.log().contains("could not be accepted"),
+        "{}",
+        server.log()
+    );
+    // It complains once a minute.
+    let most = 1 + usize::try_from(began.elapsed().as_secs() / 60).unwrap();
+    let log = server.log();
+    assert!(log.lines().count() <= most, "{log}");
+}
+
 #[cfg(unix)]
 #[test]
 fn it_ends_when_asked_to() {
     let place = Place::migrated();
     let mut server = Server::start(&place, &[]);
     let pid = server.child.id().to_string();
-    std::process::Command::new("kill")
-        .args(["-TERM", &pid])
-        .status()
-        .unwrap();
+    Command::new("kill").args(["-TERM", &pid]).status().unwrap();
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }

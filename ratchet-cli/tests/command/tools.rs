@@ -156,10 +156,12 @@ fn the_configuration_is_checked_and_shown() {
     let shown = run(&["config", "show"])
         .exits(0)
         .says("worker.concurrency")
-        .says("ratchet.toml:4");
+        .says("ratchet.toml:4")
+        .says("time zones ");
     assert!(!shown.stdout.contains("hunter2"), "{shown:?}");
     let shown = run(&["--json", "config", "show"]).exits(0);
     assert!(shown.json()["settings"].as_array().unwrap().len() > 20);
+    assert!(shown.json()["zone_data"]["source"].is_string());
     assert!(!shown.stdout.contains("hunter2"), "{shown:?}");
     let text = "[store]\nurl = 'sqlite://jobs.db'\nmigrate = false\n";
     std::fs::write(place.path("ratchet.toml"), text).unwrap();
@@ -173,6 +175,32 @@ fn the_configuration_is_checked_and_shown() {
     let bad = run(&["--config", "other.toml", "--json", "config", "check"]).exits(7);
     assert_eq!(bad.json()["ok"], false);
     assert_eq!(bad.json()["problems"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_time_zone_data_in_use_is_shown() {
+    let place = Place::migrated();
+    let zones = place.path("zoneinfo");
+    std::fs::create_dir_all(zones.join("Etc")).unwrap();
+    // A version 1 file of a zone that is always UTC.
+    let header = [&b"TZif"[..], &[0; 16]].concat();
+    let counts = [0_u32, 0, 0, 0, 1, 4].map(u32::to_be_bytes).concat();
+    let data = [&header[..], &counts, &[0; 6], b"UTC\0"].concat();
+    std::fs::write(zones.join("Etc/UTC"), data).unwrap();
+    std::fs::write(zones.join("tzdata.zi"), "# version 2031a\n").unwrap();
+    let run = |args: &[&str]| {
+        let mut command = place.command();
+        let url = format!("sqlite://{}", place.path("jobs.db").display());
+        let command = command.env("TZDIR", &zones).args(["--url", &url]);
+        finish(command.args(args), None).exits(0)
+    };
+    let shown = format!("time zones 2031a ({})", zones.display());
+    for command in [&["doctor"][..], &["config", "show"]] {
+        run(command).says(&shown);
+        let json = run(&[&["--json"], command].concat()).json();
+        assert_eq!(json["zone_data"]["version"], "2031a", "{json}");
+        assert_eq!(json["zone_data"]["source"], zones.to_str().unwrap());
+    }
 }
 
 #[test]

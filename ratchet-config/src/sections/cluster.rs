@@ -19,7 +19,8 @@ section! {
         /// How long a claim may wait for its body to begin.
         start_timeout: Option<Duration>, default "5m";
 
-        /// How many claims of one job may be lost before it is a dead letter.
+        /// How many lost claims a job survives: one more makes it a dead letter, so by default the
+        /// fourth.
         max_crashes: Option<u32>, default 3;
 
         /// Leaves it for so long to other nodes to take over from a leader that vanished.
@@ -41,6 +42,9 @@ section! {
         /// How long the lock of a leader lasts without renewal: the longest time without a leader
         /// after a crash, but for one heartbeat.
         ttl: Option<Duration>, default "12s", setting "leader_timings.ttl";
+
+        /// The queues whose backlog the leader reports as metrics, for autoscalers; at most 50.
+        measured_queues: Option<Vec<String>>, example "[\"images\", \"mail\"]";
 
         /// Whether definitions of recurring jobs are deleted, when the node starts, that a program
         /// declared before and this one does not. Only where all nodes run the same program.

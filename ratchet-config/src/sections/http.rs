@@ -11,7 +11,7 @@ choice! {
     pub enum Payloads {
         /// They are not.
         Hidden = "hidden",
-        /// They are, to whoever may read.
+        /// They are, to clients that send the token.
         Shown = "shown",
     }
 }
@@ -19,18 +19,32 @@ choice! {
 section! {
     /// How `ratchet serve` serves over HTTP.
     pub struct HttpConfig in "http" {
-        /// Where to listen. Everybody on the network can read what is served on another address
-        /// than one of the loopback.
+        /// Where to listen. An address that is not of the loopback needs a token, or
+        /// `ratchet serve --insecure`.
         listen: SocketAddr, default "127.0.0.1:8080";
 
-        /// Under `ratchet serve --allow-writes`, who sends this token may change things: programs as
-        /// `Authorization: Bearer …`, browsers as the password of HTTP Basic, with any name.
+        /// The token for payloads, for reads with `protect_reads`, and for writes with
+        /// `ratchet serve --allow-writes`. Programs send it as `Authorization: Bearer …`, browsers as
+        /// the password of HTTP Basic, with any name.
         token: Option<Secret<String>>, example "\"…\"";
 
         /// A file with the token in its first line. Not together with `token`.
         token_file: Option<PathBuf>, example "\"/run/secrets/ratchet-token\"";
 
-        /// Whether payloads, results and checkpoints of jobs are shown.
+        /// Whether all reads need the token, the probes aside. Unset: unless `listen` is an address of
+        /// the loopback.
+        protect_reads: Option<bool>, example "true";
+
+        /// Answers requests for these hosts, names or addresses without a port, an IPv6 address in
+        /// brackets, besides the loopback: the names under which a proxy serves. Unset, a loopback address
+        /// answers for the loopback only, another address for any host.
+        hosts: Option<Vec<String>>, example "[\"ops.example.com\"]";
+
+        /// The single addresses, not networks, of proxies whose `X-Forwarded-For` names the client. Clients share reads fairly,
+        /// and each is throttled for its own wrong tokens. All clients of another proxy count as one.
+        proxies: Option<Vec<String>>, example "[\"127.0.0.1\"]";
+
+        /// Whether payloads, results and checkpoints of jobs are shown to clients that send the token.
         payloads: Payloads, default "hidden";
 
         /// The largest body of a request, in bytes.
@@ -41,6 +55,14 @@ section! {
 
         /// How many clients may have live updates at once.
         max_clients: Option<usize>, default 200;
+
+        /// How many connections are open at once. The next one closes the connection that has been
+        /// without a request for longest.
+        max_connections: Option<usize>, default 1024;
+
+        /// How many connections of one peer are open at once, `proxies` aside. The next one closes the
+        /// peer's own connection that has been without a request for longest.
+        max_connections_per_peer: Option<usize>, default 256;
 
         /// How many changes are taken in one second, of all clients together.
         writes_per_second: Option<u32>, default 20;

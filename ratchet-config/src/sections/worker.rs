@@ -15,6 +15,10 @@ section! {
         /// How many slots are reserved for the jobs of the queue `system`; 0 reserves none.
         system_concurrency: Option<usize>, default 2;
 
+        /// Whether jobs that require no capability are taken. `false` keeps a node with rare
+        /// hardware free for the jobs that require it.
+        untagged: Option<bool>, default true;
+
         /// How many claims are held beyond the running ones while jobs are very short; 0 claims
         /// only for free slots.
         prefetch: Option<usize>, default 960;
@@ -50,6 +54,10 @@ section! {
 
         /// Takes the jobs that require one of these capabilities.
         capabilities: Option<Vec<String>>, example "[\"gpu\"]";
+
+        /// Whether the pool takes jobs that require no capability; unset, yes. With `false` the node
+        /// leaves those of the pool's queues or kinds to other nodes.
+        untagged: Option<bool>, example "false";
 
         /// How many claims are held beyond the running ones. Unset, 30 for each slot, but no more
         /// than 960.

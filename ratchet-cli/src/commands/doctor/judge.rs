@@ -1,14 +1,15 @@
 //! What is wrong with what was seen: pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ratchet::cluster::Leader;
 use ratchet::model::{DueRoute, Finding, NodeRecord, Severity};
+use ratchet::schedule::ZoneData;
 use ratchet::time::Timestamp;
-use ratchet::{ConnectError, Migration, Name, StoreErrorKind};
+use ratchet::{ConnectError, Migration, Name, SchemaProblem, StoreErrorKind};
 
-use crate::exit::Failure;
+use crate::exit::{Failure, schema_remedy};
 use crate::output::since;
 
 /// What was looked at.
@@ -33,29 +34,30 @@ pub(super) struct Tolerance {
     pub(super) overdue: Duration,
 }
 
-/// Whether the schema is what this program needs.
+/// Why the schema does not fit this program; `missing` are the migrations that it lacks.
 ///
 /// # Errors
-/// Whatever else kept the database from being looked at.
-pub(super) fn schema(
-    pending: Result<Vec<Migration>, ConnectError>,
-) -> Result<Vec<Finding>, Failure> {
-    const UPGRADE: &str = "`ratchet migrate --dry-run` shows what is missing, `ratchet migrate` \
-                           applies it.";
-    let (summary, remedy) = match pending {
-        Ok(pending) if pending.is_empty() => return Ok(Vec::new()),
-        Ok(pending) => {
-            let names: Vec<&str> = pending.iter().map(|step| step.name.as_str()).collect();
-            (format!("The schema lacks {}", names.join(", ")), UPGRADE)
-        }
-        Err(ConnectError::Store(error)) if error.kind() == StoreErrorKind::SchemaMismatch => (
-            error.to_string(),
-            "Use the version of this program that the schema was made with, or a later one; \
-             restore what was changed by hand.",
-        ),
-        Err(error) => return Err(error.into()),
+/// The error itself, if it is about something else.
+pub(super) fn schema(error: ConnectError, missing: &[Migration]) -> Result<Finding, Failure> {
+    let ConnectError::Store(store) = &error else {
+        return Err(error.into());
     };
-    Ok(vec![found(Severity::Error, "schema", summary, remedy)])
+    let StoreErrorKind::SchemaMismatch(problem) = store.kind() else {
+        return Err(error.into());
+    };
+    let names: Vec<&str> = missing.iter().map(|step| step.name.as_str()).collect();
+    let summary = match problem {
+        SchemaProblem::Behind if !names.is_empty() => {
+            format!("The schema lacks {}", names.join(", "))
+        }
+        _ => store.to_string(),
+    };
+    Ok(found(
+        Severity::Error,
+        "schema",
+        summary,
+        schema_remedy(problem),
+    ))
 }
 
 fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) -> Finding {
@@ -84,6 +86,7 @@ pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
         .partition(|node| node.is_silent(NodeRecord::DEAD_AFTER, seen.now));
     findings.extend(nodes(&silent, &live, seen));
     findings.extend(leaders(&live, &seen.leaders));
+    findings.extend(zone_data(&live));
     findings.extend(seen.stranded.iter().map(stranded));
     findings.extend(overdue(seen, tolerance.overdue));
     findings
@@ -168,6 +171,51 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
         )
     });
     missing.collect()
+}
+
+/// Live nodes whose time-zone data differs, or is older than the data that this program has.
+fn zone_data(live: &[&NodeRecord]) -> Option<Finding> {
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut is_old = false;
+    for node in live {
+        let data = node.profile.zone_data.as_ref();
+        if let Some(version) = data.and_then(|data| data.version.as_deref()) {
+            versions
+                .entry(version)
+                .or_default()
+                .push(node.label.as_str());
+            is_old |= data.is_some_and(ZoneData::is_older_than_built_in);
+        }
+    }
+    let names: Vec<&str> = versions.keys().copied().collect();
+    let names = names.join(", ");
+    let nodes = versions
+        .iter()
+        .map(|(version, labels)| format!("{version}: {}", labels.join(", ")));
+    let detail = nodes.collect::<Vec<_>>().join("; ");
+    let finding = if versions.len() > 1 {
+        found(
+            Severity::Warning,
+            "zone_data_differs",
+            format!("Nodes use different versions of the time-zone data: {names}"),
+            "Install one version of the package `tzdata` on all hosts and images, or point TZDIR to \
+             the same data. The node that fires a recurring job computes its next slot.",
+        )
+    } else if is_old {
+        found(
+            Severity::Info,
+            "zone_data_old",
+            format!(
+                "Nodes use version {names} of the time-zone data; {} is out",
+                ZoneData::built_in()
+            ),
+            "Update the package `tzdata` of the hosts and images: zones whose rules changed since fire \
+             at the wrong hour. Recurring jobs in UTC do not need it.",
+        )
+    } else {
+        return None;
+    };
+    Some(finding.detail(detail))
 }
 
 fn stranded(due: &DueRoute) -> Finding {
@@ -317,6 +365,30 @@ mod tests {
         let mut seen = seen(vec![node(3)]);
         seen.leaders.clear();
         assert_eq!(codes(&seen), ["no_leader"]);
+    }
+
+    #[test]
+    fn nodes_with_other_zone_data_are_named() {
+        let built_in = ZoneData::built_in();
+        let with = |version: Option<&str>| {
+            let mut node = node(3);
+            let version = version.map(str::to_owned);
+            node.profile.zone_data = Some(ZoneData::new("/zoneinfo", version));
+            node
+        };
+        let newest = built_in.version.as_deref();
+        // An earlier release of Ratchet, or a directory, may not say the version.
+        assert!(codes(&seen(vec![with(newest), with(newest), with(None), node(3)])).is_empty());
+        assert_eq!(codes(&seen(vec![with(Some("2025b"))])), ["zone_data_old"]);
+        let mut seen = seen(vec![with(newest), with(Some("2025b")), node(3)]);
+        assert_eq!(codes(&seen), ["zone_data_differs"]);
+        let finding = zone_data(&seen.nodes.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        let detail = finding.detail.unwrap();
+        assert!(detail.starts_with("2025b: alpha; 202"), "{detail}");
+        // A node that is silent computes no slots.
+        seen.nodes[1].last_seen = from_millis(0);
+        assert_eq!(codes(&seen), ["silent_node"]);
     }
 
     #[test]

@@ -5,12 +5,13 @@ mod judge;
 use std::time::Duration;
 
 use ratchet::model::{Finding, Severity};
+use ratchet::schedule::ZoneData;
 use ratchet::store::StoreInfo;
 use ratchet::{Client, time};
 use serde::Serialize;
 
 use self::judge::{Seen, Tolerance, judge};
-use crate::app::App;
+use crate::app::{App, open};
 use crate::args::Doctor;
 use crate::exit::{Failure, Verdict};
 use crate::output::{BAD, BOLD, DIM, GOOD, WARN, clean, paint};
@@ -25,6 +26,8 @@ struct Report<'a> {
     version: Option<String>,
     /// How far this host's clock is ahead of the database's.
     clock_skew_ms: Option<i64>,
+    /// The time-zone data of this process.
+    zone_data: ZoneData,
     findings: Vec<Shown<'a>>,
 }
 
@@ -52,13 +55,15 @@ impl<'a> From<&'a Finding> for Shown<'a> {
 
 pub(super) async fn run(app: &mut App, what: Doctor) -> Result<(), Failure> {
     let store = app.database()?;
-    let pending = Box::pin(ratchet::pending_migrations(&store)).await;
-    let findings = judge::schema(pending)?;
-    if !findings.is_empty() {
-        // Nothing else can be read.
-        return tell(app, &findings, None, None, what.strict);
-    }
-    let client = app.client().await?;
+    let client = match open(&store).await {
+        Ok(client) => client,
+        Err(error) => {
+            let missing = Box::pin(ratchet::pending_migrations(&store)).await;
+            let finding = judge::schema(error, &missing.unwrap_or_default())?;
+            // Nothing else can be read.
+            return tell(app, &[finding], None, None, what.strict);
+        }
+    };
     let seen = look(&client).await?;
     let tolerance = Tolerance {
         skew: what.skew,
@@ -121,6 +126,7 @@ fn tell(
             backend: info.as_ref().map(|info| info.backend),
             version: info.as_ref().map(|info| info.version.clone()),
             clock_skew_ms,
+            zone_data: ZoneData::in_use(),
             findings: findings.iter().map(Shown::from).collect(),
         }));
     }
@@ -137,6 +143,8 @@ fn write(
         let name = format!("{} {}", info.backend, info.version);
         app.out.line(paint(DIM, clean(&name)))?;
     }
+    let zones = format!("time zones {}", ZoneData::in_use());
+    app.out.line(paint(DIM, clean(&zones)))?;
     for finding in findings {
         show(app, finding)?;
     }

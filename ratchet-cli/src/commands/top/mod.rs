@@ -12,6 +12,7 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::style;
 use ratchet::Client;
 use ratchet::time::monotonic;
 use tokio::sync::mpsc;
@@ -99,6 +100,7 @@ async fn stream(app: &mut App, client: &Client, pause: Duration) -> Result<(), F
 async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let model = Model::new(reader.read().await?);
+    heed_color(anstream::ColorChoice::global());
     let mut screen = Screen::open()?;
     let (tell, looks) = mpsc::channel(1);
     let Screen { terminal, keys, .. } = &mut screen;
@@ -110,6 +112,13 @@ async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
         () = asked_to_end() => Err(Failure::interrupted("asked to end")),
         ended = show(draw, model, looks, keys) => ended,
         () = look(async || reader.read().await, pause, tell) => Ok(()),
+    }
+}
+
+/// Turns colours off for `--color never`: the terminal library itself heeds NO_COLOR only.
+fn heed_color(choice: anstream::ColorChoice) {
+    if choice == anstream::ColorChoice::Never {
+        style::force_color_output(false);
     }
 }
 
@@ -261,6 +270,17 @@ mod tests {
 
     fn seen() -> Seen {
         model::tests::look(NodeId::new(), 10_000, NodeTotals::default())
+    }
+
+    #[test]
+    fn without_colours_the_screen_has_none() {
+        let red = || style::Colored::ForegroundColor(style::Color::Red).to_string();
+        style::force_color_output(true);
+        heed_color(anstream::ColorChoice::Auto);
+        assert!(!red().is_empty());
+        heed_color(anstream::ColorChoice::Never);
+        assert_eq!(red(), "");
+        style::force_color_output(true);
     }
 
     #[tokio::test(start_paused = true)]
