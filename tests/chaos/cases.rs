@@ -7,22 +7,23 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
+use crate::clock;
 use crate::field::{Field, admin, take_connections, terminate};
 use crate::judge::judge;
 use crate::mongodb;
 use crate::sqlserver;
-use crate::worker::Backend;
+use crate::worker::{Backend, DEAD_AFTER};
 
 /// One kind of disturbance.
 pub(crate) struct Case {
     pub(crate) backend: Backend,
     pub(crate) name: &'static str,
     /// Short, for the name of a schema.
-    short: &'static str,
+    pub(crate) short: &'static str,
     /// Whether it disturbs everybody on the server.
     pub(crate) needs_server: bool,
     /// The connections of each worker's pool.
-    connections: u32,
+    pub(crate) connections: u32,
     disturbance: Disturbance,
 }
 
@@ -35,6 +36,14 @@ enum Disturbance {
     KillOperations,
     KillSessions,
     StepDown,
+    StepClock,
+}
+
+impl Case {
+    /// Whether the case moves the clock of the database.
+    pub(crate) const fn steps_clock(&self) -> bool {
+        matches!(self.disturbance, Disturbance::StepClock)
+    }
 }
 
 const WORKERS: usize = 3;
@@ -136,13 +145,37 @@ pub(crate) const CASES: &[Case] = &[
         connections: 10,
         disturbance: Disturbance::StopServer,
     },
+    Case {
+        backend: Backend::Postgres,
+        name: "the_databases_clock_steps",
+        short: "clock",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::StepClock,
+    },
+    Case {
+        backend: Backend::MongoDb,
+        name: "the_databases_clock_steps",
+        short: "clock",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::StepClock,
+    },
+    Case {
+        backend: Backend::SqlServer,
+        name: "the_databases_clock_steps",
+        short: "clock",
+        needs_server: false,
+        connections: 10,
+        disturbance: Disturbance::StepClock,
+    },
 ];
 
 pub(crate) fn run(case: &Case, url: &str) {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
-        let mut field = Field::new(case.backend, url, case.short, WORKERS, case.connections).await;
+        let mut field = Field::new(url, case, WORKERS).await;
         println!("{}, {rounds} rounds", case.name);
         for _ in 0..rounds {
             match case.disturbance {
@@ -153,6 +186,7 @@ pub(crate) fn run(case: &Case, url: &str) {
                 Disturbance::KillOperations => mongodb::kill_operations(&field.order).await,
                 Disturbance::KillSessions => sqlserver::kill_sessions(&field.order).await,
                 Disturbance::StepDown => step_down(&field).await,
+                Disturbance::StepClock => step_clock(&field).await,
             }
             field.check_workers();
         }
@@ -163,6 +197,9 @@ pub(crate) fn run(case: &Case, url: &str) {
             disturbed.elapsed()
         );
         judge(&field, &acknowledged).await;
+        if case.steps_clock() {
+            clock::check_nobody_was_buried(&field).await;
+        }
         field.clear().await;
     });
 }
@@ -244,6 +281,14 @@ async fn step_down(field: &Field) {
         "    the first enqueue succeeded {:?} after the primary had stepped down",
         began.elapsed()
     );
+}
+
+/// Forward by an hour, and back by less than the case waits for jobs that were due by then.
+async fn step_clock(field: &Field) {
+    for by_ms in [3_600_000, -20_000] {
+        sleep(2 * DEAD_AFTER).await;
+        clock::step(&field.order, by_ms).await;
+    }
 }
 
 fn shell(variable: &str, port: &str) {

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratchet::model::{NodeRecord, NodeStatus};
-use ratchet::{Client, Job, JobId, NewJob, Ratchet};
+use ratchet::model::{JobFilter, JobOrder, NodeRecord, NodeStatus, PageRequest};
+use ratchet::{Client, Job, JobId, JobRecord, NewJob, Ratchet};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::cases::Case;
+use crate::clock;
 use crate::mongodb;
 use crate::sqlserver;
 use crate::worker::{Backend, Nap, Order};
@@ -43,21 +45,19 @@ struct Produced {
 
 impl Field {
     /// Workers that run, and a producer that has begun.
-    pub(crate) async fn new(
-        backend: Backend,
-        url: &str,
-        case: &str,
-        workers: usize,
-        connections: u32,
-    ) -> Self {
+    pub(crate) async fn new(url: &str, case: &Case, workers: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let order = Order {
-            backend,
+            backend: case.backend,
             url: url.to_owned(),
-            schema: format!("chaos_{case}_{}", std::process::id()),
-            connections,
+            schema: format!("chaos_{}_{}", case.short, std::process::id()),
+            connections: case.connections,
+            steps_clock: case.steps_clock(),
             notes: folder.path().join("notes"),
         };
+        if order.steps_clock {
+            clock::create(&order).await;
+        }
         let client = Ratchet::client(order.open().await.unwrap());
         let produced = Arc::new(Produced::default());
         let producer = tokio::spawn(produce(client.clone(), Arc::clone(&produced)));
@@ -284,4 +284,18 @@ pub(crate) fn begun(notes: &PathBuf) -> BTreeMap<String, usize> {
         *begun.entry(job.to_owned()).or_default() += 1;
     }
     begun
+}
+
+/// Every job there is.
+pub(crate) async fn all_jobs(client: &Client) -> BTreeMap<JobId, JobRecord> {
+    let mut jobs = BTreeMap::new();
+    let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
+    loop {
+        let found = client.list(&JobFilter::all(), &page).await.unwrap();
+        jobs.extend(found.jobs.into_iter().map(|job| (job.id, job)));
+        match found.next {
+            Some(next) => page = page.after(Some(next)),
+            None => return jobs,
+        }
+    }
 }

@@ -1,11 +1,9 @@
 //! What must hold after any disturbance.
 
-use std::collections::BTreeMap;
-
-use ratchet::model::{AttemptOutcome, JobFilter, JobOrder, PageRequest};
+use ratchet::model::AttemptOutcome;
 use ratchet::{Client, JobId, JobRecord, JobState};
 
-use crate::field::{Field, begun};
+use crate::field::{Field, all_jobs, begun};
 
 /// Checks every acknowledged job, and prints what was seen.
 pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
@@ -62,7 +60,8 @@ async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize 
         assert_eq!(succeeded, 0, "{history:?}");
     }
     let lost = count(AttemptOutcome::Lost);
-    let known = lost + count(AttemptOutcome::Released) + succeeded + count(AttemptOutcome::Failed);
+    let handed_back = count(AttemptOutcome::Released) + count(AttemptOutcome::Undelivered);
+    let known = lost + handed_back + succeeded + count(AttemptOutcome::Failed);
     assert_eq!(
         known,
         history.len(),
@@ -74,17 +73,4 @@ async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize 
         job.id
     );
     lost
-}
-
-async fn all_jobs(client: &Client) -> BTreeMap<JobId, JobRecord> {
-    let mut jobs = BTreeMap::new();
-    let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
-    loop {
-        let found = client.list(&JobFilter::all(), &page).await.unwrap();
-        jobs.extend(found.jobs.into_iter().map(|job| (job.id, job)));
-        match found.next {
-            Some(next) => page = page.after(Some(next)),
-            None => return jobs,
-        }
-    }
 }

@@ -17,6 +17,7 @@
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 mod cases;
+mod clock;
 mod field;
 mod judge;
 mod mongodb;

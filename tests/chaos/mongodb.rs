@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::{Bson, doc};
+use mongodb::bson::{Bson, Document, doc};
 use tokio::time::sleep;
 
 use crate::worker::Order;
@@ -16,6 +16,23 @@ async fn admin(order: &Order) -> mongodb::Database {
 pub(crate) async fn drop_database(order: &Order) {
     let client = admin(order).await.client().clone();
     client.database(&order.schema).drop().await.unwrap();
+}
+
+pub(crate) async fn create_clock(order: &Order, view: &str) {
+    let database = admin(order).await.client().database(&order.schema);
+    let offsets = database.collection("chaos_offset");
+    offsets.insert_one(doc! { "ms": 0_i64 }).await.unwrap();
+    let now = doc! { "$add": [{ "$toLong": "$$NOW" }, "$ms"] };
+    let shown = doc! { "$project": { "now_ms": now } };
+    let view = doc! { "create": view, "viewOn": "chaos_offset", "pipeline": [shown] };
+    database.run_command(view).await.unwrap();
+}
+
+pub(crate) async fn step_clock(order: &Order, by_ms: i64) {
+    let database = admin(order).await.client().database(&order.schema);
+    let offsets = database.collection::<Document>("chaos_offset");
+    let step = doc! { "$inc": { "ms": by_ms } };
+    offsets.update_one(doc! {}, step).await.unwrap();
 }
 
 /// Kills what the workers and the producer have running on the server, every 20 ms; with a change

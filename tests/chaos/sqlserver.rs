@@ -5,6 +5,7 @@ use std::time::Duration;
 use ratchet::sqlserver::{DriverConnection, SqlServerStore};
 use tokio::time::sleep;
 
+use crate::clock::VIEW;
 use crate::worker::Order;
 
 async fn admin(order: &Order) -> DriverConnection {
@@ -17,6 +18,32 @@ async fn numbers(admin: &mut DriverConnection, sql: String) -> Vec<i16> {
     let rows = admin.simple_query(sql).await.unwrap();
     let rows = rows.into_first_result().await.unwrap();
     rows.iter().map(|row| row.get(0).unwrap()).collect()
+}
+
+pub(crate) async fn create_clock(order: &Order, view: &str) {
+    let mut admin = admin(order).await;
+    let schema = &order.schema;
+    // Each is a batch of its own: a view must be.
+    for sql in [
+        format!("CREATE SCHEMA [{schema}]"),
+        format!("CREATE TABLE [{schema}].chaos_offset (ms bigint NOT NULL)"),
+        format!("INSERT INTO [{schema}].chaos_offset VALUES (0)"),
+        format!(
+            "CREATE VIEW [{schema}].{view} AS SELECT ms + DATEDIFF_BIG(millisecond, \
+             CONVERT(datetime2, '19700101'), SYSUTCDATETIME()) AS now_ms \
+             FROM [{schema}].chaos_offset"
+        ),
+    ] {
+        admin.simple_query(sql).await.unwrap();
+    }
+}
+
+pub(crate) async fn step_clock(order: &Order, by_ms: i64) {
+    let step = format!(
+        "UPDATE [{}].chaos_offset SET ms = ms + ({by_ms})",
+        order.schema
+    );
+    admin(order).await.simple_query(step).await.unwrap();
 }
 
 /// Kills the sessions of the workers and the producer: one every 20 ms, and all of them at the end.
@@ -43,6 +70,10 @@ pub(crate) async fn kill_sessions(order: &Order) {
 
 pub(crate) async fn drop_schema(order: &Order) {
     let mut admin = admin(order).await;
+    if order.steps_clock {
+        let drop = format!("DROP VIEW [{}].{VIEW}", order.schema);
+        admin.simple_query(drop).await.unwrap();
+    }
     let tables = format!(
         "SELECT CONVERT(nvarchar(128), t.name) FROM sys.tables AS t \
          JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = '{}'",

@@ -14,13 +14,13 @@ use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
+use crate::clock;
+
 /// The variable that makes this program a worker.
 const ROLE: &str = "RATCHET_CHAOS_WORKER";
 /// Silence that means death. Long enough for a node that loses its connection a few times in a row.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
-/// How long a claim of which its node never heard keeps its jobs.
-const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// The servers there are.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Backend {
@@ -57,6 +57,8 @@ pub(crate) struct Order {
     pub(crate) schema: String,
     /// The connections of its pool.
     pub(crate) connections: u32,
+    /// Whether the store's clock is the view that [`clock`](crate::clock) makes.
+    pub(crate) steps_clock: bool,
     /// Where it notes every body that begins.
     pub(crate) notes: PathBuf,
 }
@@ -74,30 +76,36 @@ impl Order {
 
     pub(crate) async fn open(&self) -> ratchet::Result<SharedStore> {
         Ok(match self.backend {
-            Backend::Postgres => Arc::new(
-                PostgresStore::builder(&self.url)
+            Backend::Postgres => {
+                let mut builder = PostgresStore::builder(&self.url)
                     .schema(&self.schema)
                     .max_connections(self.connections)
-                    .application_name(&self.schema)
-                    .connect()
-                    .await?,
-            ),
-            Backend::MongoDb => Arc::new(
-                MongoStore::builder(&self.url)
+                    .application_name(&self.schema);
+                if self.steps_clock {
+                    builder = builder.clock_table(clock::VIEW);
+                }
+                Arc::new(builder.connect().await?)
+            }
+            Backend::MongoDb => {
+                let mut builder = MongoStore::builder(&self.url)
                     .database(&self.schema)
                     .max_connections(self.connections)
-                    .application_name(&self.schema)
-                    .connect()
-                    .await?,
-            ),
-            Backend::SqlServer => Arc::new(
-                SqlServerStore::builder(&self.url)
+                    .application_name(&self.schema);
+                if self.steps_clock {
+                    builder = builder.clock_collection(clock::VIEW);
+                }
+                Arc::new(builder.connect().await?)
+            }
+            Backend::SqlServer => {
+                let mut builder = SqlServerStore::builder(&self.url)
                     .schema(&self.schema)
                     .max_connections(self.connections)
-                    .application_name(&self.schema)
-                    .connect()
-                    .await?,
-            ),
+                    .application_name(&self.schema);
+                if self.steps_clock {
+                    builder = builder.clock_table(clock::VIEW);
+                }
+                Arc::new(builder.connect().await?)
+            }
         })
     }
 }
@@ -146,8 +154,6 @@ async fn node(order: &Order) -> anyhow::Result<()> {
         .dead_after(DEAD_AFTER)
         .reclaim_interval(DEAD_AFTER / 6)
         .store_deadline(Duration::from_secs(5))
-        // What was claimed and not heard of comes back while the case still waits for it.
-        .start_timeout(START_TIMEOUT)
         .build()?;
     let input_ends = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;

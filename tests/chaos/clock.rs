@@ -1,0 +1,66 @@
+//! A clock of the database that a case can step: a view that adds an offset to the server's clock.
+
+use ratchet::JobState;
+use ratchet::model::NodeStatus;
+use sqlx::AssertSqlSafe;
+
+use crate::field::{Field, admin, all_jobs};
+use crate::worker::{Backend, Order};
+use crate::{mongodb, sqlserver};
+
+/// The view, in the schema or the database of the case.
+pub(crate) const VIEW: &str = "chaos_clock";
+
+/// Makes the view, and the schema around it.
+pub(crate) async fn create(order: &Order) {
+    let schema = &order.schema;
+    match order.backend {
+        Backend::Postgres => {
+            let sql = format!(
+                "CREATE SCHEMA {schema};
+                 CREATE TABLE {schema}.chaos_offset (ms bigint NOT NULL);
+                 INSERT INTO {schema}.chaos_offset VALUES (0);
+                 CREATE VIEW {schema}.{VIEW} AS
+                 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + ms AS now_ms
+                 FROM {schema}.chaos_offset"
+            );
+            let mut admin = admin(&order.url).await;
+            let made = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut admin);
+            made.await.unwrap();
+        }
+        Backend::MongoDb => mongodb::create_clock(order, VIEW).await,
+        Backend::SqlServer => sqlserver::create_clock(order, VIEW).await,
+    }
+}
+
+/// Moves the clock by this many milliseconds.
+pub(crate) async fn step(order: &Order, by_ms: i64) {
+    let schema = &order.schema;
+    match order.backend {
+        Backend::Postgres => {
+            let sql = format!("UPDATE {schema}.chaos_offset SET ms = ms + {by_ms}");
+            let mut admin = admin(&order.url).await;
+            let moved = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut admin);
+            assert_eq!(moved.await.unwrap().rows_affected(), 1);
+        }
+        Backend::MongoDb => mongodb::step_clock(order, by_ms).await,
+        Backend::SqlServer => sqlserver::step_clock(order, by_ms).await,
+    }
+    println!("    the clock of the database stepped by {by_ms} ms");
+}
+
+/// Every node lived throughout, so no node may count as dead and no job as crashed.
+pub(crate) async fn check_nobody_was_buried(field: &Field) {
+    for node in field.client.nodes().await.unwrap() {
+        assert_ne!(node.status, NodeStatus::Dead, "{node:?}");
+    }
+    let jobs = all_jobs(&field.client).await;
+    for job in jobs.values() {
+        assert_eq!(
+            (job.state, job.crash_count),
+            (JobState::Succeeded, 0),
+            "{job:?}"
+        );
+    }
+    println!("    no node was taken for dead, no crash was counted");
+}
