@@ -193,6 +193,16 @@ impl TestNode {
         ok(self.jobs().settle(settlements).await)
     }
 
+    /// The token of claim number `seq` of a job, if this node made it.
+    pub(crate) const fn token(&self, job: JobId, seq: u64) -> ClaimToken {
+        ClaimToken::new(job, seq, Some(self.id))
+    }
+
+    /// The token of the present claim of a job, whoever made it.
+    pub(crate) async fn present(&self, job: JobId) -> ClaimToken {
+        Claim::of(&self.get(job).await).token
+    }
+
     pub(crate) async fn succeed(&self, token: ClaimToken) {
         let outcome = Outcome::Succeeded { result: None };
         assert_eq!(self.settle(token, outcome).await, Fenced::Applied);

@@ -154,25 +154,58 @@ uuid_id!(Incarnation);
 
 /// The fencing value of one claim of one job: every later write for the claim carries it, and a
 /// write whose token is no longer the job's current one changes nothing.
+///
+/// The number alone is not enough. A database that fails over to a copy which lacks a claim gives that
+/// claim's number again, to another node. So the token names the node too. A node that claims the same
+/// job under the same number again gets an equal token; it must treat its earlier claim as lost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClaimToken {
     /// The claimed job.
     pub job: JobId,
     /// How often the job has been claimed, this claim included.
     pub seq: u64,
+    /// Who made the claim. `None` for a claim that was taken away from its node and waits to be
+    /// settled (`[reclaim.exhausted]`).
+    pub node: Option<NodeId>,
 }
 
 impl ClaimToken {
-    /// The token of claim number `seq` of `job`.
+    /// Builds the token of claim number `seq` of `job`, made by `node`.
     #[must_use]
-    pub const fn new(job: JobId, seq: u64) -> Self {
-        Self { job, seq }
+    pub const fn new(job: JobId, seq: u64, node: Option<NodeId>) -> Self {
+        Self { job, seq, node }
+    }
+
+    /// Returns the token of this claim after it was taken away from its node.
+    #[must_use]
+    pub const fn disowned(self) -> Self {
+        Self::new(self.job, self.seq, None)
     }
 }
 
 /// The fencing token of one tenure of a lock: strictly larger at every change of owner, for ever.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fence(pub u64);
+
+/// Returns the number that follows `previous` in a sequence that must not go back, even if the
+/// database does: `max(previous + 1, now_millis)`.
+///
+/// Fences of locks and versions of namespaces are such numbers. If the database is replaced by an
+/// earlier state of itself, the time that has passed since is longer, in milliseconds, than the count of
+/// the numbers that were lost.
+///
+/// # Examples
+/// ```
+/// use ratchet_core::next_in_time;
+///
+/// assert_eq!(next_in_time(7, 1_790_000_000_000), 1_790_000_000_000);
+/// assert_eq!(next_in_time(1_790_000_000_000, 1_790_000_000_000), 1_790_000_000_001);
+/// ```
+#[must_use]
+pub fn next_in_time(previous: u64, now_millis: i64) -> u64 {
+    let now = u64::try_from(now_millis).unwrap_or(0);
+    previous.saturating_add(1).max(now)
+}
 
 #[cfg(test)]
 mod tests {

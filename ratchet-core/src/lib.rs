@@ -57,7 +57,7 @@ pub use handler::{
 };
 #[cfg(feature = "tower")]
 pub use handler::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
-pub use id::{BatchId, ClaimToken, Fence, Incarnation, JobId, NodeId};
+pub use id::{BatchId, ClaimToken, Fence, Incarnation, JobId, NodeId, next_in_time};
 pub use json::Json;
 pub use limiter::RateLimit;
 pub use memory::MemoryStore;

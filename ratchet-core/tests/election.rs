@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::memory::Fault;
+use ratchet_core::store::LockStore;
 use ratchet_core::time::monotonic;
 use ratchet_core::{Fence, MemoryStore, Name, NodeId, SharedStore, StoreErrorKind};
 use tokio::time::{advance, sleep};
@@ -181,7 +182,8 @@ async fn an_election_whose_answer_was_lost_is_won_at_the_next_turn() {
     let (mut leader, id) = candidate(&store);
     leader.turn(id).await.unwrap_err();
     assert!(!leader.leadership().is_leader());
-    assert_eq!(elected(&mut leader, id).await, Fence(1));
+    let taken = store.list_locks(None, 1).await.unwrap();
+    assert_eq!(elected(&mut leader, id).await, taken[0].1.fence);
 }
 
 #[tokio::test(start_paused = true)]

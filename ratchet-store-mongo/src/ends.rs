@@ -12,7 +12,7 @@ use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::Hint;
 use ratchet_core::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use ratchet_core::model::{BatchRecord, LinkState, Parent};
-use ratchet_core::{BatchId, JobId, JobState, Json};
+use ratchet_core::{BatchId, ClaimToken, JobId, JobState, Json};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -111,7 +111,7 @@ pub(crate) fn require_untied(filter: &mut Document) {
 /// A job whose claim is to end in a transaction, as it stands there.
 pub(crate) struct Held {
     pub(crate) state: JobState,
-    pub(crate) claim_seq: u64,
+    pub(crate) claim: ClaimToken,
     pub(crate) cancel: bool,
     pub(crate) lane: Option<String>,
     pub(crate) ties: Ties,
@@ -135,13 +135,15 @@ impl MongoStore {
         jobs: &[JobId],
     ) -> Result<HashMap<JobId, Held>> {
         let these = doc! { "_id": { "$in": ids(jobs) } };
-        let mut wanted = doc! { "state": 1, "claim_seq": 1, "cancel_requested": 1, "lane_key": 1 };
+        let mut wanted = doc! {
+            "state": 1, "claim_seq": 1, "node": 1, "cancel_requested": 1, "lane_key": 1,
+        };
         wanted.extend(tie_fields());
         let mut held = HashMap::with_capacity(jobs.len());
         for row in tx.find(&self.main().jobs, these, fields(wanted)).await? {
             let job = Held {
                 state: JobState::from_code(row::int(&row, "state")?)?,
-                claim_seq: row::count(&row, "claim_seq")?,
+                claim: row::token(&row)?,
                 cancel: row::flag(&row, "cancel_requested"),
                 lane: row::text(&row, "lane_key")?.map(str::to_owned),
                 ties: Ties::read(&row),

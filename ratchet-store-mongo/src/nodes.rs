@@ -104,6 +104,7 @@ impl MongoStore {
             .map(|(field, value)| (field, plain(value)))
             .collect();
         set.insert("status", after_heartbeat(heartbeat.status));
+        set.insert("previous", "$last_seen");
         set.insert("last_seen", now.expression());
         let this = doc! { "_id": row::id(heartbeat.node) };
         on.change(&self.live().nodes, this, vec![doc! { "$set": set }], false)
@@ -167,15 +168,16 @@ impl MongoStore {
         Ok(new)
     }
 
-    /// [node.reply] [node.claims] [node.cancel] [node.others]
+    /// [node.reply] [node.previous] [node.claims] [node.cancel] [node.others]
     async fn reply(&self, node: NodeId, stored: &RawDocumentBuf) -> Inner<HeartbeatReply> {
         let side = self.live();
         let mut on = side.plain();
         let status = NodeStatus::from_code(row::int(stored, "status")?)?;
         let now = from_millis(row::int(stored, "last_seen")?);
+        let previous = row::optional_int(stored, "previous")?.map(from_millis);
         let owned = doc! { "node": row::id(node), "state": code(JobState::Running) };
         let options = FindOptions::builder()
-            .projection(doc! { "claim_seq": 1, "cancel_requested": 1 })
+            .projection(doc! { "claim_seq": 1, "node": 1, "cancel_requested": 1 })
             .sort(doc! { "_id": 1 })
             .build();
         let mut claims = Vec::new();
@@ -200,7 +202,7 @@ impl MongoStore {
             let began = began.map(from_millis);
             others.newest = others.newest.max(began);
         }
-        Ok(HeartbeatReply::new(now, status, claims, others))
+        Ok(HeartbeatReply::new(now, status, previous, claims, others))
     }
 
     /// Every node that can be read, the newest first, with what was read of each.

@@ -237,6 +237,7 @@ pub(crate) fn held(token: ClaimToken) -> Document {
         "_id": id(token.job),
         "state": code(JobState::Running),
         "claim_seq": number(token.seq),
+        "node": token.node.map_or(Bson::Null, id),
     }
 }
 
@@ -257,6 +258,7 @@ impl Ending<'_> {
         let mut set = doc! {
             "state": code(effect.state),
             "settled_seq": number(self.seq),
+            "settled_node": "$node",
         };
         if effect.attempts_added > 0 {
             let added = i64::from(effect.attempts_added);
@@ -371,7 +373,8 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
         "cond": { "$eq": ["$$this.by", call] },
     } };
     doc! {
-        "state": 1, "claim_seq": 1, "settled_seq": 1, "lane": 1, "cancel_requested": 1,
+        "state": 1, "claim_seq": 1, "node": 1, "settled_seq": 1, "settled_node": 1,
+        "lane": 1, "cancel_requested": 1,
         "claim": 1, "children": 1, "batch": 1, "counted": 1,
         "mine": { "$map": { "input": mine, "in": "$$this.seq" } },
     }
@@ -464,10 +467,16 @@ pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
 pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     let held = doc! { "$gt": ["$expires_at", now.expression()] };
     vec![doc! { "$set": {
-        "fence": { "$cond": [held, "$fence", { "$add": ["$fence", 1_i64] }] },
+        "fence": { "$cond": [held, "$fence", next_in_time("$fence", now)] },
         "owner": literal(owner),
         "expires_at": { "$add": [now.expression(), ttl] },
     } }]
+}
+
+/// What follows the number in this field. [lock.fence] [version.bump]
+pub(crate) fn next_in_time(field: &str, now: Now) -> Document {
+    let next = doc! { "$add": [{ "$ifNull": [field, 0_i64] }, 1_i64] };
+    doc! { "$max": [next, now.expression()] }
 }
 
 /// A lock that this owner holds with this fence. [lock.renew] [lock.release] [guard.write]

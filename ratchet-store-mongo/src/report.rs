@@ -71,11 +71,11 @@ impl MongoStore {
         let jobs: Vec<JobId> = told.keys().map(|token| token.job).collect();
         let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
         let options = FindOptions::builder()
-            .projection(doc! { "state": 1, "claim_seq": 1, "cancel_requested": 1 })
+            .projection(doc! { "state": 1, "claim_seq": 1, "node": 1, "cancel_requested": 1 })
             .build();
         let mut held: HashMap<ClaimToken, bool> = HashMap::new();
         for row in on.find(&side.jobs, filter, options).await? {
-            let token = ClaimToken::new(row::job_id(&row, "_id")?, row::count(&row, "claim_seq")?);
+            let token = row::token(&row)?;
             if row::int(&row, "state")? == i64::from(pipelines::code(JobState::Running)) {
                 held.insert(token, row::flag(&row, "cancel_requested"));
             }

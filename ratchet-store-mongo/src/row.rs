@@ -158,7 +158,8 @@ pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
 /// The claim of a job.
 pub(crate) fn token(row: &RawDocument) -> Read<ClaimToken> {
     let job = job_id(row, "_id")?;
-    Ok(ClaimToken::new(job, count(row, "claim_seq")?))
+    let seq = count(row, "claim_seq")?;
+    Ok(ClaimToken::new(job, seq, node_id(row, "node")?))
 }
 
 pub(crate) fn owned_claim(row: &RawDocument) -> Read<OwnedClaim> {

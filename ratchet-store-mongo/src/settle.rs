@@ -72,9 +72,10 @@ impl Open<'_> {
 struct Seen {
     /// The claims that this call ended.
     mine: HashSet<u64>,
-    settled_seq: u64,
-    /// The claim that runs; 0: none.
-    running: u64,
+    /// The claim that was settled last.
+    settled: Option<ClaimToken>,
+    /// The claim that runs.
+    running: Option<ClaimToken>,
     cancel: bool,
     followed: bool,
     batch: Option<BatchId>,
@@ -221,9 +222,7 @@ impl MongoStore {
         for one in followed {
             let token = one.settlement.token;
             let as_it_is = |held: &Held| {
-                held.state == JobState::Running
-                    && held.claim_seq == token.seq
-                    && held.cancel == one.cancel
+                held.state == JobState::Running && held.claim == token && held.cancel == one.cancel
             };
             if !held.get(&token.job).is_some_and(as_it_is) {
                 continue;
@@ -262,20 +261,18 @@ impl MongoStore {
         let mut seen = HashMap::with_capacity(rows.len());
         for row in rows {
             let state = JobState::from_code(row::int(&row, "state")?)?;
-            let claim_seq = row::count(&row, "claim_seq")?;
+            let claim = row::token(&row)?;
+            let settled = row::count(&row, "settled_seq").ok();
+            let settler = row::node_id(&row, "settled_node")?;
             let job = Seen {
                 mine: row.get_array("mine").map(numbers).unwrap_or_default(),
-                settled_seq: row::count(&row, "settled_seq").unwrap_or_default(),
-                running: if state == JobState::Running {
-                    claim_seq
-                } else {
-                    0
-                },
+                settled: settled.map(|seq| ClaimToken::new(claim.job, seq, settler)),
+                running: (state == JobState::Running).then_some(claim),
                 cancel: row::flag(&row, "cancel_requested"),
                 followed: row::text(&row, "lane").ok().flatten().is_some() || is_tied(&row),
                 batch: Ties::read(&row).batch(),
             };
-            seen.insert(row::job_id(&row, "_id")?, job);
+            seen.insert(claim.job, job);
         }
         Ok(seen)
     }
@@ -306,16 +303,14 @@ fn still_open(
     let Some(job) = seen.get(&token.job) else {
         return false;
     };
-    // 0 is no claim's number: it stands for a job that was never settled.
-    let repeated = token.seq != 0 && job.settled_seq == token.seq;
-    if job.mine.contains(&token.seq) || repeated {
+    if job.mine.contains(&token.seq) || job.settled == Some(token) {
         applied.insert(token);
         return false;
     }
     one.cancel = job.cancel;
     one.followed = job.followed;
     one.batch = job.batch;
-    token.seq != 0 && job.running == token.seq
+    job.running == Some(token)
 }
 
 fn numbers(array: &RawArray) -> HashSet<u64> {
@@ -342,7 +337,7 @@ mod tests {
     #[test]
     fn texts_that_look_like_expressions_stay_texts() {
         let error = "$$NOW".to_owned();
-        let token = ClaimToken::new(JobId::new(), 3);
+        let token = ClaimToken::new(JobId::new(), 3, None);
         let settlement = Settlement::new(token, Outcome::Failed { error });
         let open = Open {
             settlement: &settlement,
@@ -366,7 +361,8 @@ mod tests {
     #[test]
     fn a_job_has_one_end_in_each_turn() {
         let (a, b) = (JobId::new(), JobId::new());
-        let settlement = |job, seq| Settlement::new(ClaimToken::new(job, seq), Outcome::Released);
+        let settlement =
+            |job, seq| Settlement::new(ClaimToken::new(job, seq, None), Outcome::Released);
         let all = [(a, 2), (b, 1), (a, 1), (a, 2)].map(|(job, seq)| settlement(job, seq));
         assert_eq!(turns(&all), [vec![0, 1], vec![2], vec![3]]);
         assert!(turns(&[]).is_empty());
@@ -374,7 +370,7 @@ mod tests {
 
     #[test]
     fn only_an_end_takes_a_job_out_of_its_lane() {
-        let token = ClaimToken::new(JobId::new(), 1);
+        let token = ClaimToken::new(JobId::new(), 1, None);
         let settlement = Settlement::new(token, Outcome::Released);
         let mut open = Open {
             settlement: &settlement,

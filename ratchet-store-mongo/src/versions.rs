@@ -11,6 +11,7 @@ use ratchet_core::{InvalidInput, Name, Result, limits};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Loss, Result as Inner};
+use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -61,7 +62,9 @@ impl MongoStore {
 
     async fn raise(&self, on: &mut Tx<'_>, namespace: &Name) -> Inner<u64> {
         let this = doc! { "_id": namespace.as_str() };
-        let raise = doc! { "$inc": { "version": 1_i64 } };
+        let now = self.now(self.live()).await?;
+        let next = pipelines::next_in_time("$version", now);
+        let raise = vec![doc! { "$set": { "version": next } }];
         let raised = on.change(&self.live().versions, this, raise, true).await?;
         let raised = raised.ok_or_else(|| InvalidInput::new("version", "is missing"));
         let raised = raised.map_err(Failure::from)?;

@@ -69,8 +69,9 @@ fn no_row() -> Failure {
 impl PostgresStore {
     async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         let mut lease = self.live().await?;
+        let node = heartbeat.node;
         let rows = self.beat(&mut lease, heartbeat).await?;
-        if let Some(reply) = reply(&rows)? {
+        if let Some(reply) = reply(&rows, node)? {
             return Ok(reply);
         }
         lease.begin().await?;
@@ -86,7 +87,9 @@ impl PostgresStore {
             self.beat(&mut lease, heartbeat).await
         }
         .await;
-        reply(&lease.end(joined).await?)?.ok_or_else(no_row)
+        let mut reply = reply(&lease.end(joined).await?, node)?.ok_or_else(no_row)?;
+        reply.previous = None;
+        Ok(reply)
     }
 
     async fn beat(&self, lease: &mut Lease<'_>, heartbeat: &Heartbeat) -> Inner<Vec<PgRow>> {
@@ -194,7 +197,7 @@ fn node_of(row: &PgRow) -> Inner<Option<NodeRecord>> {
 }
 
 /// The answer of the rows of `beat_node.sql`; none if the node is unknown.
-fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
+fn reply(rows: &[PgRow], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);
     };
@@ -203,7 +206,7 @@ fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
     let mut claims = Vec::new();
     for row in rows {
         if let Some(job) = row.try_get::<Option<Uuid>, _>(2)? {
-            let token = ClaimToken::new(job.into(), row::seq(row, 3)?);
+            let token = ClaimToken::new(job.into(), row::seq(row, 3)?, Some(node));
             claims.push(OwnedClaim::new(token, row.try_get(4)?));
         }
     }
@@ -211,5 +214,7 @@ fn reply(rows: &[PgRow]) -> Inner<Option<HeartbeatReply>> {
         live: row::count(first.try_get::<i64, _>(5)?, "others")?,
         newest: first.try_get::<Option<i64>, _>(6)?.map(from_millis),
     };
-    Ok(Some(HeartbeatReply::new(now, status, claims, others)))
+    let previous = Some(from_millis(first.try_get(7)?));
+    let reply = HeartbeatReply::new(now, status, previous, claims, others);
+    Ok(Some(reply))
 }

@@ -175,20 +175,29 @@ impl PostgresStore {
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
         let mut seqs = Vec::with_capacity(tokens.len());
+        let mut owners = Vec::with_capacity(tokens.len());
         for token in tokens {
             if let Ok(seq) = i64::try_from(token.seq) {
                 jobs.push(token.job.as_uuid());
                 seqs.push(seq);
+                owners.push(row::owner(token));
             }
         }
-        let load = self.sql().load_inputs.query().bind(jobs).bind(seqs);
+        let load = self
+            .sql()
+            .load_inputs
+            .query()
+            .bind(jobs)
+            .bind(seqs)
+            .bind(owners);
         let rows = self.lease().await?.rows(load).await?;
         let mut inputs = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?);
+            let owner = row::node_id(row, 2)?;
+            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?, owner);
             let input = JobInput {
-                payload: row::json(row, 2).unwrap_or_else(|| Json::from_stored("missing")),
-                checkpoint: row::json(row, 3),
+                payload: row::json(row, 3).unwrap_or_else(|| Json::from_stored("missing")),
+                checkpoint: row::json(row, 4),
             };
             inputs.insert(token, input);
         }

@@ -8,8 +8,8 @@ use ratchet_core::model::{
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
-    BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
-    TraceContext,
+    BatchId, ClaimToken, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy,
+    Route, TraceContext,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -138,6 +138,11 @@ pub(crate) fn job_id(row: &PgRow, column: usize) -> Result<JobId> {
 
 pub(crate) fn node_id(row: &PgRow, column: usize) -> Result<Option<NodeId>> {
     Ok(row.try_get::<Option<Uuid>, _>(column)?.map(NodeId::from))
+}
+
+/// The node of a claim, as a parameter.
+pub(crate) fn owner(token: &ClaimToken) -> Option<Uuid> {
+    token.node.map(|node| node.as_uuid())
 }
 
 /// A number that the database keeps signed.

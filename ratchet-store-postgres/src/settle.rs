@@ -37,6 +37,7 @@ struct Columns<'a> {
     errors: Vec<Option<&'a str>>,
     results: Vec<Option<&'a str>>,
     ran_for: Vec<Option<i64>>,
+    nodes: Vec<Option<Uuid>>,
 }
 
 impl<'a> Columns<'a> {
@@ -57,6 +58,7 @@ impl<'a> Columns<'a> {
         self.results
             .push(effect.result.map(|result| result.as_str()));
         self.ran_for.push(settlement.ran_for.map(duration_micros));
+        self.nodes.push(row::owner(&settlement.token));
     }
 }
 
@@ -268,11 +270,16 @@ impl PostgresStore {
             .bind(&columns.errors)
             .bind(&columns.results)
             .bind(&columns.ran_for)
-            .bind(followed);
+            .bind(followed)
+            .bind(&columns.nodes);
         let mut ended = Vec::new();
         for row in lease.rows(settle).await? {
             let id = row::job_id(&row, 0)?;
-            applied.insert(ClaimToken::new(id, row::seq(&row, 1)?));
+            applied.insert(ClaimToken::new(
+                id,
+                row::seq(&row, 1)?,
+                row::node_id(&row, 4)?,
+            ));
             if JobState::from_code(row.try_get::<i16, _>(2)?.into())?.is_terminal() {
                 ended.push((id.as_uuid(), row.try_get(3)?));
             }
@@ -302,9 +309,11 @@ impl PostgresStore {
             let id = row::job_id(&row, 0)?;
             let (settled, running) = (row::seq(&row, 1)?, row::seq(&row, 2)?);
             // 0 is no claim's number: it stands for none.
-            applied.extend((settled > 0).then(|| ClaimToken::new(id, settled)));
+            let settler = row::node_id(&row, 4)?;
+            applied.extend((settled > 0).then(|| ClaimToken::new(id, settled, settler)));
             if running > 0 {
-                awaited.insert(ClaimToken::new(id, running), row.try_get(3)?);
+                let token = ClaimToken::new(id, running, row::node_id(&row, 5)?);
+                awaited.insert(token, row.try_get(3)?);
             }
         }
         Ok(awaited)
@@ -367,7 +376,7 @@ impl PostgresStore {
         told: &[(ClaimToken, Told<'_>)],
         alive: &mut HashMap<ClaimToken, bool>,
     ) -> Result<()> {
-        let mut columns = (vec![], vec![], vec![], vec![], vec![]);
+        let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![]);
         for (token, told) in told {
             if let Ok(seq) = i64::try_from(token.seq) {
                 columns.0.push(token.job.as_uuid());
@@ -375,6 +384,7 @@ impl PostgresStore {
                 columns.2.push(told.progress.map(|(percent, _)| percent));
                 columns.3.push(told.progress.map(|(_, message)| message));
                 columns.4.push(told.checkpoint);
+                columns.5.push(row::owner(token));
             }
         }
         let report = self
@@ -385,10 +395,12 @@ impl PostgresStore {
             .bind(columns.1)
             .bind(columns.2)
             .bind(columns.3)
-            .bind(columns.4);
+            .bind(columns.4)
+            .bind(columns.5);
         for row in lease.rows(report).await? {
-            let token = ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?);
-            alive.insert(token, row.try_get(2)?);
+            let owner = row::node_id(&row, 2)?;
+            let token = ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?, owner);
+            alive.insert(token, row.try_get(3)?);
         }
         Ok(())
     }
@@ -434,7 +446,7 @@ mod tests {
             Outcome::Cancelled,
         ];
         for outcome in outcomes {
-            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1), outcome);
+            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1, None), outcome);
             let effect = settlement.effect(true);
             assert_eq!(effect.state, JobState::Cancelled);
             assert_eq!(effect.state.code(), 6);

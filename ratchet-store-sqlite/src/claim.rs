@@ -7,7 +7,7 @@ use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route, StoreErrorKind,
+    ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route, StoreErrorKind,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -205,7 +205,7 @@ fn take(
             let Some(row) = rows.next()? else {
                 continue;
             };
-            match decode(work, row, *id)? {
+            match decode(work, row, *id, request.node)? {
                 Ok(job) => Ok(job),
                 Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row.get(14)?)),
             }
@@ -235,6 +235,7 @@ fn decode(
     work: &mut Work<'_>,
     row: &Row<'_>,
     id: JobId,
+    node: NodeId,
 ) -> Result<Result<ClaimedJob, InvalidInput>> {
     let route = row.get(1)?;
     let Some(route) = work.routes.get(work.conn, route)?.cloned() else {
@@ -244,7 +245,7 @@ fn decode(
         let claim_seq: u64 = row::number(row, 0, "claim_seq")?;
         let _data: u64 = row::number(row, 6, "data")?;
         let mut claim = Claim::new(
-            ClaimToken::new(id, claim_seq + 1),
+            ClaimToken::new(id, claim_seq + 1, Some(node)),
             route,
             Priority::from_level(row::number(row, 2, "priority")?)?,
             from_millis(row::number(row, 3, "run_at")?),

@@ -7,7 +7,7 @@ use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
 use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
 use ratchet_core::time::millis_between;
-use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, next_in_time};
 use rusqlite::{Row, params};
 
 use crate::error::{Failure, Result as Inner};
@@ -161,21 +161,21 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
         Some(lock) if lock.is_held(work.now) && lock.owner != *owner => {
             return Ok(Acquired::Held(lock.holder(work.now)));
         }
-        Some(lock) if lock.is_held(work.now) => lock.fence,
-        Some(lock) => lock.fence + 1,
-        None => 1,
+        Some(lock) if lock.is_held(work.now) => lock.fence(),
+        last => {
+            let last = last.as_ref().map_or(Fence(0), Lock::fence);
+            Fence(next_in_time(last.0, work.now))
+        }
     };
     work.conn
         .prepare_cached(statements::PUT_LOCK)?
         .execute(params![
             name.as_str(),
             owner.as_str(),
-            fence,
+            fence.0.cast_signed(),
             work.now.saturating_add(ttl)
         ])?;
-    Ok(Acquired::Acquired {
-        fence: Fence(fence.cast_unsigned()),
-    })
+    Ok(Acquired::Acquired { fence })
 }
 
 fn move_expiry(

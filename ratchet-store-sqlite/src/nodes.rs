@@ -75,6 +75,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         conn.prepare_cached(statements::DISPLACE_LABEL)?
             .execute([heartbeat.label.as_str()])?;
     }
+    let previous = stored.as_ref().map(|node| node.last_seen);
     let status = stored.map_or(heartbeat.status, |node| {
         node.status.after_heartbeat(heartbeat.status)
     });
@@ -101,7 +102,11 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
     let claims = conn
         .prepare_cached(statements::NODE_CLAIMS)?
         .query_map([heartbeat.node.as_bytes()], |row| {
-            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?);
+            let token = ClaimToken::new(
+                row::job_id(row, 0)?,
+                row::seq(row, 1)?,
+                Some(heartbeat.node),
+            );
             Ok(OwnedClaim::new(token, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
@@ -117,6 +122,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
     Ok(HeartbeatReply::new(
         from_millis(work.now),
         status,
+        previous,
         claims,
         others,
     ))

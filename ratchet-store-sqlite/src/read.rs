@@ -4,7 +4,7 @@ use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
     StateCounts,
 };
-use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
+use ratchet_core::{ClaimToken, JobId, JobState, Json, Name, NodeId};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
@@ -202,8 +202,9 @@ pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<
             let Ok(seq) = i64::try_from(token.seq) else {
                 return Ok(None);
             };
+            let node = token.node.as_ref().map(NodeId::as_bytes);
             let input = statement
-                .query_row(params![token.job.as_bytes(), seq], |row| {
+                .query_row(params![token.job.as_bytes(), seq, node], |row| {
                     Ok(JobInput {
                         payload: row::json(row, 0).unwrap_or_else(|| Json::from_stored("missing")),
                         checkpoint: row::json(row, 1),

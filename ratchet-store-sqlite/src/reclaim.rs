@@ -148,7 +148,7 @@ fn take_back(
     claim: &Running,
     reason: ReclaimReason,
 ) -> Result<Reclaimed> {
-    let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned());
+    let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node);
     let begun = claim.last_report.is_some();
     let effect = request.effect(reason, claim.crash_count, begun, claim.cancel_requested);
     let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());

@@ -4,13 +4,13 @@ use ratchet_core::model::{
     AttemptOutcome, Fenced, NextRun, Report, ReportKind, Reported, Settlement,
 };
 use ratchet_core::time::{duration_micros, duration_millis};
-use ratchet_core::{ClaimToken, JobId, JobState};
+use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::lanes;
 use crate::request::Work;
-use crate::row::{HAS_CHILDREN, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
+use crate::row::{self, HAS_CHILDREN, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::statements;
 
 /// Ends the claims of one call.
@@ -34,7 +34,8 @@ fn settle_one(
         return Ok(Fenced::Stale);
     };
     if !held.holds(token) {
-        let repeated = held.settled_seq == Some(token.seq);
+        let repeated =
+            held.settled_seq == Some(token.seq) && settler(work, &held, token)? == token.node;
         return Ok(if repeated {
             Fenced::Applied
         } else {
@@ -197,8 +198,26 @@ struct Held {
 
 impl Held {
     fn holds(&self, token: ClaimToken) -> bool {
-        self.running && u64::try_from(self.seq) == Ok(token.seq)
+        self.running && u64::try_from(self.seq) == Ok(token.seq) && self.owner() == token.node
     }
+
+    fn owner(&self) -> Option<NodeId> {
+        self.node.map(NodeId::from_bytes)
+    }
+}
+
+/// Who held the claim that was the last to settle its job. One that succeeded is in no history: its
+/// node is still the job's.
+fn settler(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<NodeId>> {
+    let found = work
+        .conn
+        .prepare_cached(statements::FIND_SETTLER)?
+        .query_row(
+            params![token.job.as_bytes(), held.settled_seq.map(u64::cast_signed)],
+            |row| row::node_id(row, 0),
+        )
+        .optional()?;
+    Ok(found.unwrap_or_else(|| held.owner()))
 }
 
 fn read_claim(read: &mut CachedStatement<'_>, token: ClaimToken) -> Result<Option<Held>> {

@@ -52,6 +52,7 @@ pub(crate) const FIND_PERMIT: &str = include_str!("sql/find_permit.sql");
 pub(crate) const FIND_RATE: &str = include_str!("sql/find_rate.sql");
 pub(crate) const FIND_SIGNAL: &str = include_str!("sql/find_signal.sql");
 pub(crate) const FIND_UNIQUE_KEY: &str = include_str!("sql/find_unique_key.sql");
+pub(crate) const FIND_SETTLER: &str = include_str!("sql/find_settler.sql");
 pub(crate) const FIND_VERSION: &str = include_str!("sql/find_version.sql");
 pub(crate) const FIRE_RECURRING: &str = include_str!("sql/fire_recurring.sql");
 pub(crate) const FLAG_PARENT: &str = include_str!("sql/flag_parent.sql");

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ratchet_core::model::{Guard, Guarded};
 use ratchet_core::store::VersionStore;
 use ratchet_core::{Name, Result, limits};
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, params};
 
 use crate::locks::is_tenure;
 use crate::queue::Urgency;
@@ -20,7 +20,9 @@ impl VersionStore for SqliteStore {
                 return Ok(Guarded::Stale);
             }
             let mut bump = work.conn.prepare_cached(statements::BUMP_VERSION)?;
-            let version = bump.query_row([namespace.as_str()], |row| row.get::<_, i64>(0))?;
+            let version = bump.query_row(params![namespace.as_str(), work.now], |row| {
+                row.get::<_, i64>(0)
+            })?;
             Ok(Guarded::Done(version.cast_unsigned()))
         })
         .await

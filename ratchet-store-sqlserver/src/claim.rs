@@ -310,7 +310,7 @@ impl SqlServerStore {
             let Some(id) = row.try_get::<Option<Uuid>>(3)? else {
                 break;
             };
-            let token = ClaimToken::new(id.into(), row::seq(row, 4)?);
+            let token = ClaimToken::new(id.into(), row::seq(row, 4)?, Some(look.request.node));
             match self.decode(row, token, round.now) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {

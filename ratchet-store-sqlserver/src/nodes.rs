@@ -68,8 +68,9 @@ fn no_row() -> Failure {
 impl SqlServerStore {
     async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         let mut lease = self.live().await?;
+        let node = heartbeat.node;
         let rows = self.beat(&mut lease, heartbeat).await?;
-        if let Some(reply) = reply(&rows)? {
+        if let Some(reply) = reply(&rows, node)? {
             return Ok(reply);
         }
         lease.begin().await?;
@@ -80,7 +81,9 @@ impl SqlServerStore {
             self.beat(&mut lease, heartbeat).await
         }
         .await;
-        reply(&lease.end(joined).await?)?.ok_or_else(no_row)
+        let mut reply = reply(&lease.end(joined).await?, node)?.ok_or_else(no_row)?;
+        reply.previous = None;
+        Ok(reply)
     }
 
     async fn beat(&self, lease: &mut Lease<'_>, heartbeat: &Heartbeat) -> Inner<Vec<Row>> {
@@ -187,7 +190,7 @@ fn node_of(row: &Row) -> Inner<Option<NodeRecord>> {
 }
 
 /// The answer of the rows of `beat_node.sql`; none if the node is unknown.
-fn reply(rows: &[Row]) -> Inner<Option<HeartbeatReply>> {
+fn reply(rows: &[Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);
     };
@@ -196,7 +199,7 @@ fn reply(rows: &[Row]) -> Inner<Option<HeartbeatReply>> {
     let mut claims = Vec::new();
     for row in rows {
         if let Some(job) = row.try_get::<Option<Uuid>>(2)? {
-            let token = ClaimToken::new(job.into(), row::seq(row, 3)?);
+            let token = ClaimToken::new(job.into(), row::seq(row, 3)?, Some(node));
             claims.push(OwnedClaim::new(token, row.try_get(4)?));
         }
     }
@@ -204,5 +207,7 @@ fn reply(rows: &[Row]) -> Inner<Option<HeartbeatReply>> {
         live: row::count(first.try_get::<i64>(5)?, "others")?,
         newest: first.try_get::<Option<i64>>(6)?.map(from_millis),
     };
-    Ok(Some(HeartbeatReply::new(now, status, claims, others)))
+    let previous = first.try_get::<Option<i64>>(7)?.map(from_millis);
+    let reply = HeartbeatReply::new(now, status, previous, claims, others);
+    Ok(Some(reply))
 }

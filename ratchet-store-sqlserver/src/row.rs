@@ -9,8 +9,8 @@ use ratchet_core::model::{
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
-    BatchId, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy, Route,
-    TraceContext,
+    BatchId, ClaimToken, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy,
+    Route, TraceContext,
 };
 use uuid::Uuid;
 
@@ -135,6 +135,11 @@ pub(crate) fn job_id(row: &Row, column: usize) -> Result<JobId> {
 
 pub(crate) fn node_id(row: &Row, column: usize) -> Result<Option<NodeId>> {
     Ok(row.try_get::<Option<Uuid>>(column)?.map(NodeId::from))
+}
+
+/// The node of a claim, as a parameter; no node is the id of zeros.
+pub(crate) fn owner(token: &ClaimToken) -> Uuid {
+    token.node.map_or(Uuid::nil(), |node| node.as_uuid())
 }
 
 /// A number that the database keeps signed.

@@ -306,7 +306,7 @@ cases! {
         let node = cx.node().await;
         let id = node.add(job()).await;
         let before = node.get(id).await;
-        let past = ratchet_core::time::from_millis(-1);
+        let past = time::from_millis(-1);
         for (due, field) in [(RunAt::At(past), "run_at"), (RunAt::In(Duration::MAX), "delay")] {
             let action = JobAction::Reschedule(due);
             for jobs in [JobSelector::Ids(vec![id]), JobSelector::matching(JobFilter::all(), 1)] {

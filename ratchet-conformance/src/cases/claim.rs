@@ -1,7 +1,6 @@
 //! Claiming: which jobs, how many, and what comes with them.
 
 use ratchet_core::limits::{MAX_BATCH, MAX_PAYLOAD_VERSION};
-use ratchet_core::time;
 
 use super::prelude::*;
 
@@ -263,7 +262,7 @@ cases! {
             let before = a.now().await;
             let token = node.take().await;
             let after = a.now().await;
-            assert_eq!(token, ClaimToken::new(id, seq));
+            assert_eq!(token, node.token(id, seq));
             let stored = b.get(id).await;
             assert_eq!(stored.state, JobState::Running);
             assert_eq!((stored.node, stored.claim_seq), (Some(node.id), seq));
@@ -292,7 +291,7 @@ cases! {
         let stored = node.get(id).await;
         let claimed_at = stored.claimed_at.expect("a running job was claimed");
         let mut expected = Claim::new(
-            ClaimToken::new(id, 1),
+            node.token(id, 1),
             new.spec().route.clone(),
             Priority::Low,
             stored.run_at,
@@ -376,21 +375,22 @@ cases! {
             let request = node
                 .request(7)
                 .kinds(Selection::Only(names(["kind 0", "kind 2"])));
-            let mut claims: Vec<ClaimToken> = Vec::new();
+            let mut claims: Vec<(JobId, u64)> = Vec::new();
+            let place = |token: ClaimToken| (token.job, token.seq);
             for _ in 0..5 {
                 if optimized {
                     claims.extend(
                         node.claim_lean(&request)
                             .await
                             .iter()
-                            .map(|claim| claim.token),
+                            .map(|claim| place(claim.token)),
                     );
                 } else {
                     claims.extend(
                         node.claim_with(&request)
                             .await
                             .iter()
-                            .map(|job| job.claim.token),
+                            .map(|job| place(job.claim.token)),
                     );
                 }
             }
@@ -441,11 +441,11 @@ cases! {
         let asked = [
             tokens[3],
             tokens[1],
-            ClaimToken::new(tokens[0].job, 2),
-            ClaimToken::new(tokens[0].job, 0),
+            node.token(tokens[0].job, 2),
+            node.token(tokens[0].job, 0),
             tokens[0],
-            ClaimToken::new(pending, 0),
-            ClaimToken::new(JobId::new(), 1),
+            node.token(pending, 0),
+            node.token(JobId::new(), 1),
             tokens[2],
             tokens[3],
         ];

@@ -257,9 +257,8 @@ cases! {
                 Some(ActionOutcome::CancelRequested) => {
                     assert_eq!(answers[0].0, 1);
                     assert!(stored.cancel_requested);
-                    nodes[0]
-                        .settle(ClaimToken::new(id, 1), Outcome::Released)
-                        .await;
+                    let token = nodes[0].present(id).await;
+                    nodes[0].settle(token, Outcome::Released).await;
                 }
                 other => panic!("the cancel said {other:?}"),
             }

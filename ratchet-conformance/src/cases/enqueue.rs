@@ -2,7 +2,6 @@
 
 use futures_util::FutureExt;
 use ratchet_core::limits::MAX_PAYLOAD_BYTES;
-use ratchet_core::time;
 
 use super::prelude::*;
 

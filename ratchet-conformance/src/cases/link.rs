@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use JobState::{Blocked, Cancelled, Failed, Pending, Running, Succeeded};
 use LinkState::{Met, Open, Unmet};
 
-use ratchet_core::time;
-
 use super::prelude::*;
 
 fn failed() -> Outcome {
@@ -117,7 +115,7 @@ cases! {
         let late = node.add(child(parent).delay(HOUR)).await;
         cx.advance(MINUTE).await;
         assert_eq!(node.claim_ids(10).await, [parent]);
-        let token = ClaimToken::new(parent, 1);
+        let token = node.token(parent, 1);
         // Not a retry, nor a hand-back: only the end.
         node.settle(token, retry(Duration::ZERO)).await;
         assert_eq!(node.states([early, late]).await, [Blocked, Blocked]);
@@ -494,7 +492,7 @@ cases! {
         let claimed = node.claim(10).await;
         assert_eq!(ids(&claimed), parents);
         let token = |place: usize| claimed[place].claim.token;
-        let stale = ClaimToken::new(parents[2], 7);
+        let stale = node.token(parents[2], 7);
         let batch = [
             Settlement::new(stale, failed()),
             Settlement::new(token(1), succeeded()),
@@ -587,7 +585,7 @@ cases! {
             })
             .await;
             assert_eq!(had.concat(), [all]);
-            let token = ClaimToken::new(all, 1);
+            let token = nodes[0].present(all).await;
             nodes[0].succeed(token).await;
             assert_eq!(nodes[0].claim_ids(10).await, [fan_out]);
         }

@@ -161,6 +161,21 @@ cases! {
     }
 
     #[proves("lock.fence")]
+    async fn a_fence_is_never_below_the_databases_time(cx: &Cx) {
+        let node = cx.node().await;
+        let mut last = 0;
+        for _ in 0..20 {
+            let before = time::to_millis(node.now().await);
+            let fence = take(&node, MINUTE).await;
+            let after = time::to_millis(node.now().await);
+            let range = next_in_time(last, before)..=next_in_time(last, after);
+            assert!(range.contains(&fence.0), "{fence:?} is not in {range:?}");
+            assert_eq!(release(&node, fence).await, Fenced::Applied);
+            last = fence.0;
+        }
+    }
+
+    #[proves("lock.fence")]
     async fn the_fence_survives_every_handle(cx: &Cx) {
         let node = cx.node().await;
         let first = take(&node, MINUTE).await;

@@ -1,7 +1,6 @@
 //! Nodes: heartbeats, what they answer, and who counts as dead.
 
 use ratchet_core::schedule::ZoneData;
-use ratchet_core::time;
 
 use super::prelude::*;
 
@@ -154,6 +153,23 @@ cases! {
         assert_eq!(reply.status, NodeStatus::Active);
         let row = node.node(node.id).await.map(|row| row.last_seen);
         assert_eq!(row, Some(reply.database_time));
+    }
+
+    #[proves("node.previous")]
+    async fn a_heartbeat_says_when_its_node_was_seen_before(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let mut last = None;
+        for _ in 0..3 {
+            let reply = a.beat().await;
+            assert_eq!(reply.previous, last);
+            last = Some(reply.database_time);
+        }
+        assert_eq!(b.join().await.previous, None);
+        assert_eq!(b.beat_with(&b.heartbeat(NodeStatus::Left)).await.status, NodeStatus::Left);
+        let reply = a.beat().await;
+        assert_eq!(reply.previous, last);
+        let row = a.node(a.id).await.expect("it has a row");
+        assert_eq!(row.last_seen, reply.database_time);
     }
 
     #[proves("node.claims")]

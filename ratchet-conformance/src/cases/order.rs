@@ -1,7 +1,6 @@
 //! The claim order and aging, against the pure rule.
 
 use ratchet_core::priority::ClaimRank;
-use ratchet_core::time;
 
 use super::prelude::*;
 
@@ -164,7 +163,7 @@ cases! {
         cx.advance(SECOND).await;
         node.release(node.take().await).await;
         assert_eq!(node.claim_ids(1).await, [first]);
-        let token = ClaimToken::new(first, 2);
+        let token = node.token(first, 2);
         assert_eq!(
             node.settle(token, retry(Duration::ZERO)).await,
             Fenced::Applied

@@ -7,6 +7,7 @@ pub(super) use ratchet_core::store::{Acquired, Changed, HeldLock, LockInfo};
 pub(super) use ratchet_core::{
     Aging, Backoff, BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState,
     Name, NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,
+    next_in_time, time,
 };
 
 pub(super) use crate::Power;

@@ -517,8 +517,13 @@ cases! {
             assert!(node.claim(1).await.is_empty());
         }
         let error = "crashed 3 times".to_owned();
-        let failed = Settlement::new(token, Outcome::Failed { error }).without_attempt();
-        assert_eq!(node.settle_all(&[failed]).await, [Fenced::Applied]);
+        assert_eq!(node.settle(token, Outcome::Released).await, Fenced::Stale);
+        let failed = Outcome::Failed { error };
+        let failed = Settlement::new(given_up.token, failed).without_attempt();
+        for round in ["first", "repeated"] {
+            let answer = node.settle_all(std::slice::from_ref(&failed)).await;
+            assert_eq!(answer, [Fenced::Applied], "{round}");
+        }
         assert_eq!(node.reclaim(&request).await, []);
         let stored = node.get(id).await;
         assert_eq!(

@@ -13,7 +13,7 @@ fn claimed_names(due: &DueRecurring) -> Vec<&str> {
 }
 
 /// The slots for which there are jobs.
-async fn slots(node: &TestNode) -> Vec<ratchet_core::time::Timestamp> {
+async fn slots(node: &TestNode) -> Vec<time::Timestamp> {
     let jobs = node.everything().await;
     jobs.iter()
         .filter_map(|job| job.spec.recurring.as_ref()?.slot)

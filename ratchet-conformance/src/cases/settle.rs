@@ -1,7 +1,6 @@
 //! Settling: how a claim ends and what that writes.
 
 use ratchet_core::limits::MAX_RESULT_BYTES;
-use ratchet_core::time;
 
 use super::prelude::*;
 
@@ -230,8 +229,8 @@ cases! {
             .iter()
             .map(|job| job.claim.token)
             .collect();
-        let stale = ClaimToken::new(tokens[2].job, 9);
-        let unknown = ClaimToken::new(JobId::new(), 1);
+        let stale = node.token(tokens[2].job, 9);
+        let unknown = node.token(JobId::new(), 1);
         let error = || "it failed".to_owned();
         let batch = [
             Settlement::new(tokens[0], result("1")),

@@ -26,7 +26,7 @@ cases! {
         let id = node.add(new).await;
         let created = node.now().await;
         let record = node.get(id).await;
-        let deadline = ratchet_core::time::add(created, MINUTE);
+        let deadline = time::add(created, MINUTE);
         assert_eq!((record.state, &record.spec), (Blocked, &spec));
         assert_eq!(record.signal, Some(SignalRecord::new(deadline)));
         assert_eq!(node.claim_ids(10).await, []);

@@ -1,7 +1,5 @@
 //! Time: the database's clock and nobody else's, to the millisecond.
 
-use ratchet_core::time;
-
 use super::prelude::*;
 
 cases! {
@@ -61,10 +59,10 @@ cases! {
             let later = node.add(job().delay(MINUTE)).await;
             assert_eq!(node.claim_ids(10).await, [due]);
             assert_eq!(node.get(due).await.claimed_at, Some(now));
-            node.alive(ClaimToken::new(due, 1)).await;
+            node.alive(node.token(due, 1)).await;
             node.beat().await;
             assert_eq!(node.reclaim(&reclaim()).await, []);
-            node.succeed(ClaimToken::new(due, 1)).await;
+            node.succeed(node.token(due, 1)).await;
             assert_eq!(node.get(due).await.finished_at, Some(now));
             node.act(later, JobAction::Cancel).await;
             assert_eq!(node.purge(JobState::Cancelled, MILLI, 10).await, 0);

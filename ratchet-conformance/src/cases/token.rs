@@ -76,27 +76,48 @@ cases! {
         node.succeed(new).await;
     }
 
+    #[proves("settle.token", "report.token", "claim.load", "settle.repeat")]
+    async fn a_claim_of_the_same_number_by_another_node_is_stale(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let id = a.add(job()).await;
+        // As if the database had lost that a claimed the job first.
+        let of_a = |token: ClaimToken| ClaimToken::new(token.job, token.seq, Some(a.id));
+        let first = b.take().await;
+        assert_stale(&a, of_a(first)).await;
+        assert_stale(&a, first.disowned()).await;
+        b.release(first).await;
+        assert_stale(&a, of_a(first)).await;
+        let second = b.take().await;
+        assert_stale(&a, of_a(first)).await;
+        assert_stale(&a, of_a(second)).await;
+        assert_eq!(b.settle(first, Outcome::Released).await, Fenced::Applied, "repeated");
+        b.succeed(second).await;
+        assert_stale(&a, of_a(second)).await;
+        assert_eq!(b.settle(second, Outcome::Succeeded { result: None }).await, Fenced::Applied, "repeated");
+        assert_eq!(b.state(id).await, JobState::Succeeded);
+    }
+
     #[proves("settle.token", "report.token")]
     async fn a_token_that_was_never_given_is_stale(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job()).await;
         for seq in [0, 1, u64::from(u32::MAX)] {
-            assert_stale(&node, ClaimToken::new(id, seq)).await;
+            assert_stale(&node, node.token(id, seq)).await;
         }
         node.take().await;
         for seq in [0, 2, u64::from(u32::MAX)] {
-            assert_stale(&node, ClaimToken::new(id, seq)).await;
+            assert_stale(&node, node.token(id, seq)).await;
         }
-        node.release(ClaimToken::new(id, 1)).await;
+        node.release(node.token(id, 1)).await;
         for seq in [0, 2] {
-            assert_stale(&node, ClaimToken::new(id, seq)).await;
+            assert_stale(&node, node.token(id, seq)).await;
         }
     }
 
     #[proves("settle.token", "report.token")]
     async fn the_token_of_a_job_that_does_not_exist_is_stale(cx: &Cx) {
         let node = cx.node().await;
-        let token = ClaimToken::new(JobId::new(), 1);
+        let token = node.token(JobId::new(), 1);
         for outcome in outcomes() {
             assert_eq!(node.settle(token, outcome).await, Fenced::Stale);
         }

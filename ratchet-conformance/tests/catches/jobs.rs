@@ -25,8 +25,7 @@ impl Sabotaged {
     /// The token that the job has at present, whatever the caller's says.
     async fn present(&self, token: ClaimToken) -> Result<ClaimToken> {
         let job = self.find(token.job).await?;
-        let seq = job.map_or(token.seq, |job| job.claim_seq);
-        Ok(ClaimToken::new(token.job, seq))
+        Ok(job.map_or(token, |job| Claim::of(&job).token))
     }
 
     async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
@@ -258,6 +257,12 @@ impl JobStore for Sabotaged {
                 (Sabotage::IgnoresTokensOnSettle, _) => {
                     settlement.token = self.present(token).await?;
                 }
+                (Sabotage::ComparesNoNodes, _) => {
+                    let present = self.present(token).await?;
+                    if present.seq == token.seq {
+                        settlement.token = present;
+                    }
+                }
                 (Sabotage::StopsAtTheFirstStaleSettlement, _)
                     if answers.contains(&Fenced::Stale) =>
                 {
@@ -349,7 +354,7 @@ impl JobStore for Sabotaged {
             for job in self.everything().await? {
                 let old = |at| time::add(at, request.start_timeout) < now;
                 if job.claimed_at.is_some_and(old) {
-                    let token = ClaimToken::new(job.id, job.claim_seq);
+                    let token = Claim::of(&job).token;
                     self.inner
                         .settle(&[Settlement::new(token, Outcome::Released)])
                         .await?;
@@ -393,7 +398,7 @@ impl JobStore for Sabotaged {
             let running = job.state == JobState::Running;
             match (self.how, action) {
                 (Sabotage::DeletesRunningJobs, JobAction::Delete) if running => {
-                    let token = ClaimToken::new(id, job.claim_seq);
+                    let token = Claim::of(&job).token;
                     let end = Settlement::new(token, Outcome::Cancelled);
                     self.inner.settle(&[end]).await?;
                 }

@@ -249,6 +249,18 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "lock::fences_grow_over_releases_and_expiries",
     ),
     (
+        Sabotage::CountsFences,
+        "lock::a_fence_is_never_below_the_databases_time",
+    ),
+    (
+        Sabotage::ComparesNoNodes,
+        "token::a_claim_of_the_same_number_by_another_node_is_stale",
+    ),
+    (
+        Sabotage::ForgetsWhenNodesWereSeen,
+        "node::a_heartbeat_says_when_its_node_was_seen_before",
+    ),
+    (
         Sabotage::LetsLocksNeverExpire,
         "lock::a_lock_is_free_when_its_time_has_passed_and_not_before",
     ),
@@ -585,6 +597,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::PromotesOnRetry,
     Sabotage::LetsLabelsBeShared,
     Sabotage::ReusesFences,
+    Sabotage::ComparesNoNodes,
     Sabotage::IgnoresRecurringTokens,
     Sabotage::MovesOnWithoutJobs,
     Sabotage::ClaimsPausedDefinitions,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
-    ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter,
-    JobRecord, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim, PageRequest, QueueInfo,
-    Severity, StateCounts, SweptNodes,
+    Claim, ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply,
+    JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim, PageRequest,
+    QueueInfo, Severity, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
@@ -15,7 +15,7 @@ use ratchet_core::store::{
 };
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    ClaimToken, Fence, JobState, Name, NodeId, Result, SchemaProblem, StoreError, StoreErrorKind,
+    Fence, JobState, Name, NodeId, Result, SchemaProblem, StoreError, StoreErrorKind,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -78,6 +78,9 @@ impl NodeStore for Sabotaged {
             heartbeat.load.totals = None;
         }
         let mut reply = self.inner.heartbeat(&heartbeat).await?;
+        if self.is(Sabotage::ForgetsWhenNodesWereSeen) {
+            reply.previous = None;
+        }
         if self.is(Sabotage::KeepsCancelsFromHeartbeats) {
             let kept = |claim: &OwnedClaim| OwnedClaim::new(claim.token, false);
             reply.claims = reply.claims.iter().map(kept).collect();
@@ -89,7 +92,7 @@ impl NodeStore for Sabotaged {
             let running = JobFilter::all().state(JobState::Running);
             let page = self.inner.list(&running, &PageRequest::first(500)).await?;
             let claim = |job: &JobRecord| {
-                let token = ClaimToken::new(job.id, job.claim_seq);
+                let token = Claim::of(job).token;
                 OwnedClaim::new(token, job.cancel_requested)
             };
             reply.claims = page.jobs.iter().map(claim).collect();
@@ -153,7 +156,7 @@ impl Sabotaged {
     fn inner_fence(&self, name: &Name, fence: Fence) -> Fence {
         let given = self.memory().fences.get(name).copied();
         given
-            .filter(|_| self.is(Sabotage::ReusesFences))
+            .filter(|_| self.is(Sabotage::ReusesFences) || self.is(Sabotage::CountsFences))
             .unwrap_or(fence)
     }
 }
@@ -183,6 +186,17 @@ impl LockStore for Sabotaged {
         {
             self.memory().fences.insert(name.clone(), fence);
             return Ok(Acquired::Acquired { fence: Fence(1) });
+        }
+        if let Acquired::Acquired { fence } = acquired
+            && self.is(Sabotage::CountsFences)
+        {
+            let mut memory = self.memory();
+            let again = memory.fences.insert(name.clone(), fence) == Some(fence);
+            let given = memory.fences_given.entry(name.clone()).or_default();
+            *given += u64::from(!again);
+            return Ok(Acquired::Acquired {
+                fence: Fence(*given),
+            });
         }
         Ok(acquired)
     }

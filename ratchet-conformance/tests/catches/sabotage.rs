@@ -89,6 +89,9 @@ sabotages! {
     RevivesDeadNodes,
     ReadsTheProcessClock,
     ReusesFences,
+    CountsFences,
+    ComparesNoNodes,
+    ForgetsWhenNodesWereSeen,
     LetsLocksNeverExpire,
     LetsLocksExpireEarly,
     ChecksLocksBeforeItTakesThem,
@@ -168,6 +171,8 @@ pub(crate) struct Memory {
     pub(crate) settled: Vec<ClaimToken>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
+    /// How many fences each lock has given out.
+    pub(crate) fences_given: HashMap<Name, u64>,
     /// Children of batches that were requeued.
     pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,

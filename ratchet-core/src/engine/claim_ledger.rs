@@ -93,6 +93,12 @@ impl ClaimLedger {
         entries.given_up.insert(token, 0);
     }
 
+    /// Forgets which claims were given up: the database went back, so it may list claims that it had
+    /// ended before, and nobody else will end them.
+    pub(super) fn forget_given_up(&self) {
+        self.entries().given_up.clear();
+    }
+
     /// Whether claims were listed that a call under way at that time could have delivered.
     pub(super) fn awaits_calls(&self) -> bool {
         !self.entries().unreceived.is_empty()
@@ -156,7 +162,7 @@ mod tests {
     use crate::id::JobId;
 
     fn token() -> ClaimToken {
-        ClaimToken::new(JobId::new(), 1)
+        ClaimToken::new(JobId::new(), 1, None)
     }
 
     /// What a list with these claims shows to be undelivered.

@@ -100,9 +100,8 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;
     }
-    let begun = time::monotonic();
-    let job = Arc::new(RunningJob::new(Arc::clone(&claim), begun));
-    run.running.insert(Arc::clone(&job));
+    let job = begin(run, &claim).await;
+    let begun = job.begun;
     if claim.stall_timeout.is_some() {
         run.reporter.hurry();
     }
@@ -113,7 +112,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         .catch_unwind()
         .await;
     drop(running);
-    run.running.remove(claim.token);
+    run.running.remove(&job);
     let ran_for = time::monotonic().saturating_duration_since(begun);
     let ran_for = job.started.load(Ordering::Acquire).then_some(ran_for);
     if let Some(ran_for) = ran_for {
@@ -148,6 +147,19 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     // It is exported when it is dropped.
     drop(span);
     run.settle_ended(pool, &claim, settlement);
+}
+
+/// Notes that the body of a claim begins, once an earlier body of its job is gone: the poller has told it
+/// to stop.
+async fn begin(run: &Run, claim: &Arc<Claim>) -> Arc<RunningJob> {
+    loop {
+        let job = RunningJob::new(Arc::clone(claim), time::monotonic());
+        let job = Arc::new(job);
+        let Err(earlier) = run.running.insert(&job) else {
+            return job;
+        };
+        earlier.gone().await;
+    }
 }
 
 /// Why a job no longer runs here.

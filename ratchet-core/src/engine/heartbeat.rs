@@ -86,8 +86,8 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     }
     let mut profile = run.shared.profile.clone();
     profile.zone_data = Some(run.zone_data.clone());
-    let interval = run.pace.interval();
-    let heartbeat = Heartbeat::new(run.node(), run.label.clone(), status, interval)
+    let (label, interval) = (run.label.clone(), run.pace.interval());
+    let heartbeat = Heartbeat::new(run.node(), label, status, interval)
         .load(load)
         .profile(profile);
     let calls = &run.shared.calls;
@@ -98,8 +98,10 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let reply = call.await;
     metrics::heartbeat(asked.elapsed(), reply.is_ok());
     let reply = reply?;
-    run.heard(interval, asked, reply.database_time);
+    run.heard(&heartbeat, asked, &reply);
     run.ledger.compare(&reply.claims);
+    let listed = reply.claims.iter().map(|claim| claim.token).collect();
+    run.running.doubt_unlisted(&listed, asked);
     Ok(reply)
 }
 

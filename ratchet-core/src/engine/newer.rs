@@ -54,7 +54,7 @@ mod tests {
     fn delays_double_up_to_their_limit() {
         let delay = |seq: u64, random: f64| {
             let claim = Claim::new(
-                ClaimToken::new(JobId::new(), seq),
+                ClaimToken::new(JobId::new(), seq, None),
                 NewJob::new("kind", &()).spec().route.clone(),
                 Priority::Normal,
                 from_millis(0),

@@ -79,7 +79,7 @@ mod tests {
 
     fn claim(attempts: u32) -> Claim {
         let mut claim = Claim::new(
-            ClaimToken::new(JobId::new(), 1),
+            ClaimToken::new(JobId::new(), 1, None),
             NewJob::new("kind", &()).spec().route.clone(),
             Priority::Normal,
             from_millis(0),

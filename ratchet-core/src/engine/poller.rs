@@ -246,6 +246,9 @@ pub(super) async fn claim(
             .collect()
     };
     under_way.deliver(batch.iter().map(|ready| ready.claim.token));
+    // The store gives a job away whose body runs here only if it has lost the earlier claim.
+    run.running
+        .lose(batch.iter().map(|ready| ready.claim.token.job));
     Counters::add(&counters.claimed, batch.len());
     Ok(batch)
 }

@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::{ClaimToken, NodeId};
 use crate::metrics::{self, NodeMetrics};
-use crate::model::{Claim, ClockTrust, NodeStatus, Outcome, Settlement};
+use crate::model::{Claim, ClockTrust, Heartbeat, HeartbeatReply, NodeStatus, Outcome, Settlement};
 use crate::name::Name;
 use crate::schedule::ZoneData;
 use crate::time::{self, Timestamp};
@@ -81,6 +81,8 @@ struct Heard {
     since: Instant,
     /// When the last did.
     last: Instant,
+    /// Whose heartbeat it was, and the database's time in its reply: the row says so since.
+    told: (NodeId, Timestamp),
     /// How long after it the next may come without there being a gap.
     gap: Duration,
 }
@@ -186,9 +188,10 @@ impl Run {
         }
     }
 
-    /// Takes note of a heartbeat that was sent at `sent`, came through, and said that the next is
-    /// `interval` away. A step of the database's clock is a gap.
-    pub(super) fn heard(&self, interval: Duration, sent: Instant, database: Timestamp) {
+    /// Takes note of the reply to `heartbeat`, which was sent at `sent`. A step of the database's clock
+    /// is a gap, and so is a rewind: the row is older than what was written, or missing.
+    pub(super) fn heard(&self, heartbeat: &Heartbeat, sent: Instant, reply: &HeartbeatReply) {
+        let (node, database) = (heartbeat.node, reply.database_time);
         let now = time::monotonic();
         let step = self.clock().note(Reading {
             sent,
@@ -204,8 +207,15 @@ impl Run {
             .heard_since
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
+        let rewound = heard
+            .as_ref()
+            .is_some_and(|heard| heard.told.0 == node && reply.previous < Some(heard.told.1));
+        if rewound {
+            self.rewound();
+        }
         let in_time = |heard: &&Heard| {
-            step.is_none() && now.saturating_duration_since(heard.last) <= heard.gap
+            let late = now.saturating_duration_since(heard.last) > heard.gap;
+            !late && !rewound && step.is_none()
         };
         *heard = Some(Heard {
             since: heard
@@ -213,15 +223,29 @@ impl Run {
                 .filter(in_time)
                 .map_or(now, |heard| heard.since),
             last: now,
+            told: (node, database),
             // A gap in which this node could not have been taken for dead is none.
-            gap: interval
+            gap: heartbeat
+                .interval
                 .saturating_mul(2)
                 .max(self.shared.config.dead_after / 2),
         });
     }
 
-    /// Whether the database has been within reach, on a steady clock, for so long that the others
-    /// have had their chance to be heard too.
+    /// The database went back to an earlier state: it failed over to a copy that lags, or was restored.
+    /// What the rows say of the other nodes is old, and so is what this node was told of its claims.
+    fn rewound(&self) {
+        metrics::database_rewound();
+        self.ledger.forget_given_up();
+        let again = self.shared.config.dead_after;
+        tracing::warn!(
+            silence_counts_after = ?again,
+            "the database went back to an earlier state: this node's row lacks its last heartbeat"
+        );
+    }
+
+    /// Whether the database has been within reach, on a steady clock and without going back, for so
+    /// long that the others have had their chance to be heard too.
     pub(super) fn trusts_silence(&self) -> bool {
         let heard = self
             .heard_since

@@ -1,11 +1,13 @@
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::handler::{CancelHandle, CancelReason};
-use crate::id::ClaimToken;
+use crate::id::{ClaimToken, JobId};
 use crate::model::{Claim, ReportKind};
 
 /// A body that runs.
@@ -18,6 +20,8 @@ pub(super) struct RunningJob {
     /// Whether the store knows that the body has begun.
     pub(super) reported: AtomicBool,
     words: Mutex<Words>,
+    /// Whether its body has been dropped.
+    gone: CancellationToken,
 }
 
 /// What a body says.
@@ -45,7 +49,13 @@ impl RunningJob {
                 said_at: begun,
                 told_at: begun,
             }),
+            gone: CancellationToken::new(),
         }
+    }
+
+    /// Waits until the body has been dropped.
+    pub(super) async fn gone(&self) {
+        self.gone.cancelled().await;
     }
 
     /// Keeps a report for the next time; a sign of life does not replace one that says more. Says
@@ -104,17 +114,36 @@ impl RunningJob {
     }
 }
 
-/// The bodies that run, by claim.
+/// The bodies that run, one for each job at most.
 #[derive(Default)]
-pub(super) struct RunningSet(Mutex<BTreeMap<ClaimToken, Arc<RunningJob>>>);
+pub(super) struct RunningSet(Mutex<BTreeMap<JobId, Arc<RunningJob>>>);
 
 impl RunningSet {
-    pub(super) fn insert(&self, job: Arc<RunningJob>) {
-        self.jobs().insert(job.claim.token, job);
+    /// Adds a body, unless an earlier one of its job still runs: that one is returned.
+    pub(super) fn insert(&self, job: &Arc<RunningJob>) -> Result<(), Arc<RunningJob>> {
+        match self.jobs().entry(job.claim.token.job) {
+            Entry::Occupied(earlier) => Err(Arc::clone(earlier.get())),
+            Entry::Vacant(place) => {
+                place.insert(Arc::clone(job));
+                Ok(())
+            }
+        }
     }
 
-    pub(super) fn remove(&self, token: ClaimToken) {
-        self.jobs().remove(&token);
+    /// Removes a body that has been dropped.
+    pub(super) fn remove(&self, job: &RunningJob) {
+        self.jobs().remove(&job.claim.token.job);
+        job.gone.cancel();
+    }
+
+    /// Has the store asked about each body that began before `asked` and whose claim it did not list
+    /// then. The list alone is no proof: it may lack a claim that another call is writing.
+    pub(super) fn doubt_unlisted(&self, listed: &HashSet<ClaimToken>, asked: Instant) {
+        for job in self.jobs().values() {
+            if job.begun < asked && !listed.contains(&job.claim.token) {
+                job.keep(ReportKind::Alive);
+            }
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -127,8 +156,18 @@ impl RunningSet {
 
     /// Tells one body to stop.
     pub(super) fn cancel(&self, token: ClaimToken, reason: CancelReason) {
-        if let Some(job) = self.jobs().get(&token) {
+        let jobs = self.jobs();
+        let job = jobs.get(&token.job);
+        if let Some(job) = job.filter(|job| job.claim.token == token) {
             job.cancel.cancel(reason);
+        }
+    }
+
+    /// Tells the bodies of these jobs to stop, whichever claims they run under.
+    pub(super) fn lose(&self, claimed_anew: impl IntoIterator<Item = JobId>) {
+        let jobs = self.jobs();
+        for job in claimed_anew.into_iter().filter_map(|id| jobs.get(&id)) {
+            job.cancel.cancel(CancelReason::ClaimLost);
         }
     }
 
@@ -137,7 +176,7 @@ impl RunningSet {
         self.all().iter().for_each(|job| job.cancel.cancel(reason));
     }
 
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<ClaimToken, Arc<RunningJob>>> {
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<RunningJob>>> {
         self.0.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 }

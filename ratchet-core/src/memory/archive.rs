@@ -13,6 +13,7 @@ use crate::store::ArchiveStore;
 use crate::time::{duration_millis, from_millis, to_millis};
 
 /// A row of the archive.
+#[derive(Clone)]
 pub(super) struct Archived {
     finished_at: i64,
     archived_at: i64,

@@ -227,9 +227,7 @@ impl Tables {
             return Fenced::Stale;
         };
         if !row.holds(token) {
-            // 0 is no claim's number: it stands for a job that was never settled.
-            let repeated = token.seq != 0 && row.settled_seq == token.seq;
-            return if repeated {
+            return if row.settled == Some(token) {
                 Fenced::Applied
             } else {
                 Fenced::Stale
@@ -238,7 +236,7 @@ impl Tables {
         self.change(token.job, |row| {
             let effect = settlement.effect(row.job.cancel_requested);
             row.end_claim(effect.state, effect.record, now);
-            row.settled_seq = token.seq;
+            row.settled = Some(token);
             row.job.attempts += effect.attempts_added;
             if let NextRun::In(delay) = effect.next_run {
                 row.job.run_at = from_millis(now.saturating_add(duration_millis(delay)));
@@ -293,8 +291,8 @@ impl Tables {
             .collect();
         let take_back = |(id, reason): (JobId, ReclaimReason)| {
             self.change(id, |row| {
+                let token = row.token();
                 let job = &mut row.job;
-                let token = ClaimToken::new(id, job.claim_seq);
                 let begun = row.last_report.is_some();
                 let effect = request.effect(reason, job.crash_count, begun, job.cancel_requested);
                 job.crash_count = effect.crash_count;

@@ -7,7 +7,7 @@ use crate::state::JobState;
 
 /// The unfinished jobs of each lane, by sequence; the first is the head. A lane without any is
 /// forgotten.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Lanes(HashMap<Lane, BTreeMap<u64, JobId>>);
 
 /// A queue and a lane name.

@@ -8,7 +8,7 @@ use crate::state::JobState;
 use crate::time::{self, Timestamp, from_millis};
 
 /// Links and batches, and what ended since they were looked at last.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Links {
     /// The links of each child, in the order in which they were given.
     pub(super) parents: BTreeMap<JobId, Vec<(After, LinkState)>>,

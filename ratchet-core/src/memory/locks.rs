@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::tables::{Lock, Tables};
 use crate::error::Result;
-use crate::id::Fence;
+use crate::id::{Fence, next_in_time};
 use crate::limits::check_limit;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
@@ -70,7 +70,7 @@ impl LockStore for MemoryStore {
                 return Ok(Acquired::Held(lock.holder(now)));
             }
             if !lock.is_held(now) {
-                lock.fence += 1;
+                lock.fence = next_in_time(lock.fence, now);
                 lock.owner = owner.clone();
             }
             lock.expires_at = now.saturating_add(ttl);

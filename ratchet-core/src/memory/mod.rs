@@ -23,7 +23,7 @@ mod versions;
 mod workflows;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use clock::ManualClock;
 pub use faults::Fault;
@@ -55,6 +55,16 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     clock: ManualClock,
     faults: FaultPlan,
+}
+
+/// Everything that a [`MemoryStore`] had stored at one moment.
+#[derive(Clone)]
+pub struct Snapshot(Tables);
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Snapshot")
+    }
 }
 
 impl MemoryStore {
@@ -91,11 +101,25 @@ impl MemoryStore {
     /// Empties the registry of nodes, as a restore that leaves it out would. Nodes that run register
     /// again with their next heartbeat.
     pub fn lose_nodes(&self) {
-        let mut tables = self
-            .tables
+        self.tables().nodes.clear();
+    }
+
+    /// Returns a copy of everything that is stored, to [rewind](Self::rewind) to.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.tables().clone())
+    }
+
+    /// Goes back to an earlier state, as a failover to a copy that lags does, or a restore. Nodes that
+    /// run go on; the clock does not go back.
+    pub fn rewind(&self, to: &Snapshot) {
+        *self.tables() = to.0.clone();
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables
             .lock()
-            .unwrap_or_else(|broken| broken.into_inner());
-        tables.nodes.clear();
+            .unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// Runs one call on the tables at the store's present time, with the faults planned for it.
@@ -106,10 +130,7 @@ impl MemoryStore {
     ) -> Result<T> {
         self.faults
             .around(operation, || {
-                let mut tables = self
-                    .tables
-                    .lock()
-                    .unwrap_or_else(|broken| broken.into_inner());
+                let mut tables = self.tables();
                 let now = self.clock.now_millis();
                 let answer = work(&mut tables, now)?;
                 tables.follow_ends(now);

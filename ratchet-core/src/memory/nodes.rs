@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::tables::Row;
 use crate::error::Result;
-use crate::id::{ClaimToken, NodeId};
+use crate::id::NodeId;
 use crate::model::{
     Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
     SweptNodes,
@@ -26,6 +26,7 @@ impl NodeStore for MemoryStore {
                     }
                 }
             }
+            let previous = tables.nodes.get(&heartbeat.node).map(|node| node.last_seen);
             let node = tables
                 .nodes
                 .entry(heartbeat.node)
@@ -37,10 +38,7 @@ impl NodeStore for MemoryStore {
             node.profile = heartbeat.profile.clone();
             node.last_seen = now;
             let status = node.status;
-            let claim = |row: &Row| {
-                let token = ClaimToken::new(row.job.id, row.job.claim_seq);
-                OwnedClaim::new(token, row.job.cancel_requested)
-            };
+            let claim = |row: &Row| OwnedClaim::new(row.token(), row.job.cancel_requested);
             let claims = tables
                 .running()
                 .filter(|row| row.job.node == Some(heartbeat.node))
@@ -53,7 +51,7 @@ impl NodeStore for MemoryStore {
                 live: u32::try_from(begun.len()).unwrap_or(u32::MAX),
                 newest: begun.into_iter().max(),
             };
-            Ok(HeartbeatReply::new(now, status, claims, others))
+            Ok(HeartbeatReply::new(now, status, previous, claims, others))
         })
         .await
     }

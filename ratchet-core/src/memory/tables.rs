@@ -12,7 +12,7 @@ use crate::state::JobState;
 use crate::time::{self, Timestamp};
 
 /// Everything a memory store remembers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, Row>,
     /// Pending jobs, per route and priority level, in claim order within the level.
@@ -42,21 +42,27 @@ pub(super) struct Tables {
 type Level = BTreeSet<(i64, JobId)>;
 
 /// A job with what only the store needs to know.
+#[derive(Clone)]
 pub(super) struct Row {
     pub(super) job: JobRecord,
     /// When the claim last gave a sign of life; none: its body has not been seen to begin.
     pub(super) last_report: Option<i64>,
-    /// The claim that was settled last; 0: none.
-    pub(super) settled_seq: u64,
+    /// The claim that was settled last.
+    pub(super) settled: Option<ClaimToken>,
     /// Whether others were linked to it.
     pub(super) has_children: bool,
     pub(super) history: Vec<Attempt>,
 }
 
 impl Row {
+    /// The token of the present claim.
+    pub(super) const fn token(&self) -> ClaimToken {
+        ClaimToken::new(self.job.id, self.job.claim_seq, self.job.node)
+    }
+
     /// Whether this is the token of the job's present claim.
     pub(super) fn holds(&self, token: ClaimToken) -> bool {
-        self.job.state == JobState::Running && self.job.claim_seq == token.seq
+        self.job.state == JobState::Running && self.token() == token
     }
 
     /// Whether its signal has still to come.
@@ -93,6 +99,7 @@ impl Row {
 }
 
 /// A lock row; it outlives its tenures, since its fence must.
+#[derive(Clone)]
 pub(super) struct Lock {
     pub(super) owner: Name,
     pub(super) fence: u64,
@@ -116,7 +123,7 @@ impl Tables {
         let row = Row {
             job,
             last_report: None,
-            settled_seq: 0,
+            settled: None,
             has_children: false,
             history: Vec::new(),
         };

@@ -2,6 +2,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::error::Result;
+use crate::id::next_in_time;
 use crate::limits;
 use crate::model::{Guard, Guarded};
 use crate::name::Name;
@@ -15,7 +16,7 @@ impl VersionStore for MemoryStore {
                 return Ok(Guarded::Stale);
             }
             let version = tables.versions.entry(namespace.clone()).or_default();
-            *version += 1;
+            *version = next_in_time(*version, now);
             Ok(Guarded::Done(*version))
         })
         .await

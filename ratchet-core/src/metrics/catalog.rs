@@ -238,6 +238,8 @@ catalog! {
     // Looking after the cluster.
     CLOCK_STEPS: Counter "ratchet_clock_steps_total" [one_of("direction", &["forward", "back"])]
         "Steps of the database's clock that this node saw between two of its heartbeats.";
+    DATABASE_REWINDS: Counter "ratchet_database_rewinds_total" []
+        "Times this node found that the database had gone back to an earlier state: it failed over to a copy that lacked writes, or was restored.";
     NODES_DIED: Counter "ratchet_nodes_died_total" []
         "Nodes that this one marked dead.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::catalog::{
     CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES, DAEMON_STARTS,
-    DRAIN, HEARTBEAT, HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, LOOP_PANICS,
-    MAINTENANCE, MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT, RECLAIM, RECURRING_FIRED,
-    RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS, SIGNALS_EXPIRED,
-    TAKEN_FOR_DEAD,
+    DATABASE_REWINDS, DRAIN, HEARTBEAT, HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED,
+    LOOP_PANICS, MAINTENANCE, MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT, RECLAIM,
+    RECURRING_FIRED, RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS,
+    SIGNALS_EXPIRED, TAKEN_FOR_DEAD,
 };
 use super::record::Amount;
 use crate::error::Result;
@@ -62,6 +62,11 @@ pub(crate) fn heartbeat(took: Duration, came_through: bool) {
 pub(crate) fn clock_skew(milliseconds: i64) {
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
+}
+
+/// Counts a return of the database to an earlier state.
+pub(crate) fn database_rewound() {
+    DATABASE_REWINDS.counter([]).increment(1);
 }
 
 /// Counts a step of the database's clock.

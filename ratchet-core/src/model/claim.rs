@@ -171,7 +171,7 @@ impl Claim {
     pub fn of(job: &JobRecord) -> Self {
         let spec = &job.spec;
         Self {
-            token: ClaimToken::new(job.id, job.claim_seq),
+            token: ClaimToken::new(job.id, job.claim_seq, job.node),
             route: spec.route.clone(),
             priority: spec.priority,
             run_at: job.run_at,

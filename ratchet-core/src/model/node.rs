@@ -210,6 +210,9 @@ pub struct HeartbeatReply {
     pub database_time: Timestamp,
     /// The stored status: it may say that somebody wants the node to drain, or took it for dead.
     pub status: NodeStatus,
+    /// When the node was last seen before this heartbeat, as its row said; `None` if it had no row.
+    /// Earlier than what the last reply said: the database went back to an earlier state.
+    pub previous: Option<Timestamp>,
     /// The claims that the store lists under this node, in order of their tokens.
     pub claims: Vec<OwnedClaim>,
     /// The other live nodes.
@@ -231,12 +234,14 @@ impl HeartbeatReply {
     pub const fn new(
         database_time: Timestamp,
         status: NodeStatus,
+        previous: Option<Timestamp>,
         claims: Vec<OwnedClaim>,
         others: Others,
     ) -> Self {
         Self {
             database_time,
             status,
+            previous,
             claims,
             others,
         }

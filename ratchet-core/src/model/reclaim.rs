@@ -254,27 +254,28 @@ impl ReclaimReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
-    /// The token of the lost claim.
+    /// The token of the lost claim; if [`exhausted`](Self::exhausted), without its node.
     pub token: ClaimToken,
     /// Why it was taken back.
     pub reason: ReclaimReason,
     /// The job's crashes, this one included.
     pub crash_count: u32,
     /// False: the job is pending again and the token is stale. True: the crash budget is used up;
-    /// the job stays running without an owner, the token stays valid, and the caller must settle it
-    /// as failed. Until somebody does, every further pass returns it again.
+    /// the job stays running without an owner, this token is the only valid one, and the caller must
+    /// settle it as failed. Until somebody does, every further pass returns it again.
     pub exhausted: bool,
 }
 
 impl Reclaimed {
-    /// A claim that was taken back for this reason.
+    /// A claim with the token `lost` that was taken back for this reason.
     #[must_use]
     pub const fn new(
-        token: ClaimToken,
+        lost: ClaimToken,
         reason: ReclaimReason,
         crash_count: u32,
         exhausted: bool,
     ) -> Self {
+        let token = if exhausted { lost.disowned() } else { lost };
         Self {
             token,
             reason,

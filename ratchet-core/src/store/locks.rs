@@ -27,7 +27,9 @@ pub trait LockStore: Debug + Send + Sync {
     /// - **[lock.again]** The owner of an unexpired lock acquires it again with the same fence and
     ///   the new `ttl`.
     /// - **[lock.fence]** Every other acquisition has a fence strictly larger than all before it,
-    ///   across releases and expiries, for ever.
+    ///   across releases and expiries, for ever: [`next_in_time`](crate::next_in_time) of the fence
+    ///   before it (0: none) and the database's clock. So it is larger, too, than a fence that a
+    ///   failover or a restore has lost, unless the clock went back by more than the time since.
     /// - **[lock.ttl]** The store calls [`validate_ttl`] first: a `ttl` of zero is refused.
     ///
     /// # Errors

@@ -26,6 +26,8 @@ pub trait NodeStore: Debug + Send + Sync {
     /// - **[node.zone_data]** The row has the zone data of the last heartbeat, or none if that had none:
     ///   [`Heartbeat::notes`] and [`NodeRecord::read_notes`] keep it in one text with the totals.
     /// - **[node.reply]** The answer has the database's time and the stored status.
+    /// - **[node.previous]** The answer says what `last_seen` of the row was before this heartbeat, or
+    ///   none if there was no row.
     /// - **[node.claims]** The answer lists every claim of this node in order of their tokens: the
     ///   `Running` jobs that it owns, found by an index on the node. A claim that another call is
     ///   writing at that moment may be missing; the next answer has it.

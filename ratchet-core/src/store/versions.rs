@@ -12,11 +12,13 @@ use crate::name::Name;
 /// namespace after the change; the others compare the number with the one they saw.
 #[async_trait]
 pub trait VersionStore: Debug + Send + Sync {
-    /// Makes the version of a namespace one larger and returns it.
+    /// Makes the version of a namespace larger and returns it.
     ///
     /// # Contract
-    /// - **[version.bump]** The first version is 1. Each bump that is `Done` returns a version that
-    ///   no other returns, and later ones return larger ones.
+    /// - **[version.bump]** Each bump that is `Done` returns a version that no other returns, and later
+    ///   ones return larger ones: [`next_in_time`](crate::next_in_time) of the version before it (0:
+    ///   none) and the database's clock. So no version comes again after a failover or a restore that
+    ///   has lost it.
     ///
     /// # Errors
     /// A failure of the store; whether the version was made larger is then unknown.

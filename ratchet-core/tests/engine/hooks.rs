@@ -240,7 +240,9 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
             if ctx.checkpoint::<bool>()?.is_none() {
                 ctx.save_checkpoint(&true).await?;
                 // Others had the job meanwhile.
-                let ours = ClaimToken::new(ctx.job_id(), 1);
+                let id = ctx.job_id();
+                let owner = store.get(&[id]).await?[0].as_ref().and_then(|job| job.node);
+                let ours = ClaimToken::new(id, 1, owner);
                 let released = |token| [Settlement::new(token, Outcome::Released)];
                 store.settle(&released(ours)).await?;
                 let other = ClaimRequest::new(NodeId::new(), 1);

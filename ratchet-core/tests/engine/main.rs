@@ -24,6 +24,7 @@ mod races;
 mod recurring;
 mod reports;
 mod retention;
+mod rewind;
 mod robust;
 mod settings;
 mod signals;

@@ -68,6 +68,7 @@ scenarios! {
     store::calls_are_counted_by_operation_and_result,
     store::settlements_are_tried_again_and_refused,
     store::steps_of_the_clock_are_counted,
+    store::rewinds_of_the_database_are_counted,
     store::claims_that_were_never_received_are_counted,
     store::actions_are_counted_by_what_they_did,
     upkeep::recurring_definitions_fire_late_and_miss_slots,

@@ -119,6 +119,18 @@ pub(crate) async fn steps_of_the_clock_are_counted(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
+pub(crate) async fn rewinds_of_the_database_are_counted(metrics: &Metrics) {
+    let world = World::new();
+    let node = world.start();
+    sleep(SECOND).await;
+    let copy = world.store.snapshot();
+    sleep(60 * SECOND).await;
+    world.store.rewind(&copy);
+    sleep(60 * SECOND).await;
+    assert_eq!(metrics.sum(DATABASE_REWINDS, &[]), 1.0);
+    node.stop().await.unwrap();
+}
+
 pub(crate) async fn actions_are_counted_by_what_they_did(metrics: &Metrics) {
     let world = World::new();
     let node = world.start();

@@ -9,12 +9,14 @@ WITH clock AS MATERIALIZED (SELECT {now} AS now),
 taken AS (
     INSERT INTO {schema}.locks AS lock
         (name, owner, fence, expires_at, session_pid, session_start)
-    SELECT $1, $2, 1, now + $3, $4::integer, $5::bigint FROM clock
+    SELECT $1, $2, now, now + $3, $4::integer, $5::bigint FROM clock
     ON CONFLICT (name) DO UPDATE
     SET owner = excluded.owner, expires_at = excluded.expires_at,
         session_pid = excluded.session_pid, session_start = excluded.session_start,
-        fence = lock.fence + CASE WHEN lock.owner = excluded.owner
-            AND lock.expires_at > (SELECT now FROM clock) THEN 0 ELSE 1 END
+        fence = CASE
+            WHEN lock.owner = excluded.owner AND lock.expires_at > (SELECT now FROM clock)
+            THEN lock.fence
+            ELSE greatest(lock.fence + 1, (SELECT now FROM clock)) END
     WHERE lock.owner = excluded.owner OR lock.expires_at <= (SELECT now FROM clock)
        OR (lock.session_pid IS NOT NULL AND NOT EXISTS (
            SELECT FROM pg_catalog.pg_stat_activity AS session

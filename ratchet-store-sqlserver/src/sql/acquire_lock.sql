@@ -5,14 +5,15 @@ DECLARE @now bigint = {now};
 DECLARE @taken TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 BEGIN TRANSACTION;
 UPDATE {schema}.locks
-SET fence = fence + CASE WHEN owner = @P2 AND expires_at > @now THEN 0 ELSE 1 END,
+SET fence = CASE WHEN owner = @P2 AND expires_at > @now THEN fence
+                 WHEN fence >= @now THEN fence + 1 ELSE @now END,
     owner = @P2, expires_at = @now + @P3
 OUTPUT inserted.name INTO @taken
 WHERE name = @P1 AND (owner = @P2 OR expires_at <= @now);
 IF NOT EXISTS (SELECT 1 FROM @taken)
     INSERT INTO {schema}.locks (name, owner, fence, expires_at)
     OUTPUT inserted.name INTO @taken
-    SELECT @P1, @P2, 1, @now + @P3
+    SELECT @P1, @P2, @now, @now + @P3
     WHERE NOT EXISTS (SELECT 1 FROM {schema}.locks WHERE name = @P1);
 SELECT fence, CASE WHEN taken.name IS NULL THEN owner END, expires_at - @now
 FROM {schema}.locks AS known

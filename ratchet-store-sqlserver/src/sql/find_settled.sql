@@ -1,8 +1,11 @@
--- The claims that were the last to settle these jobs, and the present ones of those that run: 0 stands
--- for none. [settle.repeat] [lane.promote] [link.decide]
--- Primary key of jobs.
+-- The claims that were the last to settle these jobs, with their nodes, and the present ones of those
+-- that run: 0 stands for none. [settle.repeat] [lane.promote] [link.decide]
+-- The claim that succeeded is in no history: its node is still the job's. Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-SELECT id, settled_seq, CASE WHEN state = 3 THEN claim_seq ELSE 0 END, flags
-FROM {schema}.jobs
-WHERE id IN (SELECT id FROM @wanted)
+SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 0 END, job.flags,
+       CASE WHEN attempt.job IS NULL THEN job.node ELSE attempt.node END, job.node
+FROM {schema}.jobs AS job
+LEFT JOIN {schema}.attempts AS attempt
+    ON attempt.job = job.id AND attempt.seq = job.settled_seq
+WHERE job.id IN (SELECT id FROM @wanted)

@@ -376,13 +376,20 @@ impl Generator {
     /// Mostly a recent token, now and then an old or a wrong one.
     fn a_token(&mut self) -> ClaimToken {
         if self.tokens.is_empty() {
-            return ClaimToken::new(self.an_id(), self.random.u64(0..2));
+            let node = self.a_node();
+            return ClaimToken::new(self.an_id(), self.random.u64(0..2), Some(node));
         }
         let recent = self.tokens.len().saturating_sub(6);
         let from = if self.chance(75) { recent } else { 0 };
         let mut token = self.tokens[self.random.usize(from..self.tokens.len())];
         if self.chance(6) {
             token.seq = self.random.u64(0..4);
+        }
+        if self.chance(4) {
+            token.node = Some(self.a_node());
+        }
+        if self.chance(2) {
+            token.node = None;
         }
         token
     }

@@ -5,10 +5,6 @@
 //! overwritten, each lane has one head, and no job runs before what it waits for. Checked at the end:
 //! every acknowledged enqueue is a job that ended, in a state its history explains, with every claim
 //! accounted for, no lane was overtaken, and the batch has counted each child once.
-//!
-//! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
-//! `RATCHET_SIM_SEED=S` replays one.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,74 +23,26 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-const ORDINARY_SEEDS: u64 = 320;
-const SHARDS: u64 = 4;
-/// What a planned panic says, so that it is not printed.
-const PLANNED: &str = "planned panic";
+use crate::seeds::{self, PLANNED};
 
 #[test]
 fn shard_1_of_random_clusters_keeps_every_promise() {
-    simulate_shard(0);
+    seeds::simulate_shard(0, |seed| Simulation::new(seed).run());
 }
 
 #[test]
 fn shard_2_of_random_clusters_keeps_every_promise() {
-    simulate_shard(1);
+    seeds::simulate_shard(1, |seed| Simulation::new(seed).run());
 }
 
 #[test]
 fn shard_3_of_random_clusters_keeps_every_promise() {
-    simulate_shard(2);
+    seeds::simulate_shard(2, |seed| Simulation::new(seed).run());
 }
 
 #[test]
 fn shard_4_of_random_clusters_keeps_every_promise() {
-    simulate_shard(3);
-}
-
-fn simulate_shard(shard: u64) {
-    silence_planned_panics();
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    if let Some(seed) = number("RATCHET_SIM_SEED") {
-        if shard == 0 {
-            simulate(seed);
-        }
-        return;
-    }
-    let from = number("RATCHET_SIM_FROM").unwrap_or(0);
-    let seeds = number("RATCHET_SIM_SEEDS").unwrap_or(ORDINARY_SEEDS);
-    for seed in (from..from + seeds).filter(|seed| seed % SHARDS == shard) {
-        simulate(seed);
-    }
-}
-
-fn simulate(seed: u64) {
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(Simulation::new(seed).run());
-    };
-    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-        eprintln!("seed {seed} failed; replay it with RATCHET_SIM_SEED={seed}");
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn silence_planned_panics() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let planned = info.payload().downcast_ref::<&str>() == Some(&PLANNED);
-        if !planned {
-            usual(info);
-        }
-    }));
+    seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
 /// What the body of a job does, attempt by attempt; the last step is repeated.
