@@ -430,6 +430,14 @@ impl Liveness {
         Ok(self.lease().await?.session())
     }
 
+    /// Puts a new one in its place.
+    pub(crate) async fn renew(&self) -> Result<()> {
+        let mut slot = self.slot.lock().await;
+        let (binding, now) = (self.binding.get(), self.era.made_now());
+        slot.replace(&self.options, self.patience, binding, now)
+            .await
+    }
+
     /// Closes it; it is not opened again.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);

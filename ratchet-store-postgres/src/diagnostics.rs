@@ -11,6 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow, PgSslMode};
 use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
 use crate::migrate;
+use crate::row;
 use crate::statements::{Statement, quoted};
 use crate::store::PostgresStore;
 
@@ -37,6 +38,7 @@ impl PostgresStore {
         add("the state of the indexes", invalid.await)?;
         let vacuum = self.found(&sql.vacuum_settings, vacuum);
         add("the settings of autovacuum", vacuum.await)?;
+        add("the routes of the jobs", self.lost_routes().await)?;
         add("the encryption of the connections", self.plaintext().await)?;
         for (what, statement, who) in [
             ("the sessions", &sql.held_by_sessions, Who::Session),
@@ -81,6 +83,19 @@ impl PostgresStore {
             .iter()
             .map(|object| Finding::missing(object))
             .collect())
+    }
+
+    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
+        let find = self.sql().lost_routes.query();
+        let rows = self.lease().await?.rows(find).await?;
+        let mut lost = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let count = row::count(row.try_get::<i64, _>(1)?, "count")?;
+            lost.push((row.try_get::<i32, _>(0)?.into(), count));
+        }
+        let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
+        let found = Finding::lost_routes(&lost, &table("jobs"), &table("routes"));
+        Ok(found.into_iter().collect())
     }
 
     async fn plaintext(&self) -> Inner<Vec<Finding>> {

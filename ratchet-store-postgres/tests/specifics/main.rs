@@ -15,6 +15,7 @@ mod permits;
 mod plans;
 mod pools;
 mod races;
+mod routes;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
@@ -99,8 +100,12 @@ tests! {
         a_claim_takes_no_candidate_on_its_old_terms
         what_was_claimed_is_kept_when_looking_for_more_takes_too_long
         a_route_that_cannot_be_decoded_is_passed_over
-        routes_that_the_server_forgot_are_made_again
         snapshots_that_outlive_a_statement_are_refused;
+    routes: jobs_go_to_their_own_route_whatever_the_server_forgot
+        a_warm_node_claims_what_the_routes_are_now what_is_read_has_the_route_it_has_now
+        a_transaction_older_than_a_route_is_begun_again
+        routes_are_added_where_jobs_are_stored
+        jobs_without_a_route_are_found;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
         an_older_schema_is_brought_up_to_date
         tables_of_others_are_refused many_starters_migrate_once
