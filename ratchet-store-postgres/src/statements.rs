@@ -85,7 +85,7 @@ statements! {
     look_at_permits lost_routes miss_signals move_expiry nodes notify_queues now open_links
     overdue_signals own_encryption own_objects own_session pause_queue paused_queues place_in_lanes purge_archive
     purge_batches put_node read_state rebind_locks reclaim_jobs release_jobs
-    renew_signals report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs
+    renew_signals report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs server_state
     set_node_status set_permits set_priority settle_jobs signal_was_had signals_of take_rates
     take_signals take_unique_keys unclaim_jobs undecided_links vacuum_settings waiting_signals
 }

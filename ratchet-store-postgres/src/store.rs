@@ -333,7 +333,10 @@ impl PostgresStore {
         self.0.deadline
     }
 
+    /// For a call that has had no answer within the deadline. The network may have fallen silent, so
+    /// no other idle connection is to cost a deadline too.
     pub(crate) fn too_late(&self) -> Failure {
+        self.0.pool.drop_idle();
         too_late(self.0.deadline)
     }
 }

@@ -83,7 +83,9 @@ tests! {
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured
         a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_told_of
         a_release_whose_answer_is_lost_is_applied
-        purges_and_sweeps_whose_answer_is_lost_are_not_made_again;
+        purges_and_sweeps_whose_answer_is_lost_are_not_made_again
+        ten_connections_that_fell_silent_cost_one_call
+        a_setting_that_the_pooler_refuses_is_misconfigured;
     pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
         a_deadline_beyond_the_servers_numbers_works
         a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;
