@@ -20,6 +20,7 @@ mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
 mod sessions;
+mod standby;
 mod transactions;
 mod undelivered;
 
@@ -125,6 +126,7 @@ tests! {
         a_candidate_with_a_takeover_delay_leaves_it_to_the_others
         a_session_that_is_a_poolers_is_refused
         a_role_that_cannot_see_its_own_session_is_refused;
+    standby: a_standby_can_be_read_and_says_so;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more
@@ -140,7 +142,8 @@ fn main() -> ExitCode {
         .is_ok_and(|named| named == "1" || named.split(',').any(|name| name == "postgres"));
     let trial = |(name, test): &(&str, Test)| {
         let (url, test) = (url.clone(), *test);
-        let ignored = url.is_none() && !required;
+        let needs_standby = name.starts_with("standby::") && server::standby().is_none();
+        let ignored = (url.is_none() && !required) || needs_standby;
         Trial::test(*name, move || run(url, test)).with_ignored_flag(ignored)
     };
     let trials = TESTS.iter().map(trial).collect();

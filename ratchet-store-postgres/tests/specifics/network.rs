@@ -302,8 +302,8 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
         while wakeups.next().await != Wakeup::any() {}
         sending.notify(queue.clone()).await;
         let next = wakeups.next().await;
-        // The one for heartbeats, which nobody has used since, and the new one.
-        while proxy.open() > 2 {
+        // The store is gone with its connections, so there is the new one alone.
+        while proxy.open() > 1 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         next
