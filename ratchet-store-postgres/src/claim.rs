@@ -84,7 +84,7 @@ const MORE: Duration = Duration::from_secs(1);
 
 /// What one round found.
 struct Round {
-    /// Whether there are routes that the store did not know of; then nothing was claimed.
+    /// Whether there are other routes than the store knew of; then nothing was claimed.
     outdated: bool,
     /// How many candidates there were.
     candidates: usize,
@@ -150,7 +150,10 @@ impl PostgresStore {
                 _ => break,
             };
             if round.outdated {
-                let refresh = self.routes().refresh(self.liveness(), self.sql());
+                let refresh = async {
+                    let mut lease = self.lease().await?;
+                    self.routes().refresh(&mut lease, self.sql()).await
+                };
                 match soon(end, refresh).await {
                     Some(Ok(())) => continue,
                     Some(Err(failure)) if claimed.is_empty() => return Err(failure),
@@ -286,13 +289,14 @@ impl PostgresStore {
             .query()
             .bind(chosen.ids())
             .bind(queues)
-            .bind(chosen.seen)
+            .bind(chosen.last.id)
             .bind(look.request.aging.interval_millis())
             .bind(number(look.look_at()))
             .bind(number(look.wanted))
             .bind(look.request.node.as_uuid())
             .bind(look.depth == Depth::Whole)
-            .bind(most);
+            .bind(most)
+            .bind(chosen.last.stamp);
         let rows = lease.rows(claim).await?;
         let mut round = Round {
             outdated: false,
@@ -304,71 +308,70 @@ impl PostgresStore {
             bounded: false,
         };
         for row in &rows {
-            round.outdated = row.try_get::<i32, _>(0)? != chosen.seen;
+            round.outdated = !row.try_get::<bool, _>(0)?;
             round.candidates = row::count(row.try_get::<i64, _>(1)?, "candidates")?;
             round.now = row.try_get(2)?;
             let Some(id) = row.try_get::<Option<Uuid>, _>(3)? else {
                 break;
             };
             let token = ClaimToken::new(id.into(), row::seq(row, 4)?, Some(look.request.node));
-            match self.decode(row, token, round.now) {
+            let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
+            match decode(row, token, route, round.now) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {
                     let error = row::unreadable(&problem);
                     tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
                     let failed = Settlement::new(token, Outcome::Failed { error });
-                    let route = row
-                        .try_get(5)
-                        .ok()
-                        .and_then(|route| self.routes().get(route));
-                    round.unreadable.push((route, failed.without_attempt()));
+                    round
+                        .unreadable
+                        .push((route.cloned(), failed.without_attempt()));
                 }
             }
         }
         Ok(round)
     }
+}
 
-    /// The claim of a row of `claim_jobs.sql`, or what of it cannot be read.
-    fn decode(
-        &self,
-        row: &PgRow,
-        token: ClaimToken,
-        now: i64,
-    ) -> std::result::Result<ClaimedJob, InvalidInput> {
-        let broken = |_: sqlx::Error| InvalidInput::new("the row", "cannot be decoded");
-        let route = row.try_get(5).map_err(broken)?;
-        let route = self.routes().get(route);
-        let level: i16 = row.try_get(6).map_err(broken)?;
-        let mut claim = Claim::new(
-            token,
-            route.ok_or_else(|| InvalidInput::new("route", "is missing"))?,
-            Priority::from_level(level.into())?,
-            from_millis(row.try_get(7).map_err(broken)?),
-            from_millis(now),
-        );
-        claim.attempts = row::count(row.try_get::<i32, _>(8).map_err(broken)?, "attempts")?;
-        claim.crash_count = row::count(row.try_get::<i32, _>(9).map_err(broken)?, "crash_count")?;
-        if row
-            .try_get::<Option<Uuid>, _>(10)
-            .map_err(broken)?
-            .is_none()
-        {
-            return Err(InvalidInput::new("data", "is missing"));
-        }
-        claim.payload_version = row::payload_version(row, 19)?;
-        claim.retry = RetryPolicy::from_stored(row::text(row, 11, "retry")?)?;
-        claim.timeout = row::duration(row, 12, "timeout")?;
-        claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
-        claim.lane = row::name(row, 18, "lane")?;
-        let flags: i16 = row.try_get(20).map_err(broken)?;
-        claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
-        claim.trace = row::trace(row, 14, 15)?;
-        let input = JobInput {
-            payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),
-            checkpoint: row::json(row, 17),
-        };
-        Ok(ClaimedJob { claim, input })
+/// The claim of a row of `claim_jobs.sql`, or what of it cannot be read.
+fn decode(
+    row: &PgRow,
+    token: ClaimToken,
+    route: Option<&Route>,
+    now: i64,
+) -> std::result::Result<ClaimedJob, InvalidInput> {
+    let broken = |_: sqlx::Error| InvalidInput::new("the row", "cannot be decoded");
+    let level: i16 = row.try_get(6).map_err(broken)?;
+    let mut claim = Claim::new(
+        token,
+        route
+            .cloned()
+            .ok_or_else(|| InvalidInput::new("route", "is missing"))?,
+        Priority::from_level(level.into())?,
+        from_millis(row.try_get(7).map_err(broken)?),
+        from_millis(now),
+    );
+    claim.attempts = row::count(row.try_get::<i32, _>(8).map_err(broken)?, "attempts")?;
+    claim.crash_count = row::count(row.try_get::<i32, _>(9).map_err(broken)?, "crash_count")?;
+    if row
+        .try_get::<Option<Uuid>, _>(10)
+        .map_err(broken)?
+        .is_none()
+    {
+        return Err(InvalidInput::new("data", "is missing"));
     }
+    claim.payload_version = row::payload_version(row, 19)?;
+    claim.retry = RetryPolicy::from_stored(row::text(row, 11, "retry")?)?;
+    claim.timeout = row::duration(row, 12, "timeout")?;
+    claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
+    claim.lane = row::name(row, 18, "lane")?;
+    let flags: i16 = row.try_get(20).map_err(broken)?;
+    claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
+    claim.trace = row::trace(row, 14, 15)?;
+    let input = JobInput {
+        payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),
+        checkpoint: row::json(row, 17),
+    };
+    Ok(ClaimedJob { claim, input })
 }
 
 /// Waits for work until this time, if there is one; none if it took longer. What was going on then is

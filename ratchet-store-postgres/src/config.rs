@@ -424,6 +424,35 @@ fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     Ok((format!("{place}?{}", others.join("&")), value))
 }
 
+/// Refuses what only libpq knows, and what the driver would not understand or pass over.
+fn refuse_several_hosts(url: &str) -> Result<()> {
+    const REMEDY: &str = "give one address that always leads to the server that can be written to, \
+                          as a managed database's endpoint, HAProxy or a virtual address does";
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = authority.split('/').next().unwrap_or_default();
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    let setting = |name: &str| {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let mut values = pairs.filter(|(key, _)| *key == name);
+        values.next().map(|(_, value)| value)
+    };
+    let in_query = ["host", "hostaddr", "port"].map(setting);
+    let several = |text: &str| text.contains(',') || text.to_ascii_lowercase().contains("%2c");
+    if several(hosts) || in_query.into_iter().flatten().any(several) {
+        let problem =
+            format!("has several hosts, which the driver cannot choose between: {REMEDY}");
+        return Err(misconfigured("the URL", problem));
+    }
+    match setting("target_session_attrs") {
+        None | Some("any") => Ok(()),
+        Some(_) => {
+            let problem = format!("has target_session_attrs, which the driver ignores: {REMEDY}");
+            Err(misconfigured("the URL", problem))
+        }
+    }
+}
+
 /// The settings of a URL, and what it says of locks. The rest is the driver's.
 fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -443,6 +472,7 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
             },
         ));
     }
+    refuse_several_hosts(url)?;
     let (url, session_locks) = take_session_locks(url)?;
     PgConnectOptions::from_str(&url)
         // Every statement of ours is text that hardly changes, and there are about fifty.
@@ -463,6 +493,27 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_hosts_are_refused_with_the_remedy() {
+        for url in [
+            "postgres://app@one:5432,two:5432/jobs",
+            "postgres://app:a,b@one,two/jobs",
+            "postgres://app@one%2Ctwo/jobs",
+            "postgres:///jobs?host=one,two",
+            "postgres://app@one/jobs?port=5432,5433",
+            "postgres://app@one/jobs?target_session_attrs=read-write",
+        ] {
+            let problem = problem(Builder::url(url));
+            assert!(problem.contains("one address"), "{url}: {problem}");
+        }
+        for url in [
+            "postgres://app:a,b@one/jobs",
+            "postgres://app@one/jobs?target_session_attrs=any",
+        ] {
+            assert!(Builder::url(url).check().is_ok(), "{url}");
+        }
+    }
 
     fn problem(builder: Builder) -> String {
         match builder.into_config() {

@@ -21,6 +21,16 @@ pub(crate) struct Limited {
 const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
+/// How the server finds out that a client has vanished: the driver has no setting for the other
+/// direction, which the deadlines of the calls look after. The probes also keep load balancers and
+/// NAT gateways from forgetting the connection.
+const PROBES: [(&str, i64); 4] = [
+    ("tcp_keepalives_idle", 30),
+    ("tcp_keepalives_interval", 10),
+    ("tcp_keepalives_count", 3),
+    ("tcp_user_timeout", 60_000),
+];
+
 /// The same options with this limit for each statement, kept by the server: it outlives a caller
 /// that went away. A limit that is there already stays, whether the options, the role, the database
 /// or the server has it; and where the setting is refused, as by a pooler, there is none.
@@ -30,8 +40,8 @@ pub(crate) async fn limited(
     patience: Duration,
 ) -> Result<Limited> {
     const SETTING: &str = "statement_timeout";
-    let present = options.get_options();
-    if present.is_some_and(|present| present.contains(SETTING)) {
+    let present_options = options.get_options();
+    if present_options.is_some_and(|present| present.contains(SETTING)) {
         return Ok(Limited {
             options,
             connection: None,
@@ -50,6 +60,10 @@ pub(crate) async fn limited(
         (SETTING, setting(limit)),
         (IDLE_SETTING, setting(limit.min(IDLE))),
     ]);
+    let probes = PROBES
+        .into_iter()
+        .filter(|(probe, _)| present_options.is_none_or(|present| !present.contains(probe)));
+    let limited = limited.options(probes);
     match within(patience, PgConnection::connect_with(&limited)).await? {
         Ok(connection) => {
             // The server notices either way.

@@ -9,6 +9,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, Postgre
 use sqlx::query::Query;
 use sqlx::{Connection, Executor, PgPool};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::config::{Config, PoolSettings};
 use crate::connect::{Limited, limited};
@@ -34,7 +35,8 @@ pub(crate) struct Lease<'a> {
 
 #[derive(Debug)]
 enum Held<'a> {
-    Pooled(PoolConnection<Postgres>),
+    /// None once it is dropped.
+    Pooled(Option<PoolConnection<Postgres>>),
     Kept(Kept),
     Liveness(MutexGuard<'a, Slot>),
 }
@@ -54,9 +56,17 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct Keep {
     pool: PgPool,
-    idle: std::sync::Mutex<Vec<(PoolConnection<Postgres>, Made)>>,
+    idle: std::sync::Mutex<Vec<Idle>>,
     /// As many as the pool has connections, so that none is waited for that is kept here.
     permits: Arc<Semaphore>,
+}
+
+/// A connection that nobody uses.
+#[derive(Debug)]
+struct Idle {
+    connection: PoolConnection<Postgres>,
+    made: Made,
+    since: Instant,
 }
 
 /// A connection that goes back to those kept.
@@ -115,7 +125,7 @@ impl Pool {
     pub(crate) async fn lease(&self) -> Result<Lease<'static>> {
         let Some(keep) = &self.keep else {
             let made = self.era.made_now();
-            let held = Held::Pooled(self.pool.acquire().await?);
+            let held = Held::Pooled(Some(self.pool.acquire().await?));
             return Ok(Lease::new(held, made, self.era.clone()));
         };
         if self.pool.is_closed() {
@@ -129,7 +139,7 @@ impl Pool {
             Err(_) => return Err(sqlx::Error::PoolTimedOut.into()),
         };
         let (connection, made) = match keep.take(self.era.made_now()) {
-            Some(idle) => idle,
+            Some(idle) => (idle.connection, idle.made),
             None => {
                 let made = self.era.made_now();
                 (self.pool.acquire().await?, made)
@@ -145,6 +155,19 @@ impl Pool {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.pool.is_closed()
+    }
+
+    /// Drops the connections that nobody uses now, without a word to the server: that would wait for
+    /// a network that may be silent, with the place of the connection in the pool taken.
+    pub(crate) fn drop_idle(&self) {
+        if let Some(keep) = &self.keep {
+            for idle in keep.idle().drain(..) {
+                drop(idle.connection.detach());
+            }
+        }
+        while let Some(connection) = self.pool.try_acquire() {
+            drop(connection.detach());
+        }
     }
 
     /// How many connections are open.
@@ -168,12 +191,12 @@ impl Pool {
 }
 
 impl Keep {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(PoolConnection<Postgres>, Made)>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection that was used last, if it is still good.
-    fn take(&self, now: Made) -> Option<(PoolConnection<Postgres>, Made)> {
+    fn take(&self, now: Made) -> Option<Idle> {
         let mut idle = self.idle();
         close_worn(&mut idle, now);
         idle.pop()
@@ -183,15 +206,19 @@ impl Keep {
         // Looked at under the lock: what a closing store took out stays out.
         let mut idle = self.idle();
         if !self.pool.is_closed() {
-            idle.push((connection, made));
+            idle.push(Idle {
+                connection,
+                made,
+                since: now.at(),
+            });
             close_worn(&mut idle, now);
         }
     }
 
     /// Closes what nobody uses, here and in the driver's pool.
     fn close_idle(&self) {
-        for (mut connection, _) in self.idle().drain(..) {
-            connection.close_on_drop();
+        for mut idle in self.idle().drain(..) {
+            idle.connection.close_on_drop();
         }
         while let Some(mut connection) = self.pool.try_acquire() {
             connection.close_on_drop();
@@ -199,14 +226,11 @@ impl Keep {
     }
 }
 
-fn close_worn(idle: &mut Vec<(PoolConnection<Postgres>, Made)>, now: Made) {
-    idle.retain_mut(|(connection, made)| {
-        let good = made.is_good(now);
-        if !good {
-            connection.close_on_drop();
-        }
-        good
-    });
+fn close_worn(idle: &mut Vec<Idle>, now: Made) {
+    for worn in idle.extract_if(.., |idle| !idle.made.is_fresh(idle.since, now)) {
+        // Without a word, since the network may have forgotten it.
+        drop(worn.connection.detach());
+    }
 }
 
 impl<'a> Lease<'a> {
@@ -295,7 +319,7 @@ impl<'a> Lease<'a> {
 
     fn connection(&mut self) -> Result<&mut PgConnection> {
         match &mut self.held {
-            Held::Pooled(connection) => Ok(connection),
+            Held::Pooled(connection) => connection.as_deref_mut().ok_or_else(no_connection),
             Held::Kept(kept) => kept.connection.as_deref_mut().ok_or_else(no_connection),
             Held::Liveness(slot) => match &mut slot.connection {
                 Some((connection, _)) => Ok(connection),
@@ -341,10 +365,14 @@ impl Drop for Lease<'_> {
             self.era.end(self.made);
         }
         match &mut self.held {
-            Held::Pooled(connection) if spoiled => connection.close_on_drop(),
+            Held::Pooled(connection) if spoiled => {
+                if let Some(connection) = connection.take() {
+                    drop(connection.detach());
+                }
+            }
             Held::Pooled(_) => {}
             Held::Kept(kept) => {
-                let Some(mut connection) = kept.connection.take() else {
+                let Some(connection) = kept.connection.take() else {
                     return;
                 };
                 if !spoiled {
@@ -352,7 +380,8 @@ impl Drop for Lease<'_> {
                         .put_back(connection, self.made, self.era.made_now());
                     return;
                 }
-                connection.close_on_drop();
+                // A call that was given up may have met a silent network, where no good-bye arrives.
+                drop(connection.detach());
                 match self.loss {
                     Loss::No => {}
                     // The others may be lost as well: the driver's pool asks them.
@@ -428,6 +457,14 @@ impl Liveness {
         // Nobody else has it yet, so nobody else binds it.
         let _ = self.binding.set(binding);
         Ok(self.lease().await?.session())
+    }
+
+    /// Puts a new one in its place.
+    pub(crate) async fn renew(&self) -> Result<()> {
+        let mut slot = self.slot.lock().await;
+        let (binding, now) = (self.binding.get(), self.era.made_now());
+        slot.replace(&self.options, self.patience, binding, now)
+            .await
     }
 
     /// Closes it; it is not opened again.

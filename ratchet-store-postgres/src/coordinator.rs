@@ -10,8 +10,8 @@ use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use ratchet_core::{Name, NodeId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
+use sqlx::{Acquire, Connection};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use uuid::Uuid;
 /// It listens on a connection of its own, and sends on it too: at most one notification for each
 /// queue and sender in a few milliseconds, whatever is asked for, since the commits of those who
 /// notify wait for each other in the whole server. A connection that is lost is made again, after
-/// 200 ms at first and 30 s at most, and then every subscription is told to look everywhere. One
+/// 200 ms at first and 1 s at most, and then every subscription is told to look everywhere. One
 /// that is dead without saying so is noticed by asking it for a sign of life.
 ///
 /// Through a pooler that gives a connection to others in between, nothing is heard, and no call
@@ -48,11 +48,14 @@ const UNREAD: usize = 1_024;
 /// How long after sending the next hints are collected before they are sent together.
 const WINDOW: Duration = Duration::from_millis(3);
 /// How often a connection on which nothing comes is asked for a sign of life, and how long that may
-/// take; also how long connecting may take.
+/// take.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long connecting may take: the kernel asks a silent host again after 1 s and 3 s, so a host
+/// that answers again is met within 2 s.
+const CONNECTING: Duration = Duration::from_millis(3_300);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl PostgresCoordinator {
     pub(crate) fn new(options: PgConnectOptions, schema: &str) -> Self {
@@ -170,23 +173,33 @@ struct Transport {
 impl Transport {
     async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
-        let mut connected_before = false;
+        let mut lost: Option<PgListener> = None;
+        let mut failures = 0_u64;
         loop {
-            match self.connect().await {
+            match self.connect(&mut lost).await {
                 Ok(mut listener) => {
-                    if connected_before {
+                    if failures > 0 {
+                        tracing::info!(failures, "connected for wakeups again");
+                        failures = 0;
+                    }
+                    if lost.take().is_some() {
                         // Nobody listens: that is fine.
                         let _ = self.incoming.send(everywhere());
                     }
-                    connected_before = true;
                     pause = FIRST_PAUSE;
                     if self.carry(&mut listener).await.is_ok() {
                         return;
                     }
                     ratchet_core::metrics::coordinator_outage();
                     tracing::warn!("the connection for wakeups was lost");
+                    lost = Some(listener);
                 }
-                Err(error) => tracing::warn!(%error, "no connection for wakeups"),
+                Err(error) => {
+                    if failures == 0 {
+                        tracing::warn!(%error, "no connection for wakeups");
+                    }
+                    failures += 1;
+                }
             }
             let jitter = fastrand::f64() / 2.0 + 0.5;
             tokio::time::sleep(pause.mul_f64(jitter)).await;
@@ -194,21 +207,38 @@ impl Transport {
         }
     }
 
-    async fn connect(&self) -> Result<PgListener, crate::error::Failure> {
+    /// Connects, and has a lost listener let go of its connection.
+    async fn connect(
+        &self,
+        lost: &mut Option<PgListener>,
+    ) -> Result<PgListener, crate::error::Failure> {
         let connecting = async {
+            if let Some(lost) = lost {
+                self.hang_up(lost).await?;
+            }
             let pool = PgPoolOptions::new()
                 .max_connections(1)
-                .acquire_timeout(PATIENCE)
+                .acquire_timeout(CONNECTING)
                 .connect_lazy_with(self.options.clone());
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.eager_reconnect(false);
             listener.listen(&self.channel).await?;
             Ok::<_, sqlx::Error>(listener)
         };
-        match tokio::time::timeout(PATIENCE, connecting).await {
+        match tokio::time::timeout(CONNECTING, connecting).await {
             Ok(listener) => Ok(listener?),
             Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
         }
+    }
+
+    /// Closes the connection of a listener that was lost. Dropped, the driver's listener would send
+    /// `UNLISTEN` and wait for the answer, for as long as the network says nothing and with a
+    /// connection held: so it gets another connection for that.
+    async fn hang_up(&self, lost: &mut PgListener) -> Result<(), sqlx::Error> {
+        let other = PgConnection::connect_with(&self.options).await?;
+        let dead = std::mem::replace(lost.acquire().await?, other);
+        drop(dead);
+        Ok(())
     }
 
     /// Receives and sends until the connection is lost, which is an error, or nobody can send any

@@ -11,6 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow, PgSslMode};
 use crate::connection::Lease;
 use crate::error::{Failure, Result as Inner};
 use crate::migrate;
+use crate::row;
 use crate::statements::{Statement, quoted};
 use crate::store::PostgresStore;
 
@@ -37,6 +38,8 @@ impl PostgresStore {
         add("the state of the indexes", invalid.await)?;
         let vacuum = self.found(&sql.vacuum_settings, vacuum);
         add("the settings of autovacuum", vacuum.await)?;
+        add("the state of the server", self.read_only().await)?;
+        add("the routes of the jobs", self.lost_routes().await)?;
         add("the encryption of the connections", self.plaintext().await)?;
         for (what, statement, who) in [
             ("the sessions", &sql.held_by_sessions, Who::Session),
@@ -81,6 +84,41 @@ impl PostgresStore {
             .iter()
             .map(|object| Finding::missing(object))
             .collect())
+    }
+
+    /// Reading is all that works on a standby, or with `default_transaction_read_only`.
+    async fn read_only(&self) -> Inner<Vec<Finding>> {
+        let state = self.sql().server_state.query();
+        let rows = self.lease().await?.rows(state).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Vec::new());
+        };
+        let (summary, remedy) = match (row.try_get(0)?, row.try_get(1)?) {
+            (true, _) => (
+                "the server is a standby: jobs can be read, and neither stored nor run",
+                "give nodes and clients the address of the primary",
+            ),
+            (false, true) => (
+                "the connections may only read: jobs can be neither stored nor run",
+                "reset default_transaction_read_only for the role, the database or the server",
+            ),
+            (false, false) => return Ok(Vec::new()),
+        };
+        let finding = Finding::new("read_only", Severity::Warning, summary);
+        Ok(vec![finding.remedy(remedy)])
+    }
+
+    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
+        let find = self.sql().lost_routes.query();
+        let rows = self.lease().await?.rows(find).await?;
+        let mut lost = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let count = row::count(row.try_get::<i64, _>(1)?, "count")?;
+            lost.push((row.try_get::<i32, _>(0)?.into(), count));
+        }
+        let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
+        let found = Finding::lost_routes(&lost, &table("jobs"), &table("routes"));
+        Ok(found.into_iter().collect())
     }
 
     async fn plaintext(&self) -> Inner<Vec<Finding>> {

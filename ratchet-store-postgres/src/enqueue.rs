@@ -16,6 +16,7 @@ use crate::connection::Run;
 use crate::coordinator;
 use crate::error::{Failure, Result};
 use crate::lanes::Lane;
+use crate::routes::Mark;
 use crate::row::{
     self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT,
     WAITS,
@@ -36,7 +37,7 @@ impl PostgresStore {
     /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
     /// as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        let routes = self.route_ids(jobs).await?;
+        let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
         if jobs.iter().any(in_transaction) {
             lease.begin().await?;
@@ -46,13 +47,14 @@ impl PostgresStore {
         if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             if jobs.iter().any(has_tags) {
-                lease
-                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
-                    .await?;
+                self.insert_keyed(&mut lease, &insert).await?;
                 return Ok(created(jobs));
             }
             match lease.execute(insert.bind_new(self.sql())).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
+                Ok(0) if !jobs.is_empty() => {
+                    return Err(self.refute(&mut lease, insert.last).await);
+                }
                 done => return done.map(|_| created(jobs)),
             }
         }
@@ -67,7 +69,7 @@ impl PostgresStore {
         &self,
         on: &mut impl Run,
         jobs: &[NewJob],
-        routes: &[i32],
+        routes: &[Mark],
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let taken = on.rows(self.find_keys(jobs)).await?;
@@ -85,13 +87,7 @@ impl PostgresStore {
                     *flags |= HAS_CHILDREN;
                 }
             }
-            let rows = on
-                .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
-                .await?;
-            let mut stored = 0;
-            for row in &rows {
-                stored = row::count(row.try_get::<i64, _>(0)?, "count")?;
-            }
+            let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(in_transaction) {
                 // Somebody stored one of them in this moment. As a parent it would not know of its
                 // children: the whole is done again, and finds it.
@@ -112,29 +108,67 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        let routes = self.route_ids(jobs).await?;
-        if !jobs.iter().any(|job| has_keys(job) || in_transaction(job)) {
-            if !jobs.is_empty() {
-                let insert = Insert::of(jobs.iter().zip(&routes))?;
-                let statement = &self.sql().enqueue_keyed;
-                insert.bind_keyed(statement).execute(connection).await?;
-            }
-            return Ok(created(jobs));
+        if jobs.is_empty() {
+            return Ok(Vec::new());
         }
         for _ in 1..TRIES {
-            match self.enqueue_at_savepoint(connection, jobs, &routes).await {
+            match self.try_enqueue_on(connection, jobs).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {}
                 done => return done,
             }
         }
-        self.enqueue_at_savepoint(connection, jobs, &routes).await
+        self.try_enqueue_on(connection, jobs).await
+    }
+
+    async fn try_enqueue_on(
+        &self,
+        connection: &mut PgConnection,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
+        let routes = self.marks_of(jobs).await?;
+        if jobs.iter().any(|job| has_keys(job) || in_transaction(job)) {
+            return self.enqueue_at_savepoint(connection, jobs, &routes).await;
+        }
+        let insert = Insert::of(jobs.iter().zip(&routes))?;
+        self.insert_keyed(connection, &insert).await?;
+        Ok(created(jobs))
+    }
+
+    /// Runs `enqueue_keyed.sql` and returns how many jobs it stored.
+    async fn insert_keyed(&self, on: &mut impl Run, insert: &Insert<'_>) -> Result<usize> {
+        let statement = &self.sql().enqueue_keyed;
+        let mut stored = 0;
+        for row in on.rows(insert.bind_keyed(statement)).await? {
+            if !row.try_get::<bool, _>(1)? {
+                return Err(self.refute(on, insert.last).await);
+            }
+            stored = row::count(row.try_get::<i64, _>(0)?, "count")?;
+        }
+        Ok(stored)
+    }
+
+    /// The failure of a statement that stored nothing because this route is missing where it ran: the
+    /// call is to be repeated, with the routes that are there.
+    async fn refute(&self, on: &mut impl Run, mark: Mark) -> Failure {
+        let renewed = match self.routes().refute(mark, on, self.sql()).await {
+            Ok(true) => self.liveness().renew().await,
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        renewed.err().unwrap_or_else(|| {
+            Failure::new(
+                StoreErrorKind::Contention,
+                "the transaction does not see the routes of its jobs: its snapshot is older than \
+                 they are, or its connection leads to another database; begin it again",
+            )
+        })
     }
 
     async fn enqueue_at_savepoint(
         &self,
         connection: &mut PgConnection,
         jobs: &[NewJob],
-        routes: &[i32],
+        routes: &[Mark],
     ) -> Result<Vec<Enqueued>> {
         connection
             .execute(sqlx::raw_sql("SAVEPOINT ratchet_enqueue"))
@@ -182,24 +216,19 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// The id of each job's route; stores the routes that are new.
-    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
-        let mut ids = Vec::with_capacity(jobs.len());
+    /// The mark of each job's route; stores the routes that are new.
+    pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
+        let mut marks = Vec::with_capacity(jobs.len());
         for job in jobs {
-            ids.push(self.route_id(&job.spec().route).await?);
+            marks.push(self.mark_of(&job.spec().route).await?);
         }
-        Ok(ids)
+        Ok(marks)
     }
 
-    /// The number of a route, which is stored if it is new and allowed.
-    pub(crate) async fn route_id(&self, route: &Route) -> Result<i32> {
-        match self.routes().known_id(route) {
-            Some(id) => Ok(id),
-            None => {
-                let routes = self.routes();
-                routes.id_of(self.liveness(), self.sql(), route).await
-            }
-        }
+    /// The mark of a route, which is stored if it is new and allowed.
+    pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
+        let routes = self.routes();
+        routes.mark_of(self.liveness(), self.sql(), route).await
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> Query<'static, Postgres, PgArguments> {
@@ -292,6 +321,8 @@ fn resolve(jobs: &[NewJob], found: &Rows) -> Result<(Vec<Enqueued>, Vec<usize>)>
 struct Insert<'a> {
     ids: Vec<Uuid>,
     routes: Vec<i32>,
+    /// The largest of the routes.
+    last: Mark,
     priorities: Vec<i16>,
     flags: Vec<i16>,
     run_at: Vec<Option<i64>>,
@@ -314,7 +345,7 @@ struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a i32)>) -> Result<Self> {
+    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a Mark)>) -> Result<Self> {
         let mut insert = Self::default();
         for (job, route) in jobs {
             let spec = job.spec();
@@ -344,7 +375,8 @@ impl<'a> Insert<'a> {
             }
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
-            insert.routes.push(*route);
+            insert.routes.push(route.id);
+            insert.last = insert.last.max(*route);
             insert.priorities.push(spec.priority.level().into());
             insert.flags.push(flags);
             insert.run_at.push(run_at);
@@ -394,6 +426,8 @@ impl<'a> Insert<'a> {
             self.bind_one(&sql.enqueue_job)
         } else {
             self.bind(&sql.enqueue_jobs)
+                .bind(self.last.id)
+                .bind(self.last.stamp)
         }
     }
 
@@ -414,6 +448,7 @@ impl<'a> Insert<'a> {
             .bind(self.traceparents[0])
             .bind(self.tracestates[0])
             .bind(self.payload_versions[0])
+            .bind(self.last.stamp)
     }
 
     /// `enqueue_jobs.sql`.
@@ -446,5 +481,7 @@ impl<'a> Insert<'a> {
             .bind(&self.slots)
             .bind(&self.tagged)
             .bind(&self.tags)
+            .bind(self.last.id)
+            .bind(self.last.stamp)
     }
 }

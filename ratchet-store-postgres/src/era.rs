@@ -11,6 +11,10 @@ use tokio::time::Instant;
 /// grow without end and a network that forgets connections meets young ones.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
+/// How long a connection stays idle. Load balancers and NAT gateways forget connections on which
+/// nothing was sent for some minutes, and tell neither side.
+const REST: Duration = Duration::from_secs(3 * 60);
+
 /// Counts how often the server turned out to let nobody write. It may do so for some seconds only,
 /// or another one may have taken its place, but a session keeps what it began with: none that was
 /// made in an earlier era is used again.
@@ -56,6 +60,11 @@ impl Era {
 }
 
 impl Made {
+    /// When it was made.
+    pub(crate) const fn at(self) -> Instant {
+        self.at
+    }
+
     /// Whether another one would be of the same era.
     pub(crate) const fn is_of_era(self, now: Self) -> bool {
         self.era == now.era
@@ -64,6 +73,11 @@ impl Made {
     /// Whether the connection may be used at a time when another one would be made as `now`.
     pub(crate) fn is_good(self, now: Self) -> bool {
         self.is_of_era(now) && now.at.duration_since(self.at) < self.lifetime
+    }
+
+    /// As [`is_good`](Self::is_good), for a connection that has been idle since this time.
+    pub(crate) fn is_fresh(self, since: Instant, now: Self) -> bool {
+        self.is_good(now) && now.at.duration_since(since) < REST
     }
 }
 
@@ -81,6 +95,9 @@ mod tests {
         };
         assert!(one.is_good(at(LIFETIME - Duration::from_millis(1))));
         assert!(!one.is_good(at(LIFETIME)));
+        assert!(one.is_fresh(one.at, at(REST - Duration::from_millis(1))));
+        assert!(!one.is_fresh(one.at, at(REST)));
+        assert!(one.is_fresh(one.at + REST, at(REST)));
         era.end(one);
         let next = era.made_now();
         assert!(!one.is_good(next) && !other.is_good(next));

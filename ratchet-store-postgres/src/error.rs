@@ -119,8 +119,19 @@ impl Failure {
             // These messages may quote the value.
             _ if code.starts_with("22") => "a value was refused",
             "26000" | "42P05" => {
-                "the pooler between here and the server does not keep prepared statements; \
-                 PgBouncer does with max_prepared_statements above 0"
+                "the pooler between here and the server does not keep prepared statements: use \
+                 PgBouncer 1.21 or later with max_prepared_statements above 0, or pool_mode=session"
+            }
+            "08P01" if error.message().contains("unsupported startup parameter") => {
+                return Self::new(
+                    StoreErrorKind::Misconfigured,
+                    format!(
+                        "the pooler refuses a setting of the connection: {} (SQLSTATE {code}); add \
+                         it to ignore_startup_parameters of PgBouncer, or make the pool without it \
+                         (`PgConnectOptions::extra_float_digits(None)`)",
+                        error.message()
+                    ),
+                );
             }
             _ => error.message(),
         };

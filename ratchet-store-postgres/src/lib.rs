@@ -23,11 +23,9 @@
 //! `extra_float_digits(None)` or PgBouncer's `ignore_startup_parameters`.
 //!
 //! # Failover
-//! After a failover to an asynchronous replica, nodes notice what the replica had not heard of. A
-//! process that only enqueues may not: through a pooler, on a pool of its own that replaces lost
-//! connections ([`PostgresStore::from_pool`]; `test_before_acquire` is the driver's default), or
-//! in transactions of its own ([`PostgresStore::enqueue_in`]). Restart such processes if the replica
-//! may have lagged behind the first job of a new queue or kind.
+//! After a failover to an asynchronous replica, or a restore, no process needs a restart. What a store
+//! keeps in memory, the numbers of queues and kinds, is compared with the database by each statement
+//! that uses it.
 
 mod act;
 mod archive;

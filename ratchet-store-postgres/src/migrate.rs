@@ -110,6 +110,11 @@ const STEPS: &[Step] = &[
         name: "claims_by_node",
         sql: include_str!("../migrations/0010_claims_by_node.sql"),
     },
+    Step {
+        version: 11,
+        name: "route_stamps",
+        sql: include_str!("../migrations/0011_route_stamps.sql"),
+    },
 ];
 
 fn create_schema(schema: &str) -> String {

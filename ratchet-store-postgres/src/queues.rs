@@ -108,15 +108,13 @@ impl PostgresStore {
             .map(|queue: &Name| (queue.clone(), StateCounts::new()))
             .collect();
         let counted = lease.rows(self.sql().count_jobs.query()).await?;
-        drop(lease);
-        self.routes().refresh(self.liveness(), self.sql()).await?;
         for row in counted {
-            let Some(route) = self.routes().get(row.try_get(0)?) else {
+            let Ok(Some(queue)) = row::name(&row, 0, "queue") else {
                 continue;
             };
             let state = JobState::from_code(row.try_get::<i16, _>(1)?.into())?;
             let count: u64 = row::count(row.try_get::<i64, _>(2)?, "count")?;
-            let counts = queues.entry(route.queue).or_default();
+            let counts = queues.entry(queue).or_default();
             *counts.entry(state).or_default() += count;
         }
         let info = |(name, counts)| QueueInfo {

@@ -6,7 +6,7 @@ use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
     StateCounts,
 };
-use ratchet_core::{ClaimToken, JobId, JobState, Json};
+use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
@@ -43,19 +43,15 @@ impl PostgresStore {
         let mut jobs = HashMap::with_capacity(rows.len());
         let mut linked = Vec::new();
         for row in &rows {
-            let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
-            if route > self.routes().seen() {
-                self.routes().refresh(self.liveness(), self.sql()).await?;
-            }
-            let route = self.routes().get(route);
-            match route.map(|route| row::job_record(row, route)) {
-                Some(Ok(job)) => {
+            let id = row::job_id(row, 0)?;
+            match row::job_record(row) {
+                Ok(job) => {
                     if row.try_get::<i16, _>(32)? & (WAITS | IN_BATCH) != 0 {
                         linked.push(id.as_uuid());
                     }
                     jobs.insert(id, job);
                 }
-                _ => tracing::warn!(job = %id, "a stored job cannot be read"),
+                Err(error) => tracing::warn!(job = %id, %error, "a stored job cannot be read"),
             }
         }
         if !linked.is_empty() {
@@ -102,7 +98,9 @@ impl PostgresStore {
         page: &PageRequest,
         limit: usize,
     ) -> Result<Vec<JobId>> {
-        let (sql, routes) = (self.sql(), self.routes_of(filter).await?);
+        let sql = self.sql();
+        let mut lease = self.lease().await?;
+        let routes = self.routes_of(&mut lease, filter).await?;
         // Nothing matches; the statement would look at all jobs of these states.
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
@@ -123,7 +121,6 @@ impl PostgresStore {
             list.bind(page.after.map(|id| id.as_uuid()))
                 .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         };
-        let mut lease = self.lease().await?;
         if Among::of(filter, states) == Among::Unfinished {
             let front = in_order(&sql.list_front_oldest, &sql.list_front_newest);
             let rows = lease
@@ -147,9 +144,13 @@ impl PostgresStore {
             (None, None) => &sql.count_matching,
         };
         let count = statement.query().bind(codes(&filter.wanted_states()));
-        let count = narrowed(count.bind(self.routes_of(filter).await?), filter);
+        let mut lease = self.lease().await?;
+        let count = narrowed(
+            count.bind(self.routes_of(&mut lease, filter).await?),
+            filter,
+        );
         let mut counts = StateCounts::new();
-        for row in self.lease().await?.rows(count).await? {
+        for row in lease.rows(count).await? {
             let state = JobState::from_code(row.try_get::<i16, _>(0)?.into())?;
             counts.insert(state, row::count(row.try_get::<i64, _>(1)?, "count")?);
         }
@@ -157,18 +158,20 @@ impl PostgresStore {
     }
 
     /// The routes that a filter lets through; none: all.
-    async fn routes_of(&self, filter: &JobFilter) -> Result<Option<Vec<i32>>> {
+    async fn routes_of(
+        &self,
+        lease: &mut Lease<'_>,
+        filter: &JobFilter,
+    ) -> Result<Option<Vec<i32>>> {
         if filter.queue.is_none() && filter.kind.is_none() {
             return Ok(None);
         }
-        self.routes().refresh(self.liveness(), self.sql()).await?;
-        let routes = self.routes().matching(|route| {
-            let queue = filter.queue.as_ref();
-            let kind = filter.kind.as_ref();
-            queue.is_none_or(|queue| *queue == route.queue)
-                && kind.is_none_or(|kind| *kind == route.kind)
-        });
-        Ok(Some(routes.ids()))
+        let text = |name: &Option<Name>| name.as_ref().map(ToString::to_string);
+        let find = self.sql().find_routes.query();
+        let find = find.bind(text(&filter.queue)).bind(text(&filter.kind));
+        let rows = lease.rows(find).await?;
+        let ids = rows.iter().map(|row| Ok(row.try_get(0)?));
+        ids.collect::<Result<_>>().map(Some)
     }
 
     /// The inputs of the claims that still hold.

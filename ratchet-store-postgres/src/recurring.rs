@@ -86,7 +86,7 @@ impl RecurringStore for PostgresStore {
 impl PostgresStore {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
         // What its jobs need is looked for now, not when they are made.
-        self.route_id(&put.definition.job().route).await?;
+        self.mark_of(&put.definition.job().route).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let outcome = self.put_inside(&mut lease, put).await;
@@ -185,7 +185,7 @@ impl PostgresStore {
     async fn fire_definitions(&self, firings: &[RecurringFiring]) -> Inner<Vec<Fired>> {
         let jobs: Vec<NewJob> = jobs_of(firings.iter());
         // Before the transaction: routes are stored on another connection.
-        self.route_ids(&jobs).await?;
+        self.marks_of(&jobs).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let fired = self.fire_inside(&mut lease, firings).await;
@@ -211,7 +211,7 @@ impl PostgresStore {
         let jobs = jobs_of(present());
         let mut answers = Vec::new();
         if !jobs.is_empty() {
-            let routes = self.route_ids(&jobs).await?;
+            let routes = self.marks_of(&jobs).await?;
             answers = self.store_jobs(lease, &jobs, &routes).await?;
         }
         self.move_on(lease, present()).await?;

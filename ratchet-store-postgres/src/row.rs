@@ -150,17 +150,17 @@ pub(crate) fn seq(row: &PgRow, column: usize) -> Result<u64> {
     Ok(row.try_get::<i64, _>(column)?.cast_unsigned())
 }
 
-/// The job of a row of `get_jobs.sql` on this route.
+/// The job of a row of `get_jobs.sql`.
 ///
 /// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
 /// what cannot is at its default, and named in the last error unless that tells something else.
-pub(crate) fn job_record(row: &PgRow, route: Route) -> Result<JobRecord> {
+pub(crate) fn job_record(row: &PgRow) -> Result<JobRecord> {
     let data: Option<Uuid> = row.try_get(13)?;
     let mut problem = data
         .is_none()
         .then(|| InvalidInput::new("data", "is missing"));
     let mut spec = JobSpec::new(
-        route,
+        route(row, 33)?,
         json(row, 14).unwrap_or_else(|| Json::from_stored("missing")),
     );
     spec.priority = Priority::from_level(row.try_get::<i16, _>(3)?.into())?;

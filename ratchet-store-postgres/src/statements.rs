@@ -75,17 +75,17 @@ statements! {
     change_recurring change_state children_of claim_jobs claim_recurring close_batch
     count_batch count_children count_due count_in_batches count_jobs count_matching count_tagged create_batch decide_links
     declared_recurring delete_jobs delete_recurring end_batches enqueue_job enqueue_jobs
-    enqueue_keyed enter_lanes due_routes find_ended find_keys find_lock find_permit find_recurring find_schema
+    enqueue_keyed enter_lanes due_routes find_ended find_keys find_lock find_permit find_recurring find_routes find_schema
     find_settled find_unique_keys find_versions fire_recurring flag_parents forget_nodes
     forget_rates get_archived get_batches get_jobs grow_batches held_by_prepared held_by_sessions held_by_slots held_permits histories history
     identify invalid_indexes is_tenure join_batches keep_errors lanes_of links_of list_archived_newest
     list_archived_oldest list_batch_newest list_batch_oldest list_batches list_ended_newest
     list_ended_oldest list_front_newest list_front_oldest list_locks list_newest list_oldest list_recurring list_tagged_newest list_tagged_oldest list_unfinished_newest list_unfinished_oldest
     load_inputs load_routes lock_batches lock_children lock_free lock_lanes lock_old lock_permits lock_recurring lock_tokens
-    look_at_permits miss_signals move_expiry nodes notify_queues now open_links
+    look_at_permits lost_routes miss_signals move_expiry nodes notify_queues now open_links
     overdue_signals own_encryption own_objects own_session pause_queue paused_queues place_in_lanes purge_archive
     purge_batches put_node read_state rebind_locks reclaim_jobs release_jobs
-    renew_signals report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs
+    renew_signals report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs server_state
     set_node_status set_permits set_priority settle_jobs signal_was_had signals_of take_rates
     take_signals take_unique_keys unclaim_jobs undecided_links vacuum_settings waiting_signals
 }

@@ -68,10 +68,6 @@ impl PostgresStore {
     /// Uses a pool of the application's own, with the tables in the schema `ratchet`. Heartbeats,
     /// locks and wakeups still have connections beside it, made with the pool's options.
     ///
-    /// A pool that tests connections before it hands them out, as the driver's does unless told
-    /// otherwise, keeps from the store that connections were lost, which matters to processes that
-    /// only enqueue, after some failovers: see the documentation of this crate.
-    ///
     /// # Errors
     /// As for [`Builder::connect`].
     pub async fn from_pool(pool: PgPool) -> Result<Self> {
@@ -124,7 +120,9 @@ impl PostgresStore {
     /// [`enqueue_in_quietly`](Self::enqueue_in_quietly) there.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Misconfigured` if there is no transaction but
+    /// `Invalid`, after which the transaction can go on; `Contention` if the snapshot of a `REPEATABLE
+    /// READ` transaction is older than the first job of a queue and kind, or a key was lost to others
+    /// again and again: begin the transaction again; `Misconfigured` if there is no transaction but
     /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
     /// failure of the database, after which the transaction can only be rolled back.
     pub async fn enqueue_in(
@@ -169,12 +167,7 @@ impl PostgresStore {
             return Err(Failure::from(sqlx::Error::PoolClosed).during(OPERATION));
         }
         match tokio::time::timeout(self.0.deadline, work).await {
-            Ok(enqueued) => enqueued.map_err(|failure| {
-                if failure.loss != Loss::No {
-                    self.0.routes.doubt();
-                }
-                failure.during(OPERATION)
-            }),
+            Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
             Err(_) => Err(self.too_late().during(OPERATION)),
         }
     }
@@ -208,7 +201,7 @@ impl PostgresStore {
                 pooler::bind_locks(&liveness, &sql).await?;
             }
             let routes = Routes::default();
-            routes.refresh(&liveness, &sql).await?;
+            routes.refresh(&mut liveness.lease().await?, &sql).await?;
             Ok((pool, beside, liveness, version, routes))
         };
         let opened = tokio::time::timeout(config.deadline, opening).await;
@@ -312,10 +305,6 @@ impl PostgresStore {
                     tokio::time::sleep(pause(given_up)).await;
                     continue;
                 }
-                if failure.loss != Loss::No {
-                    // Another server may have taken over, and not know all that this one did.
-                    self.0.routes.doubt();
-                }
                 // Where nothing can be written now, nothing can be written at once either.
                 let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
                 if repeat && lost < self.0.pool.max_connections() {
@@ -344,7 +333,10 @@ impl PostgresStore {
         self.0.deadline
     }
 
+    /// For a call that has had no answer within the deadline. The network may have fallen silent, so
+    /// no other idle connection is to cost a deadline too.
     pub(crate) fn too_late(&self) -> Failure {
+        self.0.pool.drop_idle();
         too_late(self.0.deadline)
     }
 }

@@ -8,6 +8,7 @@ use ratchet_core::store::DiagnosticStore;
 use crate::error::Result as Inner;
 use crate::migrate;
 use crate::request::Work;
+use crate::row;
 use crate::statements;
 use crate::store::SqliteStore;
 
@@ -23,9 +24,10 @@ type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mut findings = Findings::default();
-    let looks: [(&str, Look); 4] = [
+    let looks: [(&str, Look); 5] = [
         ("the migrations", version),
         ("the tables and indexes", missing),
+        ("the routes of the jobs", lost_routes),
         ("the journal mode", journal),
         ("the write-ahead log", log),
     ];
@@ -46,6 +48,17 @@ fn missing(work: &Work<'_>) -> Inner<Vec<Finding>> {
         .iter()
         .map(|object| Finding::missing(object))
         .collect())
+}
+
+fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
+    let mut statement = work.conn.prepare(statements::LOST_ROUTES)?;
+    let mut rows = statement.query([])?;
+    let mut lost = Vec::new();
+    while let Some(row) = rows.next()? {
+        lost.push((row.get(0)?, row::number(row, 1, "count")?));
+    }
+    let found = Finding::lost_routes(&lost, "ratchet_jobs", "ratchet_routes");
+    Ok(found.into_iter().collect())
 }
 
 /// In any other mode a reader keeps the writer out, and is kept out by it. A database in memory has

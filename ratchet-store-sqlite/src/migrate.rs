@@ -93,6 +93,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "claims_by_node",
         sql: include_str!("../migrations/0009_claims_by_node.sql"),
     },
+    Migration {
+        version: 10,
+        name: "route_stamps",
+        sql: include_str!("../migrations/0010_route_stamps.sql"),
+    },
 ];
 
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each

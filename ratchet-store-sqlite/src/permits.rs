@@ -77,10 +77,6 @@ pub(crate) fn require_one(work: &Work<'_>, route: &Route) -> Inner<()> {
     let Some(resource) = &route.permit else {
         return Ok(());
     };
-    // A route that is stored was checked then, and no resource is ever deleted.
-    if work.routes.is_known(route) {
-        return Ok(());
-    }
     let mut find = work.conn.prepare_cached(statements::FIND_PERMIT)?;
     if find.exists([resource.as_str()])? {
         return Ok(());

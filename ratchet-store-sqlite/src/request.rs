@@ -34,6 +34,7 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(crate) fn new(conn: &'a Connection, routes: &'a mut Routes, now: i64) -> Self {
+        routes.begin();
         Self {
             conn,
             routes,

@@ -3,20 +3,29 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ratchet_core::Route;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::statements;
 
-/// What one connection knows of the routes. Stored routes are never changed or deleted, so what is
-/// known stays true; only a rollback can take back what was added by this connection itself.
+/// What one connection knows of the routes. Stored routes are never changed or deleted, and each has a
+/// random stamp, so a database whose last route is the last known one under its stamp has the routes
+/// that are known. Another process may have added some, a restore may have put another database in
+/// the file's place, and a rollback takes back what was added by this connection itself: so each
+/// request compares the last route first.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     known: BTreeMap<i64, Route>,
     ids: HashMap<Route, i64>,
-    /// The largest id that was looked at; a route that cannot be read is not among the known.
-    seen: i64,
+    /// The id and the stamp of the last route that was read; one that cannot be decoded is not among
+    /// the known.
+    last: Mark,
+    /// Whether this request has compared the last route.
+    compared: bool,
 }
+
+/// The id of a route and its stamp; an id of 0 stands for no route.
+type Mark = (i64, i64);
 
 /// Ids as a JSON array for `json_each`.
 pub(crate) fn json_of(ids: impl Iterator<Item = i64>) -> String {
@@ -30,69 +39,84 @@ impl Routes {
         *self = Self::default();
     }
 
-    /// Learns the routes that were added meanwhile, by whomever.
-    pub(crate) fn refresh(&mut self, conn: &Connection) -> Result<()> {
-        let last: i64 = conn
-            .prepare_cached(statements::LAST_ROUTE)?
-            .query_row([], |row| row.get(0))?;
-        if last == self.seen {
+    /// Has the next use compare the last route.
+    pub(crate) const fn begin(&mut self) {
+        self.compared = false;
+    }
+
+    /// Reads the routes that were added since, or all of them if the last known one is missing.
+    fn refresh(&mut self, conn: &Connection) -> Result<()> {
+        if self.compared {
             return Ok(());
         }
+        let last = conn
+            .prepare_cached(statements::LAST_ROUTE)?
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if last.unwrap_or_default() != self.last && !self.load(conn)? {
+            self.clear();
+            self.load(conn)?;
+        }
+        self.compared = true;
+        Ok(())
+    }
+
+    /// Reads the routes from the last known one on. Returns whether that is still there.
+    fn load(&mut self, conn: &Connection) -> Result<bool> {
+        let mut goes_on = self.last == Mark::default();
         let mut statement = conn.prepare_cached(statements::LOAD_ROUTES)?;
-        let mut rows = statement.query([self.seen])?;
+        let mut rows = statement.query([self.last.0])?;
         while let Some(row) = rows.next()? {
-            let id = row.get(0)?;
+            let mark = (row.get(0)?, row.get(1)?);
+            if mark == self.last {
+                goes_on = true;
+            }
+            if !goes_on {
+                break;
+            }
             // What is no text is no name either.
             let text = |column: usize| {
                 let value = row.get_ref(column)?;
                 Ok::<_, rusqlite::Error>(value.as_str().unwrap_or("\0"))
             };
-            match Route::from_texts(text(1)?, text(2)?, text(3)?, text(4)?) {
+            let id = mark.0;
+            match Route::from_texts(text(2)?, text(3)?, text(4)?, text(5)?) {
                 Ok(route) => {
                     self.ids.insert(route.clone(), id);
                     self.known.insert(id, route);
                 }
                 Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
             }
-            self.seen = id;
+            self.last = mark;
         }
-        Ok(())
+        Ok(goes_on)
     }
 
     /// The id of a route; stores the route if it is new.
     pub(crate) fn id_of(&mut self, conn: &Connection, route: &Route) -> Result<i64> {
-        if let Some(id) = self.ids.get(route) {
-            return Ok(*id);
-        }
         self.refresh(conn)?;
         if let Some(id) = self.ids.get(route) {
             return Ok(*id);
         }
-        conn.prepare_cached(statements::ADD_ROUTE)?
-            .execute(params![
-                route.queue.as_str(),
-                route.kind.as_str(),
-                route.capability_text(),
-                route.permit_text(),
-            ])?;
-        let id = conn.last_insert_rowid();
+        let texts = params![
+            route.queue.as_str(),
+            route.kind.as_str(),
+            route.capability_text(),
+            route.permit_text(),
+        ];
+        self.last = conn
+            .prepare_cached(statements::ADD_ROUTE)?
+            .query_row(texts, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let id = self.last.0;
         self.ids.insert(route.clone(), id);
         self.known.insert(id, route.clone());
-        self.seen = id;
         Ok(id)
     }
 
     /// The route with this id; none if it is not stored or cannot be read.
     pub(crate) fn get(&mut self, conn: &Connection, id: i64) -> Result<Option<&Route>> {
-        if !self.known.contains_key(&id) {
-            self.refresh(conn)?;
-        }
+        self.refresh(conn)?;
         Ok(self.known.get(&id))
-    }
-
-    /// Whether this route is known to be stored.
-    pub(crate) fn is_known(&self, route: &Route) -> bool {
-        self.ids.contains_key(route)
     }
 
     /// The matching routes.

@@ -102,6 +102,7 @@ pub(crate) const LIST_UNFINISHED_OLDEST: &str = include_str!("sql/list_unfinishe
 pub(crate) const LOAD_CHECKPOINT: &str = include_str!("sql/load_checkpoint.sql");
 pub(crate) const LOAD_INPUT: &str = include_str!("sql/load_input.sql");
 pub(crate) const LOAD_ROUTES: &str = include_str!("sql/load_routes.sql");
+pub(crate) const LOST_ROUTES: &str = include_str!("sql/lost_routes.sql");
 pub(crate) const MOVE_EXPIRY: &str = include_str!("sql/move_expiry.sql");
 pub(crate) const NEXT_IN_LANE: &str = include_str!("sql/next_in_lane.sql");
 pub(crate) const NEXT_RECURRING: &str = include_str!("sql/next_recurring.sql");

@@ -477,6 +477,11 @@ impl Liveness {
         ))
     }
 
+    /// Closes it; the next use opens another.
+    pub(crate) async fn renew(&self) {
+        *self.slot.lock().await = None;
+    }
+
     /// Closes it; it is not opened again.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);

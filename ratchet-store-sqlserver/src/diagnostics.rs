@@ -11,6 +11,7 @@ use crate::arguments::Query;
 use crate::error::{Failure, Result as Inner};
 use crate::migrate;
 use crate::result::Row;
+use crate::row;
 use crate::statements::quoted;
 use crate::store::SqlServerStore;
 
@@ -41,6 +42,7 @@ impl SqlServerStore {
             "the encryption of the connections",
             Ok(plain.into_iter().collect()),
         )?;
+        add("the routes of the jobs", self.lost_routes().await)?;
         let reads = self.found(sql.database_settings.query(), reads);
         add("the settings of the database", reads.await)?;
         let held = self.found(sql.held_by_sessions.query(), held);
@@ -60,6 +62,19 @@ impl SqlServerStore {
             findings.extend(read(&row)?);
         }
         Ok(findings)
+    }
+
+    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
+        let find = self.sql().lost_routes.query();
+        let rows = self.lease().await?.rows(find).await?;
+        let mut lost = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let count = row::count(row.try_get::<i64>(1)?, "count")?;
+            lost.push((row.try_get::<i32>(0)?.into(), count));
+        }
+        let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
+        let found = Finding::lost_routes(&lost, &table("jobs"), &table("routes"));
+        Ok(found.into_iter().collect())
     }
 
     async fn applied(&self) -> Inner<u64> {

@@ -12,6 +12,7 @@ use crate::connection::Lease;
 use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::result::Row;
+use crate::routes::Mark;
 use crate::row::{
     self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
 };
@@ -22,6 +23,9 @@ use crate::store::SqlServerStore;
 const SAVE: &str = "SAVE TRANSACTION ratchet_enqueue";
 const BACK: &str = "ROLLBACK TRANSACTION ratchet_enqueue";
 
+/// How often an enqueue inside a transaction is tried with the routes that the database has.
+const TRIES: u32 = 5;
+
 impl SqlServerStore {
     /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
     /// Jobs with lanes, links, batches or signals need a transaction.
@@ -30,7 +34,10 @@ impl SqlServerStore {
     /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
     /// as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        let routes = self.route_ids(jobs).await?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
         if jobs.iter().any(in_transaction) {
             lease.begin().await?;
@@ -40,21 +47,22 @@ impl SqlServerStore {
         if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             if jobs.iter().any(has_tags) {
-                match lease
-                    .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
-                    .await
-                {
+                match self.insert_keyed(&mut lease, &insert).await {
                     Err(failure) if failure.duplicate => {}
                     done => return done.map(|_| created(jobs)),
                 }
                 return self.store_jobs(&mut lease, jobs, &routes).await;
             }
-            match lease
-                .execute(insert.bind_new(&self.sql().enqueue_jobs))
-                .await
-            {
+            match lease.rows(insert.bind_new(&self.sql().enqueue_jobs)).await {
                 Err(failure) if failure.duplicate => {}
-                done => return done.map(|_| created(jobs)),
+                Err(failure) => return Err(failure),
+                Ok(rows) => {
+                    let stored = rows.first().map(|row| row.try_get::<i64>(0)).transpose()?;
+                    if stored == Some(0) {
+                        return Err(self.refute(&mut lease, insert.last).await);
+                    }
+                    return Ok(created(jobs));
+                }
             }
         }
         self.store_jobs(&mut lease, jobs, &routes).await
@@ -68,7 +76,7 @@ impl SqlServerStore {
         &self,
         on: &mut Lease<'_>,
         jobs: &[NewJob],
-        routes: &[i32],
+        routes: &[Mark],
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let taken = on.rows(self.find_keys(jobs)).await?;
@@ -86,13 +94,7 @@ impl SqlServerStore {
                     *flags |= HAS_CHILDREN;
                 }
             }
-            let rows = on
-                .rows(insert.bind_keyed(&self.sql().enqueue_keyed))
-                .await?;
-            let mut stored = 0;
-            for row in &rows {
-                stored = row::count(row.try_get::<i64>(0)?, "count")?;
-            }
+            let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(in_transaction) {
                 // Somebody stored one of them in this moment. As a parent it would not know of its
                 // children: the whole is done again, and finds it.
@@ -119,35 +121,65 @@ impl SqlServerStore {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let routes = self.route_ids(jobs).await?;
-        lease.save(SAVE).await?;
-        let stored = self.store_jobs(lease, jobs, &routes).await;
-        if let Err(failure) = &stored
-            && failure.kind == StoreErrorKind::Invalid
-        {
-            lease.script(BACK).await?;
-        }
-        stored
-    }
-
-    /// The id of each job's route; stores the routes that are new.
-    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
-        let mut ids = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            ids.push(self.route_id(&job.spec().route).await?);
-        }
-        Ok(ids)
-    }
-
-    /// The number of a route, which is stored if it is new and allowed.
-    pub(crate) async fn route_id(&self, route: &Route) -> Result<i32> {
-        match self.routes().known_id(route) {
-            Some(id) => Ok(id),
-            None => {
-                let routes = self.routes();
-                routes.id_of(self.liveness(), self.sql(), route).await
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let routes = self.marks_of(jobs).await?;
+            lease.save(SAVE).await?;
+            let stored = self.store_jobs(lease, jobs, &routes).await;
+            let Err(failure) = &stored else {
+                return stored;
+            };
+            if failure.refuted || failure.kind == StoreErrorKind::Invalid {
+                lease.script(BACK).await?;
+            }
+            if !failure.refuted || tries == TRIES {
+                return stored;
             }
         }
+    }
+
+    /// Runs `enqueue_keyed.sql` and returns how many jobs it stored.
+    async fn insert_keyed(&self, on: &mut Lease<'_>, insert: &Insert<'_>) -> Result<usize> {
+        let statement = &self.sql().enqueue_keyed;
+        let mut stored = 0;
+        for row in on.rows(insert.bind_keyed(statement)).await? {
+            if row.try_get::<i64>(1)? == 0 {
+                return Err(self.refute(on, insert.last).await);
+            }
+            stored = row::count(row.try_get::<i64>(0)?, "count")?;
+        }
+        Ok(stored)
+    }
+
+    /// The failure of a statement that stored nothing because this route is missing where it ran: the
+    /// call is to be repeated, with the routes that are there.
+    async fn refute(&self, on: &mut Lease<'_>, mark: Mark) -> Failure {
+        match self.routes().refute(mark, on, self.sql()).await {
+            Err(failure) => return failure,
+            Ok(true) => self.liveness().renew().await,
+            Ok(false) => {}
+        }
+        let text = "the routes of the jobs are missing in the database: the connections of the store \
+                    lead to different servers";
+        let mut failure = Failure::new(StoreErrorKind::Contention, text);
+        failure.refuted = true;
+        failure
+    }
+
+    /// The mark of each job's route; stores the routes that are new.
+    pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
+        let mut marks = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            marks.push(self.mark_of(&job.spec().route).await?);
+        }
+        Ok(marks)
+    }
+
+    /// The mark of a route, which is stored if it is new and allowed.
+    pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
+        let routes = self.routes();
+        routes.mark_of(self.liveness(), self.sql(), route).await
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> Query {
@@ -240,6 +272,8 @@ fn resolve(jobs: &[NewJob], found: &[Row]) -> Result<(Vec<Enqueued>, Vec<usize>)
 struct Insert<'a> {
     ids: Vec<Uuid>,
     routes: Vec<i32>,
+    /// The largest of the routes.
+    last: Mark,
     priorities: Vec<i16>,
     flags: Vec<i16>,
     run_at: Vec<Option<i64>>,
@@ -262,7 +296,7 @@ struct Insert<'a> {
 }
 
 impl<'a> Insert<'a> {
-    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a i32)>) -> Result<Self> {
+    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a Mark)>) -> Result<Self> {
         let mut insert = Self::default();
         for (job, route) in jobs {
             let spec = job.spec();
@@ -289,7 +323,8 @@ impl<'a> Insert<'a> {
             }
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
-            insert.routes.push(*route);
+            insert.routes.push(route.id);
+            insert.last = insert.last.max(*route);
             insert.priorities.push(spec.priority.level().into());
             insert.flags.push(flags);
             insert.run_at.push(run_at);
@@ -335,7 +370,8 @@ impl<'a> Insert<'a> {
 
     /// `enqueue_jobs.sql`, for jobs that have no keys and are not stored.
     fn bind_new(&self, statement: &Statement) -> Query {
-        statement.query().bind(table(&self.columns()))
+        let query = statement.query().bind(table(&self.columns()));
+        query.bind(self.last.id).bind(self.last.stamp)
     }
 
     /// `enqueue_keyed.sql`.
@@ -350,7 +386,8 @@ impl<'a> Insert<'a> {
             ("slot", &self.slots),
         ]);
         let tags = table(&[("job", &self.tagged), ("tag", &self.tags)]);
-        statement.query().bind(table(&columns)).bind(tags)
+        let query = statement.query().bind(table(&columns)).bind(tags);
+        query.bind(self.last.id).bind(self.last.stamp)
     }
 
     /// What every job has.

@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) held: bool,
     /// Whether it was given up because a key or an id is taken.
     pub(crate) duplicate: bool,
+    /// Whether nothing was stored because the routes that the store knew are missing.
+    pub(crate) refuted: bool,
     /// Whether a right is missing that a DBA could grant.
     pub(crate) forbidden: bool,
     text: String,
@@ -45,6 +47,7 @@ impl Failure {
             loss: Loss::No,
             held: false,
             duplicate: false,
+            refuted: false,
             forbidden: false,
             text: text.into(),
             refused: None,
@@ -103,6 +106,7 @@ impl Failure {
             loss,
             held: what == Meaning::Held,
             duplicate: what == Meaning::Taken,
+            refuted: false,
             forbidden: what == Meaning::Forbidden,
             text: told(error.code(), error.message()),
             refused: None,

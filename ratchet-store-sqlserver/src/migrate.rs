@@ -100,6 +100,11 @@ const STEPS: &[Step] = &[
         name: "claims_by_node",
         sql: include_str!("../migrations/0006_claims_by_node.sql"),
     },
+    Step {
+        version: 7,
+        name: "route_stamps",
+        sql: include_str!("../migrations/0007_route_stamps.sql"),
+    },
 ];
 
 /// The steps as they are printed.

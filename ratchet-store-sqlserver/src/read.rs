@@ -7,7 +7,7 @@ use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
     StateCounts,
 };
-use ratchet_core::{ClaimToken, JobId, JobState, Json};
+use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use uuid::Uuid;
 
 use crate::connection::Lease;
@@ -42,13 +42,9 @@ impl SqlServerStore {
         let mut jobs = HashMap::with_capacity(rows.len());
         let mut linked = Vec::new();
         for row in &rows {
-            let (id, route) = (row::job_id(row, 0)?, row.try_get(2)?);
-            if route > self.routes().seen() {
-                self.routes().refresh(self.liveness(), self.sql()).await?;
-            }
-            let route = self.routes().get(route);
-            match route.map(|route| row::job_record(row, route)) {
-                Some(Ok(job)) => {
+            let id = row::job_id(row, 0)?;
+            match row::job_record(row) {
+                Ok(job) => {
                     let flags: i16 = row.try_get(31)?;
                     if flags & (WAITS | IN_BATCH) != 0 {
                         linked.push(id.as_uuid());
@@ -58,7 +54,7 @@ impl SqlServerStore {
                     }
                     jobs.insert(id, job);
                 }
-                _ => tracing::warn!(job = %id, "a stored job cannot be read"),
+                Err(error) => tracing::warn!(job = %id, %error, "a stored job cannot be read"),
             }
         }
         if !tagged.is_empty() {
@@ -130,7 +126,9 @@ impl SqlServerStore {
         page: &PageRequest,
         limit: usize,
     ) -> Result<Vec<JobId>> {
-        let (sql, routes) = (self.sql(), self.routes_of(filter).await?);
+        let sql = self.sql();
+        let mut lease = self.lease().await?;
+        let routes = self.routes_of(&mut lease, filter).await?;
         // Nothing matches; the statement would look at all jobs of these states.
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
@@ -150,7 +148,6 @@ impl SqlServerStore {
                 .bind(page.after.map_or(end, |id| id.as_uuid()))
                 .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         };
-        let mut lease = self.lease().await?;
         if Among::of(filter, states) == Among::Unfinished {
             let front = in_order(order, &sql.list_front_oldest, &sql.list_front_newest);
             let rows = lease
@@ -173,7 +170,8 @@ impl SqlServerStore {
             (None, Some(_)) => &sql.count_tagged,
             (None, None) => &sql.count_matching,
         };
-        let routes = self.routes_of(filter).await?;
+        let mut lease = self.lease().await?;
+        let routes = self.routes_of(&mut lease, filter).await?;
         let count = among(
             statement.query(),
             &filter.wanted_states(),
@@ -181,7 +179,7 @@ impl SqlServerStore {
         );
         let count = narrowed(count, filter);
         let mut counts = StateCounts::new();
-        for row in self.lease().await?.rows(count).await? {
+        for row in lease.rows(count).await? {
             let state = JobState::from_code(row.try_get::<i16>(0)?.into())?;
             counts.insert(state, row::count(row.try_get::<i64>(1)?, "count")?);
         }
@@ -189,18 +187,21 @@ impl SqlServerStore {
     }
 
     /// The routes that a filter lets through; none: all.
-    async fn routes_of(&self, filter: &JobFilter) -> Result<Option<Vec<i32>>> {
+    async fn routes_of(
+        &self,
+        lease: &mut Lease<'_>,
+        filter: &JobFilter,
+    ) -> Result<Option<Vec<i32>>> {
         if filter.queue.is_none() && filter.kind.is_none() {
             return Ok(None);
         }
-        self.routes().refresh(self.liveness(), self.sql()).await?;
-        let routes = self.routes().matching(|route| {
-            let queue = filter.queue.as_ref();
-            let kind = filter.kind.as_ref();
-            queue.is_none_or(|queue| *queue == route.queue)
-                && kind.is_none_or(|kind| *kind == route.kind)
-        });
-        Ok(Some(routes.ids()))
+        let find = self.sql().find_routes.query();
+        let find = find
+            .bind(filter.queue.as_ref().map_or("", Name::as_str))
+            .bind(filter.kind.as_ref().map_or("", Name::as_str));
+        let rows = lease.rows(find).await?;
+        let ids = rows.iter().map(|row| row.try_get(0));
+        ids.collect::<Result<_>>().map(Some)
     }
 
     /// The inputs of the claims that still hold.
@@ -276,7 +277,7 @@ fn among(query: Query, states: &[JobState], routes: Option<&[i32]>) -> Query {
 
 /// A statement on the jobs of a batch, with a tag perhaps, or on those with a tag, or on all.
 fn narrowed(query: Query, filter: &JobFilter) -> Query {
-    let tag = filter.tag.as_ref().map(ratchet_core::Name::as_str);
+    let tag = filter.tag.as_ref().map(Name::as_str);
     match (&filter.batch, tag) {
         (Some(batch), tag) => query
             .bind(batch.as_uuid())

@@ -5,44 +5,49 @@ use std::sync::{PoisonError, RwLock};
 
 use ratchet_core::{InvalidInput, Route};
 
-use crate::connection::Liveness;
+use crate::connection::{Lease, Liveness};
 use crate::error::{Failure, Result};
+use crate::result::Row;
 use crate::row;
 use crate::statements::Statements;
 
-/// What a store knows of the routes. Stored routes are never changed or deleted, and become visible
-/// in the order of their ids, so what is known stays true and the largest known id says what is
-/// new. Only a server that took over from another, or was restored, may lack some: what is known is
-/// doubted with every call that finds its connection lost, and when there are fewer than are known,
-/// and then read anew. A node has heartbeats, which find theirs lost. A process that only enqueues
-/// may see nothing of it: a pooler hides it, a pool of the application's own replaces dead
-/// connections before it hands them out, and so does the store's own pool those that nobody was
-/// using. If the server that took over lacks a route (it was added within the lag of the replica),
-/// such a process stores jobs for it under a number that is nobody's until a node adds it, or is
-/// another's.
+/// What a store knows of the routes. Stored routes are never changed or deleted, and are committed in
+/// the order of their ids, each with a random stamp. So a database that has a route with this id and
+/// this stamp has all routes that a process knew when it read that one, and under the same ids. A
+/// server that took over from another, or was restored, may lack some or have others in their place.
+/// Each statement that uses ids from here therefore looks for one [`Mark`] first and does nothing if
+/// it is missing; the caller then reads the routes again and repeats the statement.
 ///
-/// Routes are read and added on the connection of heartbeats and locks, in statements of their own:
-/// the pool may have no other connection than the one that an `enqueue_in` is on, and a route that
-/// is left over from a transaction that was rolled back does no harm.
+/// Routes are added on the connection of heartbeats and locks, in statements of their own: the pool
+/// may have no other connection than the one that an `enqueue_in` is on, and a route that is left
+/// over from a transaction that was rolled back does no harm.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(RwLock<Known>);
+
+/// The id of a route with its stamp; an id of 0 stands for no route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub(crate) id: i32,
+    pub(crate) stamp: i64,
+}
 
 #[derive(Debug, Default)]
 struct Known {
     routes: BTreeMap<i32, Route>,
-    ids: HashMap<Route, i32>,
-    /// The largest id that was looked at; a route that cannot be read is not among the known.
-    seen: i32,
-    /// All is to be read anew before anything is stored or claimed by it.
-    doubted: bool,
+    marks: HashMap<Route, Mark>,
+    /// The last route that was read; one that cannot be decoded is not among the known.
+    last: Mark,
+    /// What a statement last looked for in vain.
+    refuted: Option<Mark>,
 }
 
 /// The routes that a call is about.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
+    /// In the order of their ids.
     pub(crate) routes: Vec<(i32, Route)>,
-    /// The last route that was looked at.
-    pub(crate) seen: i32,
+    /// The last route that was read.
+    pub(crate) last: Mark,
 }
 
 impl Chosen {
@@ -55,65 +60,85 @@ impl Chosen {
     pub(crate) fn needs_permits(&self) -> bool {
         self.routes.iter().any(|(_, route)| route.permit.is_some())
     }
+
+    /// The route with this id, if it is one of them.
+    pub(crate) fn get(&self, id: i32) -> Option<&Route> {
+        let found = self.routes.binary_search_by_key(&id, |(id, _)| *id);
+        found.ok().map(|place| &self.routes[place].1)
+    }
 }
 
 impl Known {
-    /// The last route that was looked at; if that is doubted, one that there never is.
-    fn trusted(&self) -> i32 {
-        if self.doubted { -1 } else { self.seen }
+    fn add(&mut self, rows: &[Row]) -> Result<()> {
+        for row in rows {
+            let mark = mark(row)?;
+            match row::route(row, 2) {
+                Ok(route) => {
+                    self.marks.insert(route.clone(), mark);
+                    self.routes.insert(mark.id, route);
+                }
+                Err(error) => {
+                    tracing::warn!(route = mark.id, %error, "a stored route cannot be read");
+                }
+            }
+            self.last = mark;
+        }
+        Ok(())
     }
 }
 
 impl Routes {
-    /// Has everything read anew.
-    pub(crate) fn doubt(&self) {
+    /// Reads the routes that were added since, or all of them if the last known one is missing.
+    pub(crate) async fn refresh(&self, on: &mut Lease<'_>, sql: &Statements) -> Result<()> {
+        let last = self.read(|known| known.last);
+        let load = |from: i32| sql.load_routes.query().bind(from);
+        let mut rows = on.rows(load(last.id)).await?;
+        let goes_on = last == Mark::default() || rows.first().map(mark).transpose()? == Some(last);
+        if !goes_on {
+            rows = on.rows(load(0)).await?;
+        }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        known.doubted = true;
-    }
-
-    /// Learns the routes that were added meanwhile, by whomever.
-    pub(crate) async fn refresh(&self, liveness: &Liveness, sql: &Statements) -> Result<()> {
-        let (seen, doubted) = self.read(|known| (known.seen, known.doubted));
-        let from = if doubted { 0 } else { seen };
-        let mut lease = liveness.lease().await?;
-        // The last known one comes too, unless it is gone.
-        let rows = lease.rows(sql.load_routes.query().bind(from)).await?;
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if (known.seen, known.doubted) != (seen, doubted) {
-            // Somebody else was faster, or there are new doubts: callers look again.
+        if known.last != last {
+            // Another call has read them meanwhile.
             return Ok(());
         }
-        if from > 0 && rows.is_empty() {
-            known.doubted = true;
-            return Ok(());
+        if !goes_on {
+            *known = Known {
+                refuted: known.refuted,
+                ..Known::default()
+            };
         }
-        if doubted {
-            *known = Known::default();
-        }
-        for row in rows {
-            let id: i32 = row.try_get(0)?;
-            match row::route(&row, 1) {
-                Ok(route) => {
-                    known.ids.insert(route.clone(), id);
-                    known.routes.insert(id, route);
-                }
-                Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
-            }
-            known.seen = known.seen.max(id);
-        }
-        Ok(())
+        known.add(&rows)
     }
 
-    /// The id of a route; stores the route if it is new.
-    pub(crate) async fn id_of(
+    /// Reads the routes again on the connection on which this mark was missing. Returns whether it was
+    /// missing the last time too: then the connection on which routes are added still shows it.
+    pub(crate) async fn refute(
+        &self,
+        mark: Mark,
+        on: &mut Lease<'_>,
+        sql: &Statements,
+    ) -> Result<bool> {
+        let again = {
+            let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let again = known.refuted == Some(mark);
+            known.refuted = (!again).then_some(mark);
+            again
+        };
+        self.refresh(on, sql).await?;
+        Ok(again)
+    }
+
+    /// The mark of a route; stores the route if it is new.
+    pub(crate) async fn mark_of(
         &self,
         liveness: &Liveness,
         sql: &Statements,
         route: &Route,
-    ) -> Result<i32> {
+    ) -> Result<Mark> {
         loop {
-            if let Some(id) = self.known_id(route) {
-                return Ok(id);
+            if let Some(mark) = self.read(|known| known.marks.get(route).copied()) {
+                return Ok(mark);
             }
             let add = sql
                 .add_route
@@ -131,32 +156,17 @@ impl Routes {
                 }
             }
             let added = lease.execute(add).await;
-            drop(lease);
             let raced = matches!(&added, Err(failure) if failure.duplicate);
             if !raced {
                 added?;
             }
-            self.refresh(liveness, sql).await?;
+            self.refresh(&mut lease, sql).await?;
+            drop(lease);
             if raced {
-                // Somebody else added this route, or another one under the id it was to have.
+                // Another process added this route, or another one under the id it was to have.
                 tokio::task::yield_now().await;
             }
         }
-    }
-
-    /// The id of a route that is known.
-    pub(crate) fn known_id(&self, route: &Route) -> Option<i32> {
-        self.read(|known| known.ids.get(route).filter(|_| !known.doubted).copied())
-    }
-
-    /// The route with this id, if it is known.
-    pub(crate) fn get(&self, id: i32) -> Option<Route> {
-        self.read(|known| known.routes.get(&id).cloned())
-    }
-
-    /// The last route that was looked at.
-    pub(crate) fn seen(&self) -> i32 {
-        self.read(Known::trusted)
     }
 
     /// The known routes that match.
@@ -165,7 +175,7 @@ impl Routes {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
             Chosen {
                 routes: chosen.map(|(id, route)| (*id, route.clone())).collect(),
-                seen: known.trusted(),
+                last: known.last,
             }
         })
     }
@@ -173,4 +183,12 @@ impl Routes {
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The mark in a row of `load_routes.sql`.
+fn mark(row: &Row) -> Result<Mark> {
+    Ok(Mark {
+        id: row.try_get(0)?,
+        stamp: row.try_get(1)?,
+    })
 }

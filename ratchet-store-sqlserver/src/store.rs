@@ -144,7 +144,7 @@ impl SqlServerStore {
             let sql = Statements::new(&words);
             migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
             let routes = Routes::default();
-            routes.refresh(&liveness, &sql).await?;
+            routes.refresh(&mut liveness.lease().await?, &sql).await?;
             Ok((pool, liveness, sql, server.version, routes))
         });
         let opened = tokio::time::timeout(config.deadline, opening).await;
@@ -244,7 +244,6 @@ impl SqlServerStore {
                     tokio::time::sleep(pause(given_up)).await;
                     continue;
                 }
-                self.after_loss(failure.loss);
                 // Where nothing can be written now, nothing can be written at once either.
                 let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
                 if repeat && lost < self.0.pool.max_connections() {
@@ -258,14 +257,6 @@ impl SqlServerStore {
         match tokio::time::timeout(self.0.deadline, tries).await {
             Ok(done) => done.map_err(|failure| failure.during(operation)),
             Err(_) => Err(self.too_late().during(operation)),
-        }
-    }
-
-    /// Does what is due when a call has found its connection lost.
-    pub(crate) fn after_loss(&self, loss: Loss) {
-        if loss != Loss::No {
-            // Another server may have taken over, and not know all that this one did.
-            self.0.routes.doubt();
         }
     }
 

@@ -156,10 +156,7 @@ impl Transaction {
     /// After a call.
     fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
         self.failed = done.is_err();
-        done.map_err(|failure| {
-            self.store.after_loss(failure.loss);
-            failure.during(operation)
-        })
+        done.map_err(|failure| failure.during(operation))
     }
 }
 

@@ -115,6 +115,8 @@ impl Finding {
     /// From which size on, in bytes, a write-ahead log that does not shrink is worth a warning:
     /// 256 MiB.
     pub const LARGE_LOG: u64 = 256 << 20;
+    /// How many jobs without a route a store counts.
+    pub const LOST_COUNTED: u64 = 1_000;
 
     /// A finding of this kind.
     #[must_use]
@@ -214,6 +216,32 @@ impl Finding {
         })
     }
 
+    /// `lost_route`: waiting jobs name numbers of queues and kinds that do not exist, so no node runs or
+    /// lists them. `lost` has these numbers and how many jobs name each, of
+    /// [`LOST_COUNTED`](Self::LOST_COUNTED) jobs at most; `jobs` and `routes` are the tables. `None` if
+    /// `lost` is empty.
+    #[must_use]
+    pub fn lost_routes(lost: &[(i64, u64)], jobs: &str, routes: &str) -> Option<Self> {
+        let (first, _) = lost.first()?;
+        let count: u64 = lost.iter().map(|(_, count)| count).sum();
+        let least = if count < Self::LOST_COUNTED {
+            ""
+        } else {
+            "at least "
+        };
+        let summary = format!("{least}{count} waiting jobs have a route that does not exist");
+        let each: Vec<String> = lost
+            .iter()
+            .map(|(route, count)| format!("{count} of route {route}"))
+            .collect();
+        let finding = Self::new("lost_route", Severity::Error, summary);
+        Some(finding.detail(each.join(", ")).remedy(format!(
+            "find out from their payloads what they are, look up or enqueue a job of the same queue \
+             and kind, and for each number: UPDATE {jobs} SET route = (its id in {routes}) \
+             WHERE route = {first}"
+        )))
+    }
+
     /// `plaintext`: statements and payloads reach `host` unencrypted. `None` when `host` is this
     /// machine: `localhost`, a loopback address or the path of a socket.
     #[must_use]
@@ -267,6 +295,18 @@ mod tests {
         assert_eq!(Finding::schema(3, 3).severity, Severity::Info);
         assert_eq!(Finding::schema(2, 3).severity, Severity::Error);
         assert_eq!(Finding::schema(4, 3).severity, Severity::Warning);
+    }
+
+    #[test]
+    fn jobs_without_a_route_are_counted_up_to_a_limit() {
+        assert_eq!(Finding::lost_routes(&[], "jobs", "routes"), None);
+        let few = Finding::lost_routes(&[(7, 2), (9, 1)], "jobs", "routes").unwrap();
+        assert_eq!(few.severity, Severity::Error);
+        assert!(few.summary.starts_with("3 waiting jobs"), "{}", few.summary);
+        assert_eq!(few.detail.as_deref(), Some("2 of route 7, 1 of route 9"));
+        assert!(few.remedy.unwrap().ends_with("WHERE route = 7"));
+        let many = Finding::lost_routes(&[(7, Finding::LOST_COUNTED)], "jobs", "routes");
+        assert!(many.unwrap().summary.starts_with("at least 1000"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 -- Gives the first $6 due jobs in claim order to node $7; with their payloads if $8.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
--- $1 and $2 are the wanted routes and their queues, $3 the last route the caller knows of: if another
--- one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at,
+-- $1 and $2 are the wanted routes and their queues, $3 and $10 the last route that the caller knows
+-- (0: none) and its stamp: if another one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at,
 -- $9 how many of each wanted route to look at (none: as many).
 --
 -- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
@@ -11,7 +11,10 @@
 -- somebody else has: it is passed over, and the caller sees that the batch is short.
 -- state + 0 keeps the planner from reading jobs_claim as a whole where it has a row's place.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
-latest AS MATERIALIZED (SELECT coalesce(max(id), 0) AS route FROM {schema}.routes),
+known AS MATERIALIZED (
+    SELECT coalesce((SELECT last.id = $3 AND last.stamp = $10::bigint FROM {schema}.routes AS last
+                     ORDER BY last.id DESC LIMIT 1), $3 = 0) AS proven
+),
 -- Locks no row, since no queue has this name, but the table, and before this statement's snapshot
 -- is taken: a pause waits for it (pause_queue), so that no claim that began before is still going
 -- on when the pause returns.
@@ -34,7 +37,7 @@ candidate AS MATERIALIZED (
         ORDER BY job.run_at, job.id
         LIMIT least($5, wanted.most)
     ) AS due
-    WHERE (SELECT route FROM latest) = $3
+    WHERE (SELECT proven FROM known)
       AND NOT EXISTS (SELECT FROM gate)
       AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $7 AND status <> 1)
       AND wanted.queue NOT IN (SELECT queue FROM paused)
@@ -60,7 +63,7 @@ claimed AS (
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
               job.crash_count, job.flags
 )
-SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
+SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
        claimed.attempts, claimed.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
@@ -69,6 +72,6 @@ SELECT latest.route, (SELECT count(*) FROM candidate), clock.now,
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
        data.lane, data.payload_version, claimed.flags
 FROM clock
-CROSS JOIN latest
+CROSS JOIN known
 LEFT JOIN claimed ON true
 LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id

@@ -11,8 +11,10 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        CASE WHEN job.flags & 64 = 64
             THEN (SELECT string_agg(tagged.tag, E'\n') FROM {schema}.job_tags AS tagged
                   WHERE tagged.job = job.id) END,
-       data.payload_version, job.flags
+       data.payload_version, job.flags,
+       route.queue, route.kind, route.capability, route.permit
 FROM {schema}.jobs AS job
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 WHERE job.id = ANY($1::uuid[])

@@ -23,6 +23,12 @@ pub(crate) fn pooler() -> Option<String> {
     std::env::var("RATCHET_TEST_PGBOUNCER_URL").ok()
 }
 
+/// A standby of the server.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) fn standby() -> Option<String> {
+    std::env::var("RATCHET_TEST_POSTGRES_STANDBY_URL").ok()
+}
+
 /// The host and the port of a server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) fn host(url: &str) -> String {

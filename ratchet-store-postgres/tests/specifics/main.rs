@@ -15,10 +15,12 @@ mod permits;
 mod plans;
 mod pools;
 mod races;
+mod routes;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
 mod sessions;
+mod standby;
 mod transactions;
 mod undelivered;
 
@@ -82,7 +84,9 @@ tests! {
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured
         a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_told_of
         a_release_whose_answer_is_lost_is_applied
-        purges_and_sweeps_whose_answer_is_lost_are_not_made_again;
+        purges_and_sweeps_whose_answer_is_lost_are_not_made_again
+        ten_connections_that_fell_silent_cost_one_call
+        a_setting_that_the_pooler_refuses_is_misconfigured;
     pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
         a_deadline_beyond_the_servers_numbers_works
         a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;
@@ -99,8 +103,12 @@ tests! {
         a_claim_takes_no_candidate_on_its_old_terms
         what_was_claimed_is_kept_when_looking_for_more_takes_too_long
         a_route_that_cannot_be_decoded_is_passed_over
-        routes_that_the_server_forgot_are_made_again
         snapshots_that_outlive_a_statement_are_refused;
+    routes: jobs_go_to_their_own_route_whatever_the_server_forgot
+        a_warm_node_claims_what_the_routes_are_now what_is_read_has_the_route_it_has_now
+        a_transaction_older_than_a_route_is_begun_again
+        routes_are_added_where_jobs_are_stored
+        jobs_without_a_route_are_found;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
         an_older_schema_is_brought_up_to_date
         tables_of_others_are_refused many_starters_migrate_once
@@ -118,6 +126,7 @@ tests! {
         a_candidate_with_a_takeover_delay_leaves_it_to_the_others
         a_session_that_is_a_poolers_is_refused
         a_role_that_cannot_see_its_own_session_is_refused;
+    standby: a_standby_can_be_read_and_says_so;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more
@@ -133,7 +142,8 @@ fn main() -> ExitCode {
         .is_ok_and(|named| named == "1" || named.split(',').any(|name| name == "postgres"));
     let trial = |(name, test): &(&str, Test)| {
         let (url, test) = (url.clone(), *test);
-        let ignored = url.is_none() && !required;
+        let needs_standby = name.starts_with("standby::") && server::standby().is_none();
+        let ignored = (url.is_none() && !required) || needs_standby;
         Trial::test(*name, move || run(url, test)).with_ignored_flag(ignored)
     };
     let trials = TESTS.iter().map(trial).collect();

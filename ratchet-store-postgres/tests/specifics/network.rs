@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ratchet_core::model::{Fenced, Guard, JobSelector, NodeSweep, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +27,7 @@ pub(crate) struct Proxy {
     pub(crate) url: String,
     generation: watch::Sender<u64>,
     faults: Arc<Faults>,
+    open: Arc<AtomicUsize>,
 }
 
 /// What happens to the next connection that carries certain bytes; each once.
@@ -58,21 +61,27 @@ impl Proxy {
         let host = host.to_owned();
         let faults = Arc::<Faults>::default();
         let armed = Arc::clone(&faults);
+        let open = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&open);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let (host, mut silenced) = (host.clone(), silenced.clone());
                 let faults = Arc::clone(&armed);
+                let open = Arc::clone(&counted);
                 silenced.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(host).await else {
                         return;
                     };
+                    open.fetch_add(1, Ordering::SeqCst);
                     tokio::select! {
                         _ = forward(&mut client, &mut server, &faults, rewrite) => {}
                         Ok(()) = silenced.changed() => {
-                            std::future::pending::<()>().await;
+                            // Until the client gives it up.
+                            let _ = tokio::io::copy(&mut client, &mut tokio::io::sink()).await;
                         }
                     }
+                    open.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
@@ -80,6 +89,7 @@ impl Proxy {
             url: format!("{scheme}://{user}@{here}/{database}"),
             generation,
             faults,
+            open,
         }
     }
 
@@ -92,6 +102,11 @@ impl Proxy {
     /// goes silent at the last: the server does what it was asked, and the client never hears of it.
     pub(crate) fn swallow(&self, carried: &'static [&'static [u8]]) {
         *self.faults.swallow.lock().unwrap() = Some(carried);
+    }
+
+    /// How many connections there are that the client has not closed, silent ones included.
+    fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     fn silence(&self) {
@@ -198,6 +213,70 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     store.heartbeat(&heartbeat()).await.unwrap();
 }
 
+pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<Schema>) {
+    const MANY: u32 = 10;
+    drop(open(&schema).await);
+    for own in [true, false] {
+        let proxy = Proxy::start(&schema.url).await;
+        let builder = if own {
+            PostgresStore::builder(&proxy.url).max_connections(MANY)
+        } else {
+            let pool = PgPoolOptions::new().max_connections(MANY);
+            PostgresStore::pool_builder(pool.connect(&proxy.url).await.unwrap())
+        };
+        let builder = builder.schema(&schema.name).wakeups(false);
+        let store = builder.deadline(Duration::from_secs(5)).connect().await;
+        let store = store.unwrap();
+        let one = [enqueue(&store, job()).await];
+        // A held table makes each of them need a connection of its own.
+        schema
+            .execute("BEGIN; LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE")
+            .await
+            .unwrap();
+        let reads = (0..MANY).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.get(&one).await })
+        });
+        let reads: Vec<_> = reads.collect();
+        while proxy.open() < MANY as usize + 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        schema.execute("COMMIT").await.unwrap();
+        for read in reads {
+            read.await.unwrap().unwrap();
+        }
+        proxy.silence();
+        let mut failed = 0;
+        for _ in 0..2 * MANY {
+            failed += u32::from(store.get(&one).await.is_err());
+        }
+        assert!(failed <= 1, "{failed} calls failed, own pool: {own}");
+    }
+}
+
+/// As PgBouncer answers a parameter that it does not know.
+pub(crate) async fn a_setting_that_the_pooler_refuses_is_misconfigured(schema: Arc<Schema>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let here = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let fields =
+                b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: extra_float_digits\0\0";
+            let mut answer = b"E".to_vec();
+            answer.extend(u32::try_from(fields.len() + 4).unwrap().to_be_bytes());
+            answer.extend(fields);
+            let _ = client.read(&mut [0; 1024]).await;
+            let _ = client.write_all(&answer).await;
+        }
+    });
+    let url = format!("postgres://app@{here}/jobs?sslmode=disable");
+    let refused = PostgresStore::builder(&url).schema(&schema.name).connect();
+    let refused = refused.await.unwrap_err();
+    assert_kind(&refused, StoreErrorKind::Misconfigured);
+    let text = refused.to_string();
+    assert!(text.contains("ignore_startup_parameters"), "{text}");
+}
+
 pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schema>) {
     let proxy = Proxy::start(&schema.url).await;
     let listening = PostgresStore::builder(&schema.url)
@@ -222,7 +301,12 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
         // What came before is read first; then the news that anything may have been missed.
         while wakeups.next().await != Wakeup::any() {}
         sending.notify(queue.clone()).await;
-        wakeups.next().await
+        let next = wakeups.next().await;
+        // The store is gone with its connections, so there is the new one alone.
+        while proxy.open() > 1 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        next
     });
     assert_eq!(heard.await, Ok(queue));
 }

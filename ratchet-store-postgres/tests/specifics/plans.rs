@@ -139,7 +139,7 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
 pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Schema>) {
     const LIMIT: usize = 50;
     drop(open(&schema).await);
-    let route = "INSERT INTO {schema}.routes VALUES (1, 'q', 'k', '')";
+    let route = "INSERT INTO {schema}.routes (id, queue, kind, stamp) VALUES (1, 'q', 'k', 7)";
     schema.execute(route).await.unwrap();
     let vacuum = "VACUUM ANALYZE {schema}.jobs";
     schema.execute(vacuum).await.unwrap();
@@ -154,7 +154,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
              ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
-              '{{{most}}}')"
+              '{{{most}}}', 7)"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
@@ -187,7 +187,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
 
 pub(crate) async fn to_see_what_is_late_takes_a_seek_per_route_and_level(schema: Arc<Schema>) {
     drop(open(&schema).await);
-    let routes = "INSERT INTO {schema}.routes VALUES (1, 'q', 'k', ''), (2, 'q', 'idle', '')";
+    let routes = "INSERT INTO {schema}.routes VALUES (1, 'q', 'k', ''), (2, 'q', 'z idle', '')";
     schema.execute(routes).await.unwrap();
     let vacuum = "VACUUM ANALYZE {schema}.jobs";
     schema.execute(vacuum).await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{JobFilter, PageRequest};
-use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore};
 use ratchet_core::{StoreError, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 
@@ -28,6 +28,11 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
     let (one, two, three) = tokio::join!(read(), read(), read());
     assert!(one.is_ok() && two.is_ok() && three.is_ok());
     schema.execute(&window("RESET")).await.unwrap();
+    let findings = store.findings().await.unwrap();
+    let told = findings
+        .iter()
+        .filter(|finding| finding.code == "read_only");
+    assert_eq!(told.count(), 1);
     // One of them tells that it was made too early, and so are the others.
     let refused = store.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::ReadOnly);
@@ -36,6 +41,8 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
         enqueue(&store, job()).await;
     }
     assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 4);
+    let findings = store.findings().await.unwrap();
+    assert!(findings.iter().all(|finding| finding.code != "read_only"));
     store.close().await;
     drop_role(&schema, &role).await;
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector, RunAt};
-use ratchet_core::store::{JobStore, NodeStore, QueueStore};
+use ratchet_core::store::{JobStore, QueueStore};
 use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use crate::connections::heartbeat;
-use crate::server::{self, Schema};
+use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, job, open};
 
 pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schema>) {
@@ -212,45 +211,6 @@ pub(crate) async fn a_route_that_cannot_be_decoded_is_passed_over(schema: Arc<Sc
         .map(|job| job.claim.token.job)
         .collect();
     assert_eq!(claimed, [whole]);
-}
-
-/// As after a failover to a server that had not heard of everything.
-pub(crate) async fn routes_that_the_server_forgot_are_made_again(schema: Arc<Schema>) {
-    let store = schema.builder().application_name(&schema.name);
-    let store = store.connect().await.unwrap();
-    for queue in ["one", "two"] {
-        enqueue(&store, job().queue(queue)).await;
-    }
-    let taken_over = "DELETE FROM {schema}.jobs; DELETE FROM {schema}.job_data;
-                      DELETE FROM {schema}.routes WHERE queue = 'two'";
-    schema.execute(taken_over).await.unwrap();
-    // Those who only look notice that there are fewer.
-    let watching = store.claim_next_batch(&claim_all()).await.unwrap();
-    assert!(watching.is_empty());
-    let other = open(&schema).await;
-    let id = enqueue(&other, job().queue("three")).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-    assert_eq!(claimed.len(), 1);
-    assert_eq!(claimed[0].claim.token.job, id);
-    assert_eq!(claimed[0].claim.route.queue.as_str(), "three");
-
-    // Those who only enqueue notice that their connection was lost.
-    schema.execute("DELETE FROM {schema}.routes").await.unwrap();
-    let terminate = format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'",
-        schema.name
-    );
-    assert!(!schema.rows(&terminate).await.unwrap().is_empty());
-    if server::pooler().is_some() {
-        // A pooler hides that from those who only enqueue; a node's heartbeats go past it.
-        store.heartbeat(&heartbeat()).await.unwrap();
-    }
-    let id = enqueue(&store, job().queue("three")).await;
-    let other = open(&schema).await;
-    let claimed = other.claim_next_batch(&claim_all()).await.unwrap();
-    assert_eq!(claimed.len(), 1);
-    assert_eq!(claimed[0].claim.token.job, id);
-    store.heartbeat(&heartbeat()).await.unwrap();
 }
 
 pub(crate) async fn snapshots_that_outlive_a_statement_are_refused(schema: Arc<Schema>) {

@@ -2,8 +2,8 @@
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
 -- @P1 are the wanted routes with their queues and how many of each to look at (none: as many as of
--- all), @P2 the last route the caller knows of: if another one is the last, nothing is claimed. @P3 is
--- the aging interval, @P4 how many candidates to look at.
+-- all), @P2 and @P8 the last route that the caller knows (0: none) and its stamp: if another one is the
+-- last, nothing is claimed. @P3 is the aging interval, @P4 how many candidates to look at.
 --
 -- One range of jobs_claim per route and priority, read in its order and without locks; the candidates
 -- are merged by the rank of ratchet_core::priority::ClaimRank. Then as many as are wanted are locked, in
@@ -18,7 +18,7 @@
 -- that began before is still going on when the pause returns. (Where hints do nothing, claims take it
 -- alone too: statements.rs.)
 DECLARE @now bigint = {now};
-DECLARE @latest int, @looked bigint, @got int, @node binary(16) = CONVERT(binary(16), @P6);
+DECLARE @proven int = 0, @looked bigint, @got int, @node binary(16) = CONVERT(binary(16), @P6);
 DECLARE @due TABLE (rank bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY, id binary(16) NOT NULL);
 DECLARE @held TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @taken TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -29,8 +29,10 @@ BEGIN TRANSACTION;
 EXEC @got = sp_getapplock @Resource = {claims}, @LockMode = '{together}', @LockOwner = 'Transaction',
                           @LockTimeout = {lock_timeout};
 IF @got < 0 THROW 50001, N'a queue is being paused, which takes too long', 1;
-SET @latest = (SELECT COALESCE(MAX(id), 0) FROM {schema}.routes);
-IF @latest = @P2 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node AND status <> 1)
+IF (@P2 = 0 OR EXISTS (SELECT 1 FROM {schema}.routes WHERE id = @P2 AND stamp = @P8))
+    AND NOT EXISTS (SELECT 1 FROM {schema}.routes WHERE id > @P2)
+    SET @proven = 1;
+IF @proven = 1 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node AND status <> 1)
     INSERT INTO @due (id)
     SELECT TOP (@P4) due.id
     FROM OPENJSON(@P1) WITH (route int, queue nvarchar(256), most bigint) AS wanted
@@ -70,7 +72,7 @@ END;
 INSERT INTO @claimed (id, claim_seq, route, priority, run_at, attempts, crash_count, flags)
 SELECT id, claim_seq, route, priority, run_at, attempts, crash_count, flags FROM {schema}.jobs
 WHERE id IN (SELECT id FROM @taken);
-SELECT @latest, @looked, @now,
+SELECT @proven, @looked, @now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
        claimed.attempts, claimed.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,

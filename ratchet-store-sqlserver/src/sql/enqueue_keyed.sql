@@ -1,7 +1,8 @@
 -- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and
--- takes the keys; says how many it stored. A key that was taken meanwhile fails the whole, so that
--- nothing is stored, and so does an id that is stored in this moment. A time of NULL is now plus the
--- delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
+-- takes the keys; returns how many it stored, and of how many. A key that was taken meanwhile fails
+-- the whole, so that nothing is stored, and so does an id that is stored in this moment. Nothing is
+-- stored, of none, without the route @P3, the largest of these, under the stamp @P4. A time of NULL is
+-- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
 -- [recurring.origin] [tag.set] [claim.version]
 DECLARE @now bigint = {now};
 DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallint NOT NULL,
@@ -29,7 +30,8 @@ FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smalli
                          stall_timeout bigint, traceparent {long}, tracestate {long},
                          payload_version int, unique_key nvarchar(256),
                          idempotency_key nvarchar(256), lane nvarchar(256), state smallint,
-                         recurring nvarchar(256), slot bigint) AS given;
+                         recurring nvarchar(256), slot bigint) AS given
+WHERE EXISTS (SELECT 1 FROM {schema}.routes WHERE id = @P3 AND stamp = @P4);
 INSERT INTO @tagged (job, tag)
 SELECT CONVERT(binary(16), given.job, 2), {name given.tag}
 FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given;
@@ -55,4 +57,4 @@ ORDER BY id;
 INSERT INTO {schema}.job_tags (job, tag)
 SELECT job, tag FROM @tagged WHERE job IN (SELECT id FROM @stored);
 COMMIT TRANSACTION;
-SELECT COUNT_BIG(*) FROM @stored
+SELECT (SELECT COUNT_BIG(*) FROM @stored), (SELECT COUNT_BIG(*) FROM @new)

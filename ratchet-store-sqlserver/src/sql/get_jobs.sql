@@ -9,8 +9,10 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        data.traceparent, data.tracestate,
        notes.[percent], notes.message, CASE WHEN @P2 = 1 THEN notes.[checkpoint] END,
        CASE WHEN @P2 = 1 THEN notes.result END, notes.last_error,
-       data.lane, data.recurring, data.slot, data.payload_version, job.flags
+       data.lane, data.recurring, data.slot, data.payload_version, job.flags,
+       route.queue, route.kind, route.capability, route.permit
 FROM {schema}.jobs AS job
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 WHERE job.id IN (SELECT id FROM @wanted)

@@ -1,3 +1,3 @@
--- The routes that are not in the cache yet, after the last one that is.
+-- The last route in the cache and those after it, with their stamps.
 -- Primary key of routes.
-SELECT id, queue, kind, capability, permit FROM {schema}.routes WHERE id >= @P1 ORDER BY id
+SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= @P1 ORDER BY id

@@ -48,7 +48,7 @@ const UNKNOWN: [(&str, &str, &str); 4] = [
 
 /// The functions that are called, each there since SQL Server 2016 or before. None of them returns
 /// sql_variant but SERVERPROPERTY, none gives or adds up times but those of the clock.
-const FUNCTIONS: [&str; 19] = [
+const FUNCTIONS: [&str; 20] = [
     "CAST",
     "COALESCE",
     "CONCAT",
@@ -60,6 +60,7 @@ const FUNCTIONS: [&str; 19] = [
     "MAX",
     "MIN",
     "NCHAR",
+    "NEWID",
     "NULLIF",
     "OPENJSON",
     "POWER",
@@ -112,7 +113,7 @@ const OTHERS: [&str; 37] = [
 ];
 
 /// Words that are of other languages, came later, or are not relied on.
-const REFUSED: [&str; 26] = [
+const REFUSED: [&str; 25] = [
     "CONFLICT",
     "DATE",
     "DATETIME",
@@ -122,7 +123,6 @@ const REFUSED: [&str; 26] = [
     "ILIKE",
     "LIMIT",
     "MERGE",
-    "NEWID",
     "NEWSEQUENTIALID",
     "NOLOCK",
     "NULLS",
