@@ -1,6 +1,6 @@
 //! What operators ask.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
@@ -15,7 +15,7 @@ use crate::clock::Now;
 use crate::connection::Tx;
 use crate::ends::{End, Ties, tie_fields};
 use crate::error::{Failure, Result};
-use crate::lanes;
+use crate::lanes::{self, Places};
 use crate::pipelines::{self, code};
 use crate::purge::Gone;
 use crate::row;
@@ -161,6 +161,7 @@ impl MongoStore {
                 return Err(Failure::contention("a job was changed meanwhile"));
             }
         }
+        self.keep_places(tx, write.places).await?;
         self.leave_lanes(tx, write.left.into_iter().collect())
             .await?;
         self.follow(tx, write.ends, Vec::new()).await?;
@@ -264,19 +265,14 @@ impl MongoStore {
             targets.retain(|_, target| states.contains(&target.state));
         }
         let mut refused_keys = HashMap::new();
-        let mut places = lanes::Places::default();
+        let mut places = Places::default();
         if action == JobAction::Requeue {
             refused_keys = self.keys_taken(tx, ids, &targets).await?;
-            let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
-            for (id, target) in &targets {
-                if target.state == JobState::Failed
-                    && !refused_keys.contains_key(id)
-                    && let Some(lane) = &target.lane
-                {
-                    *wanted.entry(lane.clone()).or_default() += 1;
-                }
-            }
-            places = self.enter_lanes(tx, wanted).await?;
+            let again = targets.iter().filter(|(id, target)| {
+                target.state == JobState::Failed && !refused_keys.contains_key(id)
+            });
+            let wanted = again.filter_map(|(_, target)| target.lane.clone());
+            places = self.find_places(tx, wanted.collect()).await?;
             let waited = |(id, target): (&JobId, &Target)| target.links.then_some(*id);
             let waited: Vec<JobId> = targets.iter().filter_map(waited).collect();
             for job in self.have_open_links(tx, &waited).await? {
@@ -291,6 +287,7 @@ impl MongoStore {
             removed: Gone::default(),
             ends: Vec::new(),
             left: BTreeSet::new(),
+            places,
         };
         let mut acted = Vec::with_capacity(ids.len());
         for id in ids {
@@ -300,7 +297,7 @@ impl MongoStore {
                     Some(holder) if target.state == JobState::Failed => {
                         ActionOutcome::KeyTaken(*holder)
                     }
-                    _ => write.respond(*id, target, action, &mut places),
+                    _ => write.respond(*id, target, action),
                 },
             };
             if outcome == ActionOutcome::Deleted {
@@ -318,6 +315,7 @@ impl MongoStore {
         wanted.extend(tie_fields());
         let options = FindOptions::builder().projection(wanted).build();
         let mut targets = HashMap::with_capacity(ids.len());
+        self.routes().check(self.main()).await?;
         for row in tx.find(&self.main().jobs, filter, options).await? {
             let lane = match row::name(&row, "lane")? {
                 None => None,
@@ -395,17 +393,13 @@ struct Writes {
     ends: Vec<End>,
     /// The lanes that jobs leave.
     left: BTreeSet<String>,
+    /// The places in lanes that jobs get.
+    places: Places,
 }
 
 impl Writes {
     /// What becomes of one job; `target` then has its new state, since ids may be repeated.
-    fn respond(
-        &mut self,
-        id: JobId,
-        target: &mut Target,
-        action: JobAction,
-        places: &mut lanes::Places,
-    ) -> ActionOutcome {
+    fn respond(&mut self, id: JobId, target: &mut Target, action: JobAction) -> ActionOutcome {
         let from = target.state;
         let (pipeline, outcome) = match from.respond(action) {
             Response::Refuse => return ActionOutcome::Refused(from),
@@ -421,7 +415,7 @@ impl Writes {
             }
             Response::Become(_) if action == JobAction::Requeue => {
                 let lane = target.lane.as_deref();
-                let place = lane.map(|lane| (lane, places.take(lane)));
+                let place = lane.map(|lane| (lane, self.places.take(lane)));
                 let waits = waiting_state(target.has_open_links, target.lacks_signal);
                 let to = place.as_ref().map_or(waits, |(_, place)| place.state);
                 target.state = to;

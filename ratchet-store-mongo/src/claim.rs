@@ -27,6 +27,7 @@ use crate::error::{Failure, Result};
 use crate::pipelines;
 use crate::reach::Reach;
 use crate::read::MOST_EMBEDDED;
+use crate::routes::Last;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
@@ -237,8 +238,8 @@ impl MongoStore {
             if row.get("idle").is_ok_and(|status| status.is_some()) {
                 return Ok(Gate::Shut);
             }
-            if let Some(route) = row::optional_int(&row, "route")?
-                && route > i64::from(self.routes().seen())
+            if row::optional_int(&row, "route")?.is_some()
+                && Last::read(&row, "route")? != self.routes().last()
             {
                 return Ok(Gate::Outdated);
             }

@@ -10,10 +10,10 @@ use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
 use crate::checks::{check_concerns, check_database, check_prefix, check_scheme};
+use crate::clients::{Clients, Pair, Source};
 use crate::connection::{Side, Terms};
 use crate::migrate::Migration;
 use crate::open;
-use crate::outages::Outages;
 use crate::store::{MongoStore, too_late};
 
 /// The URL schemes of this backend.
@@ -21,10 +21,10 @@ pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
 
 /// The database of URLs that name none.
 const DATABASE: &str = "ratchet";
-/// How many connections heartbeats, locks and wakeups have, which keep one of them busy.
-const LIVE_CONNECTIONS: u32 = 4;
 /// The server takes a time limit in milliseconds, in 32 bits.
 const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
+/// Longer than an election: the server waits 10 s for a silent primary.
+const DEADLINE: Duration = Duration::from_secs(20);
 /// The longest name that a collection has behind the prefix.
 const LONGEST_COLLECTION: usize = "recurring".len();
 
@@ -66,7 +66,7 @@ impl Builder {
             database: None,
             prefix: "ratchet_".to_owned(),
             max_connections: None,
-            deadline: Duration::from_secs(10),
+            deadline: DEADLINE,
             application_name: None,
             journaled: true,
             create: true,
@@ -97,12 +97,14 @@ impl Builder {
         self
     }
 
-    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store; about 24 days at most.
+    /// How long a call may take in all, before it fails with `Timeout`. Default 20 s, about 24 days at
+    /// most. A replica set with default settings takes 10 to 12 s to replace a primary that vanished,
+    /// and calls of clients wait for that. A node waits as long as its own `store_deadline` says, and
+    /// then repeats the call.
     ///
     /// Reads and single writes tell the server the same limit (`maxTimeMS`), and every write waits
-    /// for its majority at most so long (`wtimeout`). A server that can be used is looked for half
-    /// as long, unless the URL says otherwise; then the call fails with `Unavailable`.
+    /// for its majority at most so long (`wtimeout`). A server that can be used is looked for three
+    /// quarters of this time, unless the URL says otherwise; then the call fails with `Unavailable`.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -148,7 +150,8 @@ impl Builder {
     ///
     /// # Errors
     /// `Misconfigured` if a setting, the URL, the credentials, the rights of the user or the name
-    /// of the replica set cannot work; `SchemaMismatch` if collections of these names are newer,
+    /// of the replica set cannot work, or the URL says `directConnection=true` for one of several
+    /// members; `SchemaMismatch` if collections of these names are newer,
     /// have other indexes or are not Ratchet's; `Unavailable` or `Timeout` as the database is.
     ///
     /// # Cancel safety
@@ -193,25 +196,11 @@ impl Builder {
             .into_config()
             .await
             .map_err(|error| error.during(OPERATION))?;
-        let side = Side::new(config.database.clone(), &config.prefix, &config.terms);
         let deadline = config.terms.deadline;
-        let pending = tokio::time::timeout(deadline, open::pending(&side, &config)).await;
-        if config.options.is_some() {
-            // The clients are this call's own.
-            config
-                .live
-                .client()
-                .clone()
-                .shutdown()
-                .immediate(true)
-                .await;
-            config
-                .database
-                .client()
-                .clone()
-                .shutdown()
-                .immediate(true)
-                .await;
+        let pair = config.clients.current();
+        let pending = tokio::time::timeout(deadline, open::pending(&pair.main, &config)).await;
+        if config.clients.are_own() {
+            pair.shut_down().await;
         }
         match pending {
             Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
@@ -278,27 +267,27 @@ impl Builder {
             journaled: self.journaled,
             deadline: self.deadline,
         };
-        let (database, live, outages, options) = match &self.target {
+        let (clients, options) = match &self.target {
             Target::Database(database) => {
-                (database.clone(), database.clone(), Outages::untold(), None)
+                let side = Side::new(database.clone(), &self.prefix, &terms);
+                (Clients::new(Pair::of_application(side), None), None)
             }
             Target::Url(url) => {
                 let options = self.options(url).await?;
                 let name = self.database.clone();
                 let name = name.or_else(|| options.default_database.clone());
                 let name = name.unwrap_or_else(|| DATABASE.to_owned());
-                let database = client(options.clone())?.database(&name);
-                let mut few = options.clone();
-                few.max_pool_size = Some(LIVE_CONNECTIONS);
-                let outages = Outages::of(&mut few);
-                let live = client(few)?.database(&name);
-                (database, live, outages, Some(options))
+                let source = Source {
+                    options: options.clone(),
+                    database: name,
+                    prefix: self.prefix.clone(),
+                    terms: terms.clone(),
+                };
+                (Clients::new(source.pair()?, Some(source)), Some(options))
             }
         };
         Ok(Config {
-            database,
-            live,
-            outages,
+            clients,
             options,
             prefix: self.prefix,
             terms,
@@ -330,13 +319,13 @@ impl Builder {
         options.app_name.get_or_insert_with(|| "ratchet".to_owned());
         options
             .server_selection_timeout
-            .get_or_insert(self.deadline / 2);
+            .get_or_insert(self.deadline / 4 * 3);
         options.connect_timeout.get_or_insert(self.deadline / 2);
         Ok(options)
     }
 }
 
-fn client(options: ClientOptions) -> Result<Client> {
+pub(crate) fn client(options: ClientOptions) -> Result<Client> {
     Client::with_options(options).map_err(|error| unreadable("", &error.kind))
 }
 
@@ -391,12 +380,7 @@ impl fmt::Debug for Builder {
 
 /// Checked settings.
 pub(crate) struct Config {
-    /// For jobs.
-    pub(crate) database: Database,
-    /// For heartbeats and locks.
-    pub(crate) live: Database,
-    /// Of the client of `live`.
-    pub(crate) outages: Outages,
+    pub(crate) clients: Clients,
     /// Those of the URL, if there was one.
     pub(crate) options: Option<ClientOptions>,
     pub(crate) prefix: String,
@@ -519,6 +503,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_election_with_default_settings_is_waited_for() {
+        const ELECTION: Duration = Duration::from_secs(12);
+        let config = Builder::url("mongodb://h").into_config().await.unwrap();
+        let found_within = config.options.unwrap().server_selection_timeout.unwrap();
+        assert!(found_within > ELECTION && config.terms.deadline > found_within);
+    }
+
+    #[tokio::test]
     async fn no_secret_is_shown() {
         for url in [
             "mysql://me:secret@host/db",
@@ -543,7 +535,8 @@ mod tests {
         let of = |builder: Builder| async {
             let config = builder.into_config().await.unwrap();
             let options = config.options.unwrap();
-            (config.database.name().to_owned(), options.app_name.unwrap())
+            let database = config.clients.current().main.database.name().to_owned();
+            (database, options.app_name.unwrap())
         };
         let ours = of(Builder::url("mongodb://h")).await;
         assert_eq!(ours, ("ratchet".to_owned(), "ratchet".to_owned()));

@@ -1,7 +1,7 @@
 //! Wakeups over a change stream.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,9 +13,9 @@ use ratchet_core::{InvalidInput, Name};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 
+use crate::clients::Clients;
 use crate::connection::Side;
-use crate::error::{Failure, Result};
-use crate::outages::Outages;
+use crate::error::{Failure, Result, UNAUTHORIZED};
 use crate::row;
 
 /// Carries wakeups between the nodes and clients on the same collections, through the database.
@@ -30,8 +30,7 @@ use crate::row;
 /// The stream is opened when somebody first subscribes.
 #[derive(Debug)]
 pub struct MongoCoordinator {
-    side: Side,
-    outages: Outages,
+    clients: Arc<Clients>,
     outgoing: mpsc::Sender<Wakeup>,
     /// Taken by the task that sends, when it starts.
     unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
@@ -48,7 +47,7 @@ struct Tasks {
 
 /// A cursor on the changes, and not the driver's change stream, which goes on by itself after an
 /// outage and does not say that there was one.
-type Stream = Cursor<RawDocumentBuf>;
+pub(crate) type Stream = Cursor<RawDocumentBuf>;
 
 /// Hints that may wait to be sent; more are dropped.
 const UNSENT: usize = 256;
@@ -64,11 +63,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const EVERYWHERE: &str = "";
 
 impl MongoCoordinator {
-    pub(crate) fn new(side: &Side, outages: &Outages) -> Self {
+    pub(crate) fn new(clients: &Arc<Clients>) -> Self {
         let (outgoing, unsent) = mpsc::channel(UNSENT);
         Self {
-            side: side.clone(),
-            outages: outages.clone(),
+            clients: Arc::clone(clients),
             outgoing,
             unsent: Mutex::new(Some(unsent)),
             incoming: broadcast::Sender::new(UNREAD),
@@ -102,7 +100,7 @@ impl ClusterCoordinator for MongoCoordinator {
             if !tasks.closed
                 && let Some(unsent) = unsent.take()
             {
-                tasks.sender = Some(tokio::spawn(send_all(self.side.clone(), unsent)));
+                tasks.sender = Some(tokio::spawn(send_all(Arc::clone(&self.clients), unsent)));
             }
         }
         // A full queue or a closed store: the hint is dropped, and polling finds the work.
@@ -113,8 +111,7 @@ impl ClusterCoordinator for MongoCoordinator {
         let stream = self.incoming.subscribe().into();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if !tasks.closed && tasks.receiver.is_none() {
-            let (side, outages) = (self.side.clone(), self.outages.clone());
-            let receiver = receive_all(side, outages, self.incoming.clone());
+            let receiver = receive_all(Arc::clone(&self.clients), self.incoming.clone());
             tasks.receiver = Some(tokio::spawn(receiver));
         }
         stream
@@ -122,14 +119,14 @@ impl ClusterCoordinator for MongoCoordinator {
 }
 
 /// Sends what comes, until nobody can send any more.
-async fn send_all(side: Side, mut unsent: mpsc::Receiver<Wakeup>) {
+async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     while let Some(first) = unsent.recv().await {
         let mut waiting = HashSet::from([key(&first)]);
         while let Ok(next) = unsent.try_recv() {
             waiting.insert(key(&next));
         }
         for (queue, source) in waiting {
-            let send = send(&side, &queue, source);
+            let send = send(&clients.current().live, &queue, source);
             match tokio::time::timeout(PATIENCE, send).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a wakeup could not be sent"),
@@ -163,13 +160,16 @@ async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
 }
 
 /// Follows the stream, and opens it again when it ends.
-async fn receive_all(side: Side, mut outages: Outages, incoming: broadcast::Sender<Wakeup>) {
+async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>) {
     let mut pause = FIRST_PAUSE;
+    let mut forbidden = false;
     let mut place: Option<Document> = None;
     let mut followed = false;
     loop {
+        let pair = clients.current();
+        let mut outages = pair.outages.clone();
         outages.forget();
-        match open(&side, place.take()).await {
+        match open(&pair.live, place.take()).await {
             Ok(mut stream) => {
                 if followed {
                     // Nobody listens: that is fine.
@@ -184,6 +184,13 @@ async fn receive_all(side: Side, mut outages: Outages, incoming: broadcast::Send
                 ratchet_core::metrics::coordinator_outage();
                 tracing::debug!(%error, "the change stream for wakeups ended");
             }
+            Err(error) if error.code == UNAUTHORIZED && !error.user_is_gone && !forbidden => {
+                forbidden = true;
+                tracing::warn!(
+                    %error,
+                    "the user may not open a change stream: there are no wakeups, nodes poll"
+                );
+            }
             Err(error) => tracing::debug!(%error, "no change stream for wakeups"),
         }
         let jitter = fastrand::f64() / 2.0 + 0.5;
@@ -194,7 +201,7 @@ async fn receive_all(side: Side, mut outages: Outages, incoming: broadcast::Send
 
 /// The stream from this place on, or else from this moment on: also what is sent while it is opened
 /// is on it.
-async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
+pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
     let opening = async {
         let from = match place {
             Some(place) => doc! { "resumeAfter": place },

@@ -1,11 +1,15 @@
 //! [`DiagnosticStore`] on MongoDB.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use ratchet_core::Result;
 use ratchet_core::model::{Finding, Findings, Severity};
 use ratchet_core::store::DiagnosticStore;
 
-use crate::error::{Failure, Result as Inner};
+use crate::coordinator;
+use crate::error::{Failure, Result as Inner, UNAUTHORIZED};
+use crate::members;
 use crate::open;
 use crate::store::MongoStore;
 
@@ -24,6 +28,17 @@ impl MongoStore {
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
         add("the version of the collections", open::version(side).await)?;
         add("the indexes", open::missing(side).await)?;
+        add("the routes of the jobs", self.lost_routes().await)?;
+        add(
+            "the clocks of the members",
+            members::clocks(self.clients()).await,
+        )?;
+        if self.has_transactions() {
+            add(
+                "the change stream",
+                wakeups(coordinator::open(side, None).await),
+            )?;
+        }
         let alone = standalone(self.has_transactions());
         add("the kind of the server", Ok(alone.into_iter().collect()))?;
         let plain = self
@@ -34,6 +49,37 @@ impl MongoStore {
             Ok(plain.into_iter().collect()),
         )?;
         Ok(findings.into_sorted())
+    }
+}
+
+impl MongoStore {
+    /// Jobs whose route is not stored.
+    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
+        let mut jobs: BTreeMap<i64, u64> = BTreeMap::new();
+        let counted = self.count_routes().await?;
+        self.routes().refresh(self.main()).await?;
+        for (_, route, count) in counted {
+            if self.routes().get(route.into()).is_none() {
+                *jobs.entry(route.into()).or_default() += count;
+            }
+        }
+        let lost: Vec<(i64, u64)> = jobs.into_iter().collect();
+        let repair = "updateMany({route: N}, {$set: {route: its _id in routes}}) in the jobs";
+        Ok(Finding::lost_routes(&lost, repair).into_iter().collect())
+    }
+}
+
+/// What it means that the change stream for wakeups could not be opened.
+fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
+    match opened {
+        Ok(_) => Ok(Vec::new()),
+        Err(failure) if failure.code == UNAUTHORIZED => {
+            let summary = "the user may not open a change stream: there are no wakeups, nodes poll";
+            let finding = Finding::new("no_wakeups", Severity::Warning, summary);
+            let remedy = "grant the action changeStream on the collection of wakeups";
+            Ok(vec![finding.detail(failure.to_string()).remedy(remedy)])
+        }
+        Err(failure) => Err(failure),
     }
 }
 

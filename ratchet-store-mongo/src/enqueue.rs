@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::ClientSession;
@@ -180,13 +180,10 @@ impl MongoStore {
             mut linked,
         } = checked;
         self.meet_parents(tx, &mut linked).await?;
-        let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
-        for place in &new {
-            if let Some(lane) = lanes::of(jobs[*place].spec()) {
-                *wanted.entry(lane).or_default() += 1;
-            }
-        }
-        let mut places = self.enter_lanes(tx, wanted).await?;
+        let wanted = new
+            .iter()
+            .filter_map(|place| lanes::of(jobs[*place].spec()));
+        let mut places = self.find_places(tx, wanted.collect()).await?;
         let mut rows = Vec::with_capacity(new.len());
         let mut keys = Vec::new();
         for place in &new {
@@ -200,6 +197,8 @@ impl MongoStore {
         }
         tx.insert_many(&self.main().keys, &keys).await?;
         tx.insert_many(&self.main().jobs, &rows).await?;
+        // Links may end one of the new jobs at once, which leaves its lane.
+        self.keep_places(tx, places).await?;
         self.link(tx, linked).await?;
         Ok(answers)
     }

@@ -18,6 +18,8 @@ pub(crate) struct Failure {
     pub(crate) loss: Loss,
     /// The server's code; 0: none.
     pub(crate) code: i32,
+    /// Whether the server refused the call because it does not know the user of the connection.
+    pub(crate) user_is_gone: bool,
     text: String,
     /// What of the input was refused.
     refused: Option<InvalidInput>,
@@ -38,6 +40,16 @@ pub(crate) enum Loss {
 /// A key that is taken.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
+/// A right is missing, or the connection's user is gone.
+pub(crate) const UNAUTHORIZED: i32 = 13;
+
+/// How the server says that the user of a connection was dropped.
+const NO_USER: &str = "requires authentication";
+/// A value in a statement is refused.
+pub(crate) const BAD_VALUE: i32 = 2;
+/// How the server says that a statement names an index that does not exist.
+const NO_INDEX: &str = "hint provided does not correspond to an existing index";
+
 /// How the driver begins to say that a session and a call are of different clients.
 const OTHER_CLIENT: &str = "the session provided to an operation must be created from the same";
 
@@ -47,6 +59,7 @@ impl Failure {
             kind,
             loss: Loss::No,
             code: 0,
+            user_is_gone: false,
             text: text.into(),
             refused: None,
         }
@@ -72,6 +85,11 @@ impl Failure {
         self
     }
 
+    /// Whether the collections or indexes are not as they should be.
+    pub(crate) fn is_altered(&self) -> bool {
+        self.kind == StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
+    }
+
     /// Whether a key or an id is taken.
     pub(crate) const fn is_duplicate(&self) -> bool {
         self.code == DUPLICATE_KEY
@@ -87,12 +105,14 @@ impl Failure {
     }
 
     pub(crate) fn from_server(code: i32, name: &str, message: &str) -> Self {
-        let kind = kind_of(code);
-        // These messages quote what was stored or sent.
-        let text = match code {
-            DUPLICATE_KEY => format!("a key is taken{}", index_of(message)),
-            2 | 9 | 14 | 121 | 10_334 => "the server refused a value".to_owned(),
-            _ => storable_error(message),
+        let no_index = code == BAD_VALUE && message.contains(NO_INDEX);
+        let kind = match no_index {
+            true => StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+            false => kind_of(code),
+        };
+        let text = match no_index {
+            true => "an index that the statement names does not exist".to_owned(),
+            false => shown(code, message),
         };
         let name = if name.is_empty() { "error" } else { name };
         Self {
@@ -103,6 +123,7 @@ impl Failure {
                 _ => Loss::No,
             },
             code,
+            user_is_gone: code == UNAUTHORIZED && message.contains(NO_USER),
             text: format!("{text} ({name} {code})"),
             refused: None,
         }
@@ -112,6 +133,33 @@ impl Failure {
         Self {
             loss: Loss::Silent,
             ..Self::new(StoreErrorKind::Unavailable, text)
+        }
+    }
+}
+
+/// What is shown of an error of the server. Messages may quote stored values, and the command with
+/// them, so only those are shown whose code has a meaning here; of some only the part without values.
+fn shown(code: i32, message: &str) -> String {
+    match code {
+        DUPLICATE_KEY => format!("a key is taken{}", index_of(message)),
+        UNAUTHORIZED => storable_error(&without_command(message)),
+        // A document that a validator of the collection refuses.
+        121 => "a validator of the collection refused a document".to_owned(),
+        _ if kind_of(code) != StoreErrorKind::Other => storable_error(message),
+        _ => "the server refused the call or a value; its log has the text".to_owned(),
+    }
+}
+
+/// The message of a missing right without the values of the command that it quotes: `not authorized
+/// on jobs to execute command { update: "ratchet_jobs", …`.
+fn without_command(message: &str) -> String {
+    match message.split_once('{') {
+        None => message.to_owned(),
+        Some((text, command)) => {
+            let name = command.trim_start().split(':').next().unwrap_or_default();
+            let plain = name.chars().all(|c| c.is_ascii_alphanumeric());
+            let name = if plain { name } else { "" };
+            format!("{text}{name}").trim_end().to_owned()
         }
     }
 }
@@ -256,7 +304,7 @@ fn kind_of(code: i32) -> StoreErrorKind {
             StoreErrorKind::Misconfigured
         }
         // Indexes and collections that are not ours: other keys, other options, a view.
-        26 | 27 | 48 | 67 | 85 | 86 | 166 | 197 => {
+        26 | 27 | 48 | 67 | 85 | 86 | 121 | 166 | 197 => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
         // Servers, connections, elections, shutdowns, cursors that somebody ended.
@@ -284,7 +332,7 @@ mod tests {
                 Misconfigured,
             ),
             (
-                &[26, 27, 48, 67, 85, 86, 166, 197],
+                &[26, 27, 48, 67, 85, 86, 121, 166, 197],
                 SchemaMismatch(SchemaProblem::Altered),
             ),
             (
@@ -294,7 +342,7 @@ mod tests {
                 ],
                 Unavailable,
             ),
-            (&[0, 1, 2, 9, 14, 121, 10_334, -1], Other),
+            (&[0, 1, 2, 9, 14, 10_334, -1], Other),
         ];
         for (codes, kind) in table {
             for code in codes {
@@ -324,8 +372,16 @@ mod tests {
         assert!(failure.is_duplicate());
         assert!(failure.to_string().contains("in the index unique_key"));
         assert!(!failure.to_string().contains("secret"), "{failure}");
-        let refused = Failure::from_server(2, "BadValue", "cannot take secret");
-        assert!(!refused.to_string().contains("secret"), "{refused}");
+        for code in [0, 1, 2, 9, 14, 59, 121, 10_334, 17_280, 4_031_700] {
+            let refused = Failure::from_server(code, "Name", "cannot take secret");
+            assert!(!refused.to_string().contains("secret"), "{refused}");
+        }
+        let command = "not authorized on jobs to execute command { update: \"ratchet_jobs\", \
+                       updates: [ { u: [ { $set: { result: \"secret\" } } ] } ] }";
+        let forbidden = Failure::from_server(UNAUTHORIZED, "Unauthorized", command);
+        let text = forbidden.to_string();
+        assert!(text.contains("on jobs to execute command update"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
     }
 
     #[test]

@@ -268,6 +268,15 @@ pub(crate) fn compare<'a>(
                 ),
             ));
         }
+        if number(other, "expireAfterSeconds").is_some() {
+            return Err(mismatch(
+                SchemaProblem::Altered,
+                format!(
+                    "the TTL index {name} of {collection} is not Ratchet's: the server would delete \
+                     documents by itself"
+                ),
+            ));
+        }
         if other.get_bool("unique").unwrap_or(false) {
             return Err(mismatch(
                 SchemaProblem::Altered,
@@ -358,5 +367,9 @@ mod tests {
         let mut all = stored();
         all.push(doc! { "key": { "payload": 1 }, "name": "mine", "unique": true });
         assert!(problem(&all).contains("unique index mine"));
+        let mut all = stored();
+        let old = doc! { "key": { "created_at": 1 }, "name": "old", "expireAfterSeconds": 60 };
+        all.push(old);
+        assert!(problem(&all).contains("TTL index old"));
     }
 }

@@ -46,7 +46,13 @@ impl JobStore for MongoStore {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("settle", || self.settle_jobs(settlements)).await
+        match settlements {
+            [_] => self.call("settle", || self.settle_jobs(settlements)).await,
+            _ => {
+                self.call_of_parts("settle", || self.settle_jobs(settlements))
+                    .await
+            }
+        }
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {

@@ -1,19 +1,24 @@
 //! Lanes: who waits for whom.
 //!
-//! A lane has a document while it has unfinished jobs, with the last sequence it gave. Whoever puts a
-//! job into it changes that document; whoever ends the first of its jobs changes the next one, or
-//! deletes the document if there is none. So two transactions that cannot both be right change the
-//! same document, and the server lets only one of them through.
+//! A lane has a document while it has unfinished jobs, with the last sequence it gave. A transaction
+//! that adds a job to the lane changes that document; one that ends the first of its jobs changes the
+//! next job, or deletes the document if there is none. So two transactions that cannot both be right
+//! change the same document, and the server lets only one of them through.
+//!
+//! An enqueue changes the document last. A producer that is killed in the middle leaves its
+//! transaction open until the server ends it; unless that happens between the last write and the
+//! commit, ends of jobs in the lane do not wait for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mongodb::bson::doc;
-use mongodb::options::ReadConcern;
+use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::JobSpec;
 use ratchet_core::{JobId, JobState, Name};
 
+use crate::bulk::MOST;
 use crate::connection::Tx;
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -29,9 +34,17 @@ pub(crate) fn of(spec: &JobSpec) -> Option<String> {
     Some(key(&spec.route.queue, lane))
 }
 
-/// Places that are kept for new jobs, by lane.
+/// Places for new jobs, by lane.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<String, i64>);
+pub(crate) struct Places(BTreeMap<String, Counter>);
+
+#[derive(Debug, Default)]
+struct Counter {
+    /// The last place that was given.
+    last: i64,
+    /// How many places this call gave.
+    given: i64,
+}
 
 /// A place in a lane.
 #[derive(Clone, Copy, Debug)]
@@ -41,39 +54,60 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// The next of the places kept in a lane. The first place of all is the head's.
+    /// Gives the next place in a lane. The first place of all is the head's.
     pub(crate) fn take(&mut self, lane: &str) -> Place {
-        let last = self.0.get_mut(lane);
-        let seq = last.map_or(1, |last| {
-            *last += 1;
-            *last
-        });
-        let state = if seq == 1 {
+        let counter = self.0.entry(lane.to_owned()).or_default();
+        counter.last += 1;
+        counter.given += 1;
+        let state = if counter.last == 1 {
             JobState::Pending
         } else {
             JobState::Blocked
         };
-        Place { seq, state }
+        Place {
+            seq: counter.last,
+            state,
+        }
     }
 }
 
 impl MongoStore {
-    /// Keeps so many places in each of these lanes. [lane.sequence]
-    pub(crate) async fn enter_lanes(
+    /// Reads the last place of each of these lanes.
+    pub(crate) async fn find_places(
         &self,
         tx: &mut Tx<'_>,
-        wanted: BTreeMap<String, i64>,
+        lanes: BTreeSet<String>,
     ) -> Result<Places> {
         let mut places = Places::default();
-        for (lane, count) in wanted {
-            let lane_of = doc! { "_id": &lane };
-            let keep = doc! { "$inc": { "last": count } };
-            let after = tx.change(&self.main().lanes, lane_of, keep, true).await?;
-            let after = after.ok_or_else(|| Failure::contention("a lane came and went"))?;
-            let last = row::int(&after, "last")? - count;
-            places.0.insert(lane, last);
+        if lanes.is_empty() {
+            return Ok(places);
+        }
+        let these = doc! { "_id": { "$in": lanes.into_iter().collect::<Vec<_>>() } };
+        let options = FindOptions::default();
+        for row in tx.find(&self.main().lanes, these, options).await? {
+            let lane = row::text(&row, "_id")?.unwrap_or_default().to_owned();
+            let last = row::int(&row, "last")?;
+            places.0.insert(lane, Counter { last, given: 0 });
         }
         Ok(places)
+    }
+
+    /// Stores which places were given in this transaction. [lane.sequence]
+    ///
+    /// If another transaction changed a lane since its last place was read, the two conflict.
+    pub(crate) async fn keep_places(&self, tx: &mut Tx<'_>, places: Places) -> Result<()> {
+        let given = places
+            .0
+            .into_iter()
+            .filter(|(_, counter)| counter.given > 0);
+        let keep = given.map(|(lane, counter)| {
+            doc! { "q": { "_id": lane }, "u": { "$inc": { "last": counter.given } }, "upsert": true }
+        });
+        let keep: Vec<_> = keep.collect();
+        for some in keep.chunks(MOST) {
+            tx.updates(&self.main().lanes, some.to_vec()).await?;
+        }
+        Ok(())
     }
 
     /// Lets the next job of each of these lanes be claimed, from which jobs were taken in this
@@ -121,7 +155,8 @@ mod tests {
 
     #[test]
     fn the_first_of_an_empty_lane_is_its_head() {
-        let mut places = Places(BTreeMap::from([("a".to_owned(), 0), ("b".to_owned(), 7)]));
+        let known = Counter { last: 7, given: 0 };
+        let mut places = Places(BTreeMap::from([("b".to_owned(), known)]));
         let first = places.take("a");
         assert_eq!((first.seq, first.state), (1, JobState::Pending));
         let second = places.take("a");

@@ -30,15 +30,22 @@
 //! # Processes that die in the middle
 //! The server binds a transaction to a session and not to a connection. What a process had written
 //! in a transaction when it was killed stays held until the server ends that transaction: when it is
-//! 60 s old (`transactionLifetimeLimitSeconds`), or up to half as much later. That may be a lane, the
-//! permits of a resource, a batch, or the jobs that an action or an end was about; calls that need
-//! them wait until then, or until their deadline. A lock is held so only by who dies in the moment of
-//! a commit, since guarded writes change it last. Transactions here are short: where the server has
+//! 60 s old (`transactionLifetimeLimitSeconds`), or up to half as much later. That may be the permits
+//! of a resource, a batch, or the jobs that an action or an end was about; calls that need them wait
+//! until then, or until their deadline. A settlement of several claims fails with `Contention` after a
+//! tenth of the deadline, when all that it could settle is settled. Locks and lanes are held so only by a process
+//! that dies in the moment of a commit, since guarded writes and enqueues change them last. Transactions here are short: where the server has
 //! no others, a lower limit is better, such as 10 s.
 //!
 //! # What is durable
 //! Every write waits for a majority of the set and its journals, every read that decides something
 //! reads what a majority has, from the primary. URLs that ask for less are refused.
+//!
+//! # Rights
+//! The role `readWrite` on the database is enough. The least rights are the actions `find`, `insert`,
+//! `update`, `remove`, `listCollections` and `listIndexes`; `createCollection` and `createIndex` unless
+//! [`Builder::create`] is off; and `changeStream` for wakeups. If the user is dropped and created again,
+//! the store connects anew; not so with [`MongoStore::from_database`].
 //!
 //! # Connections
 //! Jobs use the driver's pool. Heartbeats and locks have a client of their own beside it, so that a
@@ -52,6 +59,7 @@ mod bulk;
 mod candidates;
 mod checks;
 mod claim;
+mod clients;
 mod clock;
 mod config;
 mod connection;
@@ -66,6 +74,7 @@ mod jobs;
 mod lanes;
 mod links;
 mod locks;
+mod members;
 mod migrate;
 mod nodes;
 mod open;

@@ -2,6 +2,7 @@
 //! compared.
 
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::ClientOptions;
 use ratchet_core::model::{Finding, Severity};
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
@@ -80,7 +81,7 @@ pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migratio
     if missing.is_empty() && !version {
         return Ok(Vec::new());
     }
-    let database = Some(config.database.name());
+    let database = Some(side.database.name());
     let migration = Migration::new(database, &config.prefix, VERSION, &missing);
     Ok(vec![migration])
 }
@@ -145,6 +146,7 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
         ));
     }
     refuse_router(&hello)?;
+    refuse_direct(&hello, config.options.as_ref())?;
     Ok(Server {
         version,
         transactions: hello.contains_key("setName"),
@@ -158,6 +160,25 @@ fn refuse_router(hello: &Document) -> Result<()> {
             StoreErrorKind::Misconfigured,
             "the server is a mongos, the router of a sharded cluster; Ratchet needs one clock for \
              all its nodes, which routers do not have: connect to a replica set",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a direct connection to one of several members: after an election it would lead to a
+/// secondary, and nothing would follow the primary.
+fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()> {
+    let direct = options.is_some_and(|options| options.direct_connection == Some(true));
+    let members = hello.get_array("hosts").map_or(0, Vec::len);
+    let name = hello.get_str("setName").unwrap_or_default();
+    if direct && members > 1 {
+        return Err(Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!(
+                "the URL says `directConnection=true`, and the server is one of {members} members \
+                 of the replica set `{name}`: name the members and `replicaSet={name}` instead, so \
+                 that the primary is followed"
+            ),
         ));
     }
     Ok(())
@@ -177,7 +198,9 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
         direct.hosts = vec![host.clone()];
         direct.repl_set_name = None;
         direct.direct_connection = Some(true);
-        direct.server_selection_timeout = Some(config.terms.deadline / 5);
+        let hosts = u32::try_from(options.hosts.len()).unwrap_or(u32::MAX);
+        // All of them in what is left of the deadline.
+        direct.server_selection_timeout = Some(config.terms.deadline / 5 / hosts);
         let Ok(client) = mongodb::Client::with_options(direct) else {
             continue;
         };
@@ -252,7 +275,13 @@ pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
 /// The collections and indexes that are missing or other than they should be, for people.
 pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for (name, indexes) in &plan(side.prefix()) {
+    let plan = plan(side.prefix());
+    let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
+    for problem in odd_collections(side, &names).await? {
+        let finding = Finding::new("odd_collection", Severity::Error, problem);
+        findings.push(finding.remedy("remove that option from the collection, or make it anew"));
+    }
+    for (name, indexes) in &plan {
         let Some(stored) = stored_indexes(side, name).await? else {
             findings.push(Finding::missing(&format!("the collection {name}")));
             continue;
@@ -274,6 +303,14 @@ pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
 
 /// Refuses collections that are there and of another kind than ours.
 async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
+    match odd_collections(side, names).await?.into_iter().next() {
+        None => Ok(()),
+        Some(problem) => Err(mismatch(SchemaProblem::Altered, problem)),
+    }
+}
+
+/// What is in the way in collections that are there.
+async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     let list = doc! {
         "listCollections": 1,
         "filter": { "name": { "$in": names } },
@@ -288,16 +325,12 @@ async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
         .and_then(|cursor| cursor.get_array("firstBatch"));
     let batch =
         batch.map_err(|_| mismatch(SchemaProblem::Altered, "the database lists no collections"))?;
-    for collection in batch.iter().filter_map(Bson::as_document) {
-        if let Some(problem) = odd(collection) {
-            let name = collection.get_str("name").unwrap_or_default();
-            return Err(mismatch(
-                SchemaProblem::Altered,
-                format!("the collection {name} {problem}"),
-            ));
-        }
-    }
-    Ok(())
+    let problem = |collection: &Document| {
+        let name = collection.get_str("name").unwrap_or_default();
+        odd(collection).map(|problem| format!("the collection {name} {problem}"))
+    };
+    let collections = batch.iter().filter_map(Bson::as_document);
+    Ok(collections.filter_map(problem).collect())
 }
 
 /// What is in the way in a collection as the server lists it.
@@ -315,6 +348,8 @@ fn odd(collection: &Document) -> Option<&'static str> {
         Some("is capped: the server would delete its oldest documents")
     } else if options.contains_key("expireAfterSeconds") {
         Some("has an age at which the server deletes its documents")
+    } else if options.contains_key("validator") {
+        Some("has a validator, which could refuse jobs: remove it with collMod")
     } else {
         None
     }
@@ -372,6 +407,27 @@ async fn make(side: &Side, name: &str, indexes: Vec<&Index>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_direct_connection_to_one_of_several_members_is_refused() {
+        let options = async |query: &str| {
+            let url = format!("mongodb://h/?{query}");
+            ClientOptions::parse(url).await.unwrap()
+        };
+        let member = doc! { "setName": "rs0", "hosts": ["a:1", "b:1", "c:1"] };
+        let direct = options("directConnection=true").await;
+        let failure = refuse_direct(&member, Some(&direct)).unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
+        assert!(
+            failure.to_string().contains("`replicaSet=rs0`"),
+            "{failure}"
+        );
+        let set = options("replicaSet=rs0").await;
+        assert!(refuse_direct(&member, Some(&set)).is_ok());
+        let alone = doc! { "setName": "rs0", "hosts": ["a:1"] };
+        assert!(refuse_direct(&alone, Some(&direct)).is_ok());
+        assert!(refuse_direct(&doc! {}, Some(&direct)).is_ok());
+    }
 
     #[test]
     fn a_router_is_refused() {

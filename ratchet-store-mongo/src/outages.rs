@@ -29,6 +29,12 @@ impl Outages {
         Self(None)
     }
 
+    /// Whether there has been one since those that do not count.
+    pub(crate) fn have_been(&self) -> bool {
+        let outages = self.0.as_ref();
+        outages.is_some_and(|outages| outages.has_changed().unwrap_or(true))
+    }
+
     /// Those until now do not count.
     pub(crate) fn forget(&mut self) {
         if let Some(outages) = &mut self.0 {

@@ -78,6 +78,7 @@ impl MongoStore {
     /// Refuses routes that need a permit of a resource that was never set. [permit.unknown]
     pub(crate) async fn require_permits(&self, routes: &[&Route]) -> Inner<()> {
         // A route that is stored was checked then, and no resource is ever deleted.
+        self.routes().check(self.live()).await?;
         let unknown = routes.iter().filter(|route| !self.routes().is_known(route));
         let wanted: Vec<&Name> = unknown.filter_map(|route| route.permit.as_ref()).collect();
         if wanted.is_empty() {

@@ -45,7 +45,7 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
         doc! { "$unionWith": { "coll": routes, "pipeline": [
             { "$sort": { "_id": -1 } },
             { "$limit": 1 },
-            { "$project": { "_id": 0, "route": "$_id" } },
+            { "$project": { "_id": 0, "route": "$_id", "stamp": 1 } },
         ] } },
         paused(queues),
     ]

@@ -64,6 +64,7 @@ impl MongoStore {
     ) -> Result<Vec<JobRecord>> {
         let mut jobs = Vec::with_capacity(rows.len());
         let mut linked = Vec::new();
+        self.routes().check(self.main()).await?;
         for row in rows {
             let route = row::int(row, "route");
             if let Ok(route) = route

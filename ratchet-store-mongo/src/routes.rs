@@ -1,59 +1,167 @@
 //! The routes, cached: a job has only the number of its route.
+//!
+//! A restore can take routes away, and others then get their numbers. So each route has a random
+//! stamp, and the cache is compared with the database where it is used: claims do so in the statement
+//! that reads the gate, all else when a connection was lost, and otherwise once a second.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::Route;
+use tokio::time::Instant;
 
 use crate::connection::Side;
 use crate::error::Result;
+use crate::outages::Outages;
 use crate::row;
+
+/// How long the cache is trusted if no connection was lost.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// What a store knows of the routes. Stored routes are never changed or deleted. Each is stored
 /// under the number after the last, and only once that one is known to a majority: so they become
 /// visible in the order of their numbers, and the largest known number says what is new.
-#[derive(Debug, Default)]
-pub(crate) struct Routes(RwLock<Known>);
+#[derive(Debug)]
+pub(crate) struct Routes {
+    known: RwLock<Known>,
+    checked: Mutex<Checked>,
+}
 
 #[derive(Debug, Default)]
 struct Known {
     routes: BTreeMap<i32, Route>,
     ids: HashMap<Route, i32>,
-    /// The largest number that was looked at; a route that cannot be read is not among the known.
-    seen: i32,
+    last: Last,
 }
 
-impl Routes {
-    /// Learns the routes that were added meanwhile, by whomever.
-    pub(crate) async fn refresh(&self, side: &Side) -> Result<()> {
-        let seen = self.seen();
-        let options = FindOptions::builder().sort(doc! { "_id": 1 }).build();
-        let rows = side
-            .plain()
-            .find(&side.routes, doc! { "_id": { "$gt": seen } }, options)
-            .await?;
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+/// The route with the largest number that was looked at. One that cannot be read is not among the
+/// known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Last {
+    number: i32,
+    /// `None` for routes of earlier versions.
+    stamp: Option<ObjectId>,
+}
+
+/// When the cache was last compared with the database.
+#[derive(Debug)]
+struct Checked {
+    at: Option<Instant>,
+    outages: Outages,
+}
+
+impl Last {
+    /// Of a document of `routes`, whose number is in this field.
+    pub(crate) fn read(row: &RawDocument, number: &'static str) -> Result<Self> {
+        Ok(Self {
+            number: row::count(row, number)?,
+            stamp: row.get_object_id("stamp").ok(),
+        })
+    }
+}
+
+impl Known {
+    /// Adds routes, which come in the order of their numbers.
+    fn learn(&mut self, rows: &[RawDocumentBuf]) {
         for row in rows {
-            let Ok(id) = row::count(&row, "_id") else {
+            let Ok(last) = Last::read(row, "_id") else {
                 continue;
             };
-            match route(&row) {
+            let id = last.number;
+            match route(row) {
                 Ok(route) => {
-                    known.ids.insert(route.clone(), id);
-                    known.routes.insert(id, route);
+                    self.ids.insert(route.clone(), id);
+                    self.routes.insert(id, route);
                 }
                 Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
             }
-            known.seen = known.seen.max(id);
+            self.last = last;
         }
+    }
+}
+
+impl Routes {
+    /// None yet. The outages are those of the client that reads them.
+    pub(crate) fn new(outages: &Outages) -> Self {
+        Self {
+            known: RwLock::default(),
+            checked: Mutex::new(Checked {
+                at: None,
+                outages: outages.clone(),
+            }),
+        }
+    }
+
+    /// Makes sure that the known routes are those that are stored, if there is reason to doubt it.
+    pub(crate) async fn check(&self, side: &Side) -> Result<()> {
+        let trusted = {
+            let checked = self.checked();
+            let recent = checked.at.is_some_and(|at| at.elapsed() < TRUSTED);
+            recent && !checked.outages.have_been()
+        };
+        match trusted {
+            true => Ok(()),
+            false => self.refresh(side).await,
+        }
+    }
+
+    /// Doubts the cache after outages of another client.
+    pub(crate) fn follow(&self, outages: &Outages) {
+        *self.checked() = Checked {
+            at: None,
+            outages: outages.clone(),
+        };
+    }
+
+    /// Learns the routes that others added. Forgets all if the last known one is not stored any more,
+    /// or another route has its number.
+    pub(crate) async fn refresh(&self, side: &Side) -> Result<()> {
+        let began = Instant::now();
+        self.checked().outages.forget();
+        loop {
+            let last = self.last();
+            let mut rows = self.read_from(side, last.number).await?;
+            let restored = last.number > 0
+                && match rows.first() {
+                    Some(row) => Last::read(row, "_id")? != last,
+                    None => true,
+                };
+            if restored {
+                rows = self.read_from(side, 0).await?;
+            }
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            if known.last != last {
+                // Another refresh was faster: these rows may be older than what it found.
+                continue;
+            }
+            if restored {
+                tracing::warn!(
+                    route = last.number,
+                    "a known route is not stored any more: the database was restored"
+                );
+                *known = Known::default();
+            }
+            known.learn(&rows);
+            break;
+        }
+        self.checked().at = Some(began);
         Ok(())
+    }
+
+    /// The routes from this number on, in order.
+    async fn read_from(&self, side: &Side, number: i32) -> Result<Vec<RawDocumentBuf>> {
+        let options = FindOptions::builder().sort(doc! { "_id": 1 }).build();
+        let from = doc! { "_id": { "$gte": number } };
+        side.plain().find(&side.routes, from, options).await
     }
 
     /// The number of a route; stores the route if it is new.
     pub(crate) async fn id_of(&self, side: &Side, route: &Route) -> Result<i32> {
+        self.check(side).await?;
         loop {
             if let Some(id) = self.known_id(route) {
                 return Ok(id);
@@ -63,7 +171,8 @@ impl Routes {
                 return Ok(id);
             }
             let new = doc! {
-                "_id": self.seen() + 1,
+                "_id": self.last().number + 1,
+                "stamp": ObjectId::new(),
                 "queue": route.queue.as_str(),
                 "kind": route.kind.as_str(),
                 "capability": route.capability_text(),
@@ -97,8 +206,13 @@ impl Routes {
     }
 
     /// The last route that was looked at.
+    pub(crate) fn last(&self) -> Last {
+        self.read(|known| known.last)
+    }
+
+    /// The largest number that was looked at.
     pub(crate) fn seen(&self) -> i32 {
-        self.read(|known| known.seen)
+        self.last().number
     }
 
     /// The numbers of the known routes that match.
@@ -118,7 +232,11 @@ impl Routes {
     }
 
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
-        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn checked(&self) -> MutexGuard<'_, Checked> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

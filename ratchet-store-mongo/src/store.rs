@@ -17,14 +17,14 @@ use ratchet_core::{Result, StoreErrorKind};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use crate::clients::Clients;
 use crate::clock::{Clock, Now};
 use crate::config::{Builder, Config};
 use crate::connection::{Side, Tx};
 use crate::coordinator::MongoCoordinator;
-use crate::error::{Failure, Loss, Result as Inner};
+use crate::error::{BAD_VALUE, Failure, Loss, Result as Inner};
 use crate::migrate::Migration;
 use crate::open;
-use crate::outages::Outages;
 use crate::reach::Reach;
 use crate::routes::Routes;
 
@@ -40,19 +40,13 @@ pub struct MongoStore(Arc<Inside>);
 struct Inside {
     /// A host that is reached without TLS.
     plaintext_host: Option<String>,
-    main: Side,
-    /// For heartbeats and locks.
-    live: Side,
-    /// Of the client of `live`.
-    outages: Outages,
+    clients: Arc<Clients>,
     clock: Clock,
     routes: Routes,
     reach: Reach,
     server: Server,
     deadline: Duration,
     wakeups: bool,
-    /// Whether the clients are ours.
-    own: bool,
     closed: AtomicBool,
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
     /// Of those who met others in a batch.
@@ -70,6 +64,8 @@ pub(crate) struct Server {
 /// How often a call that the database gave up because of others is tried again. The deadline ends
 /// it earlier as a rule.
 const RETRIES: u32 = 1_000;
+/// How much longer a client waits than the store tries.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a call is repeated whose server was lost.
 const REPEATS: u32 = 5;
 
@@ -206,21 +202,19 @@ impl MongoStore {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
-        if self.0.own {
-            self.0.live.client.clone().shutdown().immediate(true).await;
-            self.0.main.client.clone().shutdown().immediate(true).await;
+        if self.0.clients.are_own() {
+            self.0.clients.current().shut_down().await;
         }
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         const OPERATION: &str = "connect";
-        let main = Side::new(config.database.clone(), &config.prefix, &config.terms);
-        let live = Side::new(config.live.clone(), &config.prefix, &config.terms);
+        let pair = config.clients.current();
         let deadline = config.terms.deadline;
         let opening = async {
-            let server = open::open(&main, &config).await?;
-            let routes = Routes::default();
-            routes.refresh(&live).await?;
+            let server = open::open(&pair.main, &config).await?;
+            let routes = Routes::new(&pair.outages);
+            routes.refresh(&pair.live).await?;
             Ok::<_, Failure>((server, routes))
         };
         let (server, routes) = match tokio::time::timeout(deadline, opening).await {
@@ -229,21 +223,18 @@ impl MongoStore {
         };
         let clock = match &config.clock_collection {
             None => Clock::Server,
-            Some(name) => Clock::Test(main.database.collection(name)),
+            Some(name) => Clock::Test(pair.main.database.collection(name)),
         };
         let plaintext_host = config.plaintext_host();
         Ok(Self(Arc::new(Inside {
-            main,
             plaintext_host,
-            live,
-            outages: config.outages,
+            clients: Arc::new(config.clients),
             clock,
             routes,
             reach: Reach::new(),
             server,
             deadline,
             wakeups: config.wakeups,
-            own: config.options.is_some(),
             closed: AtomicBool::new(false),
             coordinator: OnceLock::new(),
             turn: Mutex::new(()),
@@ -257,12 +248,16 @@ impl MongoStore {
 
     /// The collections, through the pool of jobs.
     pub(crate) fn main(&self) -> &Side {
-        &self.0.main
+        &self.0.clients.current().main
     }
 
     /// The collections, through the client of heartbeats and locks.
     pub(crate) fn live(&self) -> &Side {
-        &self.0.live
+        &self.0.clients.current().live
+    }
+
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.0.clients
     }
 
     pub(crate) fn routes(&self) -> &Routes {
@@ -331,6 +326,21 @@ impl MongoStore {
             .await
     }
 
+    /// As [`call`](Self::call), but answers `Contention` after a tenth of the deadline, so that the
+    /// caller can make the parts of the call apart.
+    pub(crate) async fn call_of_parts<T, Work>(
+        &self,
+        operation: &'static str,
+        work: impl Fn() -> Work,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>>,
+    {
+        let patience = self.0.deadline / 10;
+        self.repeat(operation, patience, |loss| loss != Loss::No, work)
+            .await
+    }
+
     /// As [`call`](Self::call), but repeated after a loss only as `repeat` says.
     pub(crate) async fn call_again_after<T, Work>(
         &self,
@@ -341,29 +351,68 @@ impl MongoStore {
     where
         Work: Future<Output = Inner<T>>,
     {
+        self.repeat(operation, self.0.deadline, repeat, work).await
+    }
+
+    /// Tries again for as long as `patience` after contention, and as `repeat` says after a loss.
+    async fn repeat<T, Work>(
+        &self,
+        operation: &'static str,
+        patience: Duration,
+        repeat: impl Fn(Loss) -> bool,
+        work: impl Fn() -> Work,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>>,
+    {
         let tries = async {
-            let (mut given_up, mut lost) = (0, 0);
+            let began = Instant::now();
+            let (mut given_up, mut lost, mut let_in) = (0, 0, false);
             loop {
                 self.check_open()?;
+                let clients = self.0.clients.current();
                 let failure = match work().await {
                     Ok(done) => return Ok(done),
                     Err(failure) => failure,
                 };
-                if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
+                if failure.kind == StoreErrorKind::Contention
+                    && given_up < RETRIES
+                    && began.elapsed() < patience
+                {
                     given_up += 1;
                     tokio::time::sleep(pause(given_up)).await;
                 } else if failure.loss != Loss::No && repeat(failure.loss) && lost < REPEATS {
                     lost += 1;
                     // An election may be going on.
                     tokio::time::sleep(pause(lost + 4)).await;
+                } else if failure.user_is_gone && !let_in {
+                    let_in = self.0.clients.replace(clients).await;
+                    if !let_in {
+                        return Err(failure);
+                    }
+                    self.routes().follow(&self.0.clients.current().outages);
                 } else {
-                    return Err(failure);
+                    return Err(self.name_missing_index(failure).await);
                 }
             }
         };
         match tokio::time::timeout(self.0.deadline, tries).await {
             Ok(done) => done.map_err(|failure| failure.during(operation)),
             Err(_) => Err(self.too_late().during(operation)),
+        }
+    }
+
+    /// Says which index is missing, if the server refused a statement because it names one.
+    async fn name_missing_index(&self, failure: Failure) -> Failure {
+        if failure.code != BAD_VALUE || !failure.is_altered() {
+            return failure;
+        }
+        match open::missing(self.live()).await {
+            Ok(findings) => {
+                let missing = findings.into_iter().map(|finding| finding.summary);
+                failure.about(&missing.collect::<Vec<_>>().join("; "))
+            }
+            Err(_) => failure,
         }
     }
 
@@ -427,7 +476,7 @@ impl fmt::Debug for MongoStore {
     /// Without the options of the clients: they have the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MongoStore")
-            .field("database", &self.0.main.database.name())
+            .field("database", &self.main().database.name())
             .field("server", &self.0.server)
             .finish_non_exhaustive()
     }
@@ -467,6 +516,14 @@ impl Store for MongoStore {
         self
     }
 
+    fn guards(&self) -> bool {
+        self.has_transactions()
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.deadline + LAST_WORDS
+    }
+
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         self.has_transactions()
             .then_some(self as &dyn RecurringStore)
@@ -502,12 +559,7 @@ impl Store for MongoStore {
         if !inside.wakeups || !inside.server.transactions || inside.closed.load(Ordering::SeqCst) {
             return None;
         }
-        let start = || {
-            Some(Arc::new(MongoCoordinator::new(
-                &inside.live,
-                &inside.outages,
-            )))
-        };
+        let start = || Some(Arc::new(MongoCoordinator::new(&inside.clients)));
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
         Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
     }

@@ -115,26 +115,17 @@ impl From<sqlx::Error> for Failure {
 impl Failure {
     fn from_server(error: &PgDatabaseError) -> Self {
         let code = error.code();
-        let message = match code {
-            // These messages may quote the value.
-            _ if code.starts_with("22") => "a value was refused",
-            "26000" | "42P05" => {
-                "the pooler between here and the server does not keep prepared statements: use \
-                 PgBouncer 1.21 or later with max_prepared_statements above 0, or pool_mode=session"
-            }
-            "08P01" if error.message().contains("unsupported startup parameter") => {
-                return Self::new(
-                    StoreErrorKind::Misconfigured,
-                    format!(
-                        "the pooler refuses a setting of the connection: {} (SQLSTATE {code}); add \
-                         it to ignore_startup_parameters of PgBouncer, or make the pool without it \
-                         (`PgConnectOptions::extra_float_digits(None)`)",
-                        error.message()
-                    ),
-                );
-            }
-            _ => error.message(),
-        };
+        if code == "08P01" && error.message().contains("unsupported startup parameter") {
+            return Self::new(
+                StoreErrorKind::Misconfigured,
+                format!(
+                    "the pooler refuses a setting of the connection: {} (SQLSTATE {code}); add it \
+                     to ignore_startup_parameters of PgBouncer, or make the pool without it \
+                     (`PgConnectOptions::extra_float_digits(None)`)",
+                    error.message()
+                ),
+            );
+        }
         let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
         // Others, such as a pooler's, do not know what became of the call.
         let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
@@ -147,7 +138,7 @@ impl Failure {
                 (true, false) => Loss::Silent,
             },
             held: code == "55P03",
-            text: format!("{message} (SQLSTATE {code})"),
+            text: shown(code, error.routine(), error.message()),
             refused: None,
         }
     }
@@ -158,6 +149,29 @@ impl From<InvalidInput> for Failure {
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
+}
+
+/// What is shown of an error of the server. Messages may quote stored values, so only those are shown
+/// that are known to name nothing but the server's own objects.
+fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
+    let class = code.get(..2).unwrap_or_default();
+    let message = match (code, class) {
+        ("26000" | "42P05", _) => {
+            "the pooler between here and the server does not keep prepared statements: use \
+             PgBouncer 1.21 or later with max_prepared_statements above 0, or pool_mode=session"
+        }
+        // A trigger may raise any code.
+        _ if routine == Some("exec_stmt_raise") => "a trigger or a function refused the call",
+        ("XX001" | "XX002", _)
+        | (
+            _,
+            "08" | "0A" | "23" | "25" | "28" | "3D" | "3F" | "40" | "42" | "53" | "54" | "55"
+            | "57" | "58",
+        ) => message,
+        (_, "22") => "a value was refused",
+        _ => "the server refused the call; its log has the text",
+    };
+    format!("{message} (SQLSTATE {code})")
 }
 
 /// What a SQLSTATE means to the caller.
@@ -239,6 +253,26 @@ mod tests {
         ];
         for (code, kind) in table {
             assert_eq!(kind_of(code), kind, "SQLSTATE {code}");
+        }
+    }
+
+    #[test]
+    fn only_messages_without_values_are_shown() {
+        for code in ["22P02", "22001", "P0001", "XX000", "38000", "99999", ""] {
+            let text = shown(code, None, "the value secret");
+            assert!(!text.contains("secret") && text.contains(code), "{text}");
+        }
+        let raised = shown("23514", Some("exec_stmt_raise"), "the value secret");
+        assert!(!raised.contains("secret"), "{raised}");
+        for code in [
+            "42501", "42P01", "23505", "57P01", "55P03", "28P01", "XX001",
+        ] {
+            let text = shown(
+                code,
+                Some("aclcheck_error"),
+                "permission denied for table jobs",
+            );
+            assert!(text.contains("table jobs") && text.contains(code), "{text}");
         }
     }
 

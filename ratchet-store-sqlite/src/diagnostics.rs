@@ -57,7 +57,10 @@ fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
     while let Some(row) = rows.next()? {
         lost.push((row.get(0)?, row::number(row, 1, "count")?));
     }
-    let found = Finding::lost_routes(&lost, "ratchet_jobs", "ratchet_routes");
+    let found = Finding::lost_routes(
+        &lost,
+        "UPDATE ratchet_jobs SET route = (its id in ratchet_routes) WHERE route = N",
+    );
     Ok(found.into_iter().collect())
 }
 

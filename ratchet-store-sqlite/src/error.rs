@@ -58,7 +58,15 @@ impl From<rusqlite::Error> for Failure {
         match &error {
             rusqlite::Error::SqliteFailure(code, message) => {
                 let text = message.clone().unwrap_or_else(|| code.to_string());
-                Self::new(kind_of(code.extended_code, &text), text)
+                let kind = kind_of(code.extended_code, &text);
+                // Messages may quote values, such as those of a trigger. Those that mean something
+                // here name only tables and columns, and so do those of constraints.
+                let constraint = code.extended_code & 0xff == ffi::SQLITE_CONSTRAINT
+                    && code.extended_code != ffi::SQLITE_CONSTRAINT_TRIGGER;
+                match kind {
+                    StoreErrorKind::Other if !constraint => Self::new(kind, code.to_string()),
+                    _ => Self::new(kind, text),
+                }
             }
             // Without the statement: it is long and says nothing to the reader of a log.
             rusqlite::Error::SqlInputError { error, msg, .. } => {
@@ -179,6 +187,18 @@ mod tests {
         let insert = || database.execute("INSERT INTO t VALUES (?1)", ["secret"]);
         insert().unwrap();
         let failure = Failure::from(insert().unwrap_err());
+        assert!(failure.to_string().contains("t.a"), "{failure}");
+        assert!(!failure.to_string().contains("secret"), "{failure}");
+        database
+            .execute_batch(
+                "CREATE TRIGGER r BEFORE DELETE ON t BEGIN SELECT RAISE(ABORT, 'the secret'); END",
+            )
+            .unwrap();
+        let failure = Failure::from(database.execute("DELETE FROM t", []).unwrap_err());
+        assert!(!failure.to_string().contains("secret"), "{failure}");
+        let path = "SELECT json_extract('{}', 'secret')";
+        let failure = database.query_row(path, [], |row| row.get::<_, String>(0));
+        let failure = Failure::from(failure.unwrap_err());
         assert!(!failure.to_string().contains("secret"), "{failure}");
     }
 }

@@ -73,8 +73,9 @@ impl SqlServerStore {
             lost.push((row.try_get::<i32>(0)?.into(), count));
         }
         let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
-        let found = Finding::lost_routes(&lost, &table("jobs"), &table("routes"));
-        Ok(found.into_iter().collect())
+        let (jobs, routes) = (table("jobs"), table("routes"));
+        let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
+        Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
     }
 
     async fn applied(&self) -> Inner<u64> {

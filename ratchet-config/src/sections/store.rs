@@ -22,7 +22,7 @@ section! {
         /// wakeups. Unset, 10. SQLite has no pool.
         max_connections: Option<u32>, example "10";
 
-        /// How long a call may take in all. Unset, 10 s, with SQLite 30 s.
+        /// How long a call may take in all. Unset, 10 s; SQLite 30 s, MongoDB 20 s.
         deadline: Option<Duration>, example "\"10s\"";
 
         /// How the connections are called on the server; unset, `ratchet` or what the URL says.

@@ -95,17 +95,15 @@ impl Wakes {
 }
 
 impl Client {
-    /// How long a call of a client without a node may take.
-    const DEADLINE: Duration = Duration::from_secs(10);
     /// How long a wakeup may hold its sender up.
     const NOTIFY: Duration = Duration::from_millis(100);
     /// How often an enqueue is tried before a transient failure is returned.
     const ENQUEUE_TRIES: u32 = 3;
 
     pub(crate) fn new(store: SharedStore) -> Self {
-        let coordinator = store.coordinator();
+        let (coordinator, deadline) = (store.coordinator(), store.patience());
         Self(Arc::new(Inner {
-            calls: Arc::new(Calls::new(store, Self::DEADLINE)),
+            calls: Arc::new(Calls::new(store, deadline)),
             coordinator: coordinator.unwrap_or_else(|| Arc::new(NoopCoordinator)),
             node: None,
             wakes: Wakes::default(),

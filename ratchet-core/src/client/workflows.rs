@@ -109,14 +109,29 @@ impl Client {
 
     /// Lets no more jobs join a batch. It ends when all that are in it have, perhaps at once.
     ///
+    /// Repeats a transient failure, as an enqueue does. Returns `Closed` if this call may have closed
+    /// the batch.
+    ///
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store; the call can be repeated.
     pub async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
-        let calls = &self.0.calls;
-        let close = calls.call("close_batch", |store| async move {
-            workflows(store)?.close_batch(batch).await
-        });
-        let closed = close.await?;
+        let mut backoff = Backoff::of("batch");
+        let mut tries = 1;
+        let closed = loop {
+            let calls = &self.0.calls;
+            let close = calls.call("close_batch", |store| async move {
+                workflows(store)?.close_batch(batch).await
+            });
+            match close.await {
+                Err(error) if error.is_transient() && tries < Self::ENQUEUE_TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(backoff.next(0.5)).await;
+                }
+                // The try before may have closed it, and its answer was lost.
+                Ok(BatchClosed::Already) if tries > 1 => break BatchClosed::Closed,
+                closed => break closed?,
+            }
+        };
         if closed == BatchClosed::Closed {
             self.wake(Wakeup::any()).await;
         }

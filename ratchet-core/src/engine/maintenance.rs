@@ -48,10 +48,11 @@ pub(super) async fn run(run: Arc<Run>) {
 
 /// Does away with what is old. What fails for one kind of job is tried for the others all the same.
 pub(super) async fn tick(run: &Run) {
-    let Some(guard) = run.shared.maintenance_guard() else {
+    let guard = run.shared.maintenance_guard();
+    if guard.is_none() && run.shared.calls.store().guards() {
+        // It has ceased to lead.
         return;
-    };
-    let guard = Some(guard);
+    }
     let retention = &run.shared.config.retention;
     let maintained = &run.shared.maintained;
     for (state, retain) in retention.states() {

@@ -4,12 +4,15 @@
 //! their pools is ready to run, since then nothing is about to join them; otherwise when there are enough of them
 //! or [`LINGER`] is over. While one call is under way the next batch gathers. A store that fails is
 //! tried again until it works; meanwhile the claims count as held, so that the poller takes no
-//! more. What a store refuses for good, though it takes others, waits apart.
+//! more. What a store refuses for good, though it takes others, waits apart. So does what contends
+//! with a transaction that stays open, such as the end of a job whose lane a killed producer holds:
+//! each such end has calls of its own, and holds up nothing else.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::bulkhead::Bulkhead;
@@ -30,6 +33,8 @@ pub(super) const TELL: Duration = Duration::from_millis(20);
 /// How often a batch may take longer than the store's deadline before its settlements are sent one by
 /// one: one of them may be too much for it, such as the end of a job that very many wait for.
 const TIMEOUTS: u32 = 1;
+/// How many contended settlements are sent at once, each in a call of its own.
+const APART: usize = 16;
 
 /// Settlements that are to be sent.
 #[derive(Default)]
@@ -54,15 +59,19 @@ struct Of {
     kind: JobPlace,
     /// The claim, if the hooks are to hear of its end.
     told: Option<Arc<Claim>>,
+    /// Whether other jobs wait for this end, in its lane or by links, so that the store has to write
+    /// what others write too.
+    awaited: bool,
 }
 
 impl Ending {
     /// The end of a claim of this pool that no hook needs to hear of.
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &Bulkhead) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
+        let awaited = waited_for && settlement.effect(false).state.is_terminal();
         let makes_room = if claim.route.permit.is_some() {
             MakesRoom::ForAnybody
-        } else if waited_for && settlement.effect(false).state.is_terminal() {
+        } else if awaited {
             MakesRoom::Here
         } else {
             MakesRoom::No
@@ -73,6 +82,7 @@ impl Ending {
                 pool: pool.index,
                 kind: pool.metrics.place(&claim.route.kind),
                 told: None,
+                awaited,
             },
             makes_room,
         }
@@ -143,6 +153,20 @@ impl Batch {
     }
 }
 
+impl Extend<Ending> for Batch {
+    fn extend<T: IntoIterator<Item = Ending>>(&mut self, endings: T) {
+        endings.into_iter().for_each(|ending| self.push(ending));
+    }
+}
+
+impl FromIterator<Ending> for Batch {
+    fn from_iter<T: IntoIterator<Item = Ending>>(endings: T) -> Self {
+        let mut batch = Self::default();
+        batch.extend(endings);
+        batch
+    }
+}
+
 impl SettleBuffer {
     /// Adds one; `more_coming` says that others are likely to follow within microseconds.
     pub(super) fn push(&self, ending: Ending, more_coming: bool) {
@@ -157,8 +181,7 @@ impl SettleBuffer {
 
     /// Puts back what could not be sent, before the others.
     fn put_back(&self, endings: impl Iterator<Item = Ending>) {
-        let mut first = Batch::default();
-        endings.for_each(|ending| first.push(ending));
+        let mut first: Batch = endings.collect();
         let mut pending = self.pending();
         first.settlements.append(&mut pending.settlements);
         first.of.append(&mut pending.of);
@@ -233,6 +256,9 @@ pub(super) struct Settler {
     refused: Batch,
     retry_at: Option<Instant>,
     backoff: Backoff,
+    /// Those that contend, a task each.
+    contended: JoinSet<()>,
+    apart: Arc<Semaphore>,
 }
 
 impl Settler {
@@ -241,6 +267,8 @@ impl Settler {
             refused: Batch::default(),
             retry_at: None,
             backoff: Backoff::of("settler"),
+            contended: JoinSet::new(),
+            apart: Arc::new(Semaphore::new(APART)),
         }
     }
 
@@ -252,15 +280,28 @@ impl Settler {
     }
 
     /// Sends what has gathered, until the store has taken it, and again what it refused before.
-    pub(super) async fn tick(&mut self, run: &Run) {
-        let batch = run.settlements.take();
+    pub(super) async fn tick(&mut self, run: &Arc<Run>) {
+        while self.contended.try_join_next().is_some() {}
+        let mut batch = run.settlements.take();
         let mut backoff = Backoff::of("settler");
-        let mut timeouts = 0;
+        let (mut timeouts, mut contentions) = (0, 0);
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
                     wind_up(run, &batch, &answers).await;
                     break;
+                }
+                Err(error) if contends(&error, &batch) => {
+                    tracing::debug!(%error, jobs = batch.len(), "settling met others");
+                    let all = contentions > 0 && error.kind() == StoreErrorKind::Contention;
+                    contentions += 1;
+                    let ends = batch.into_iter();
+                    let contended: Batch;
+                    (contended, batch) = ends.partition(|ending| all || ending.of.awaited);
+                    if contended.is_empty() {
+                        tokio::time::sleep(backoff.next(run.shared.random())).await;
+                    }
+                    self.settle_apart(run, contended);
                 }
                 Err(error) if error.is_transient() && timeouts < TIMEOUTS => {
                     timeouts += u32::from(error.kind() == StoreErrorKind::Timeout);
@@ -282,6 +323,30 @@ impl Settler {
         }
     }
 
+    /// Settles each in a task of its own, again and again while it contends.
+    fn settle_apart(&mut self, run: &Arc<Run>, contended: Batch) {
+        for ending in contended.into_iter() {
+            let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
+            self.contended.spawn(async move {
+                let mut backoff = Backoff::of("settler");
+                let one: Batch = [ending].into_iter().collect();
+                loop {
+                    let turn = apart.acquire().await;
+                    let sent = send(&run, &one.settlements).await;
+                    drop(turn);
+                    match sent {
+                        Ok(answers) => return wind_up(&run, &one, &answers).await,
+                        Err(error) if contends(&error, &one) => {
+                            tracing::debug!(%error, "an end contends, trying it again");
+                            tokio::time::sleep(backoff.next(run.shared.random())).await;
+                        }
+                        Err(_) => return run.settlements.put_back(one.into_iter()),
+                    }
+                }
+            });
+        }
+    }
+
     /// Settles each by itself, so that one that the store refuses, or has no time for, harms only its
     /// own job. One that is invalid is failed with the reason; the others are tried again later. If
     /// the store fails meanwhile, the rest goes back to where it came from.
@@ -289,8 +354,7 @@ impl Settler {
         let mut batch = batch.into_iter();
         let mut timeouts_in_a_row = 0;
         while let Some(ending) = batch.next() {
-            let mut one = Batch::default();
-            one.push(ending);
+            let one: Batch = [ending].into_iter().collect();
             match send(run, &one.settlements).await {
                 Ok(answers) => {
                     timeouts_in_a_row = 0;
@@ -327,6 +391,15 @@ impl Settler {
             let wait = self.backoff.next(run.shared.random());
             self.retry_at = Some(time::monotonic() + wait);
         }
+    }
+}
+
+/// Whether others may be in the way of this batch. A store that waits for them may run out of time.
+fn contends(error: &StoreError, batch: &Batch) -> bool {
+    match error.kind() {
+        StoreErrorKind::Contention => true,
+        StoreErrorKind::Timeout => batch.of.iter().any(|of| of.awaited),
+        _ => false,
     }
 }
 

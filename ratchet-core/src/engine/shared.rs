@@ -118,11 +118,12 @@ impl Shared {
         }
     }
 
-    /// The guard of what the leader of the maintenance role writes; none while this node does not
-    /// lead in it, and then it may do only what is safe for all.
+    /// The guard of what the leader of the maintenance role writes. `None` while this node does not
+    /// lead in it, and on a store without guards: then only what is safe for all may be written.
     pub(super) fn maintenance_guard(&self) -> Option<Guard> {
         let leadership = self.roles.leadership(MAINTENANCE)?;
-        leadership.guard().filter(|_| leadership.is_leader())
+        let guards = leadership.is_leader() && self.calls.store().guards();
+        leadership.guard().filter(|_| guards)
     }
 
     /// The leadership without which the node claims nothing; none: it claims always.

@@ -218,11 +218,11 @@ impl Finding {
 
     /// `lost_route`: waiting jobs name numbers of queues and kinds that do not exist, so no node runs or
     /// lists them. `lost` has these numbers and how many jobs name each, of
-    /// [`LOST_COUNTED`](Self::LOST_COUNTED) jobs at most; `jobs` and `routes` are the tables. `None` if
-    /// `lost` is empty.
+    /// [`LOST_COUNTED`](Self::LOST_COUNTED) jobs at most; `repair` gives the jobs of one number, there
+    /// called `N`, another. `None` if `lost` is empty.
     #[must_use]
-    pub fn lost_routes(lost: &[(i64, u64)], jobs: &str, routes: &str) -> Option<Self> {
-        let (first, _) = lost.first()?;
+    pub fn lost_routes(lost: &[(i64, u64)], repair: &str) -> Option<Self> {
+        lost.first()?;
         let count: u64 = lost.iter().map(|(_, count)| count).sum();
         let least = if count < Self::LOST_COUNTED {
             ""
@@ -237,8 +237,7 @@ impl Finding {
         let finding = Self::new("lost_route", Severity::Error, summary);
         Some(finding.detail(each.join(", ")).remedy(format!(
             "find out from their payloads what they are, look up or enqueue a job of the same queue \
-             and kind, and for each number: UPDATE {jobs} SET route = (its id in {routes}) \
-             WHERE route = {first}"
+             and kind, and for each number N: {repair}"
         )))
     }
 
@@ -299,13 +298,13 @@ mod tests {
 
     #[test]
     fn jobs_without_a_route_are_counted_up_to_a_limit() {
-        assert_eq!(Finding::lost_routes(&[], "jobs", "routes"), None);
-        let few = Finding::lost_routes(&[(7, 2), (9, 1)], "jobs", "routes").unwrap();
+        assert_eq!(Finding::lost_routes(&[], "UPDATE"), None);
+        let few = Finding::lost_routes(&[(7, 2), (9, 1)], "UPDATE jobs").unwrap();
         assert_eq!(few.severity, Severity::Error);
         assert!(few.summary.starts_with("3 waiting jobs"), "{}", few.summary);
         assert_eq!(few.detail.as_deref(), Some("2 of route 7, 1 of route 9"));
-        assert!(few.remedy.unwrap().ends_with("WHERE route = 7"));
-        let many = Finding::lost_routes(&[(7, Finding::LOST_COUNTED)], "jobs", "routes");
+        assert!(few.remedy.unwrap().ends_with("N: UPDATE jobs"));
+        let many = Finding::lost_routes(&[(7, Finding::LOST_COUNTED)], "UPDATE jobs");
         assert!(many.unwrap().summary.starts_with("at least 1000"));
     }
 

@@ -42,6 +42,7 @@ mod workflows;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use archive::ArchiveStore;
 pub use diagnostics::DiagnosticStore;
@@ -81,6 +82,19 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// The version tokens.
     fn versions(&self) -> &dyn VersionStore;
+
+    /// Whether guarded writes can be made. The leader of a cluster on a store that cannot make them
+    /// sweeps and purges without a guard: its successor may do the same at the same time, which
+    /// changes nothing for the worse. Everything else that needs a guard is refused by such a store.
+    fn guards(&self) -> bool {
+        true
+    }
+
+    /// How long a client that belongs to no node waits for a call: longer than the store itself tries,
+    /// so that the store says why it failed.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(10)
+    }
 
     /// The recurring definitions, if the store can keep them.
     fn recurring(&self) -> Option<&dyn RecurringStore> {

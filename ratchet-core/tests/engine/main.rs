@@ -4,6 +4,7 @@
 mod bulk;
 mod cancel;
 mod clock_steps;
+mod contention;
 mod drain;
 mod hooks;
 mod kit;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ratchet_core::memory::Fault;
 use ratchet_core::model::{BatchClosed, BatchRecord, Delivered, LinkState};
 use ratchet_core::store::{
     Changed, JobStore, LockStore, NodeStore, PermitStore, QueueStore, Store, StoreInfo,
@@ -375,4 +376,24 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     let node = Started::new(node.build().unwrap());
     sleep(120 * SECOND).await;
     node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_closed_again_when_the_answer_was_lost() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let world = World::new();
+    let store = world.store.clone().with_faults({
+        let calls = Arc::clone(&calls);
+        move |operation| match operation {
+            "close_batch" if calls.fetch_add(1, Ordering::SeqCst) == 0 => Fault::ErrorAfterCommit,
+            _ => Fault::None,
+        }
+    });
+    let client = Ratchet::client(Arc::new(store));
+    let batch = client.create_batch().await.unwrap();
+    let closed = client.close_batch(batch).await.unwrap();
+    assert_eq!(closed, BatchClosed::Closed);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    let again = client.close_batch(batch).await.unwrap();
+    assert_eq!(again, BatchClosed::Already);
 }

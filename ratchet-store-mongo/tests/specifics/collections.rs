@@ -1,11 +1,13 @@
 //! Collections and indexes: ours, and those of others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::IndexModel;
 use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
-use ratchet_core::store::{JobStore, Store};
+use ratchet_core::model::{Finding, ReclaimRequest};
+use ratchet_core::store::{DiagnosticStore, JobStore, Store};
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::server::Space;
@@ -135,6 +137,50 @@ pub(crate) async fn collections_of_another_kind_are_refused(space: Arc<Space>) {
         space.of_majority(collection).drop().await.unwrap();
     }
     open(&space).await;
+}
+
+pub(crate) async fn what_an_operator_changed_is_found(space: Arc<Space>) {
+    let store = open(&space).await;
+    let found = async |code: &str, part: &str| {
+        let findings = store.findings().await.unwrap();
+        let named = |one: &Finding| one.code == code && one.summary.contains(part);
+        assert!(findings.iter().any(named), "{part}: {findings:?}");
+        let problem = refused(&space).await;
+        assert!(problem.contains(part), "{problem}");
+    };
+    let jobs = space.of_majority("jobs");
+    let options = IndexOptions::builder().expire_after(Duration::from_secs(60));
+    let index = IndexModel::builder().keys(doc! { "created_at": 1 });
+    let index = index.options(options.build()).build();
+    let made = jobs.create_index(index).await.unwrap();
+    found("odd_index", "TTL index created_at_1").await;
+    jobs.drop_index(made.index_name).await.unwrap();
+    let validator = |validator| doc! { "collMod": space.name("nodes"), "validator": validator };
+    let strict = validator(doc! { "label": { "$ne": "n" } });
+    space.database.run_command(strict).await.unwrap();
+    found("odd_collection", "has a validator").await;
+    space
+        .database
+        .run_command(validator(doc! {}))
+        .await
+        .unwrap();
+    open(&space).await;
+}
+
+pub(crate) async fn a_statement_without_its_index_names_it(space: Arc<Space>) {
+    let store = open(&space).await;
+    space
+        .of_majority("jobs")
+        .drop_index("running")
+        .await
+        .unwrap();
+    let reclaim = ReclaimRequest::new();
+    let error = store.reclaim(&reclaim).await.unwrap_err();
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
+    assert!(error.to_string().contains("index running"), "{error}");
 }
 
 pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space: Arc<Space>) {

@@ -70,7 +70,7 @@ impl Fault {
     }
 
     /// The connection is closed in place of an answer.
-    fn unheard(mut self) -> Self {
+    pub(crate) fn unheard(mut self) -> Self {
         self.data.insert("closeConnection", true);
         self
     }

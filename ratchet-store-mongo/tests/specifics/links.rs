@@ -72,19 +72,14 @@ pub(crate) async fn an_end_sees_the_child_that_a_transaction_brings(space: Arc<S
     let alive = |job: &ClaimedJob| Report::new(job.claim.token, ReportKind::Alive);
     let alive: Vec<Report> = parents.iter().map(alive).collect();
     plain.report(&alive).await.unwrap();
-    let settling = tokio::spawn({
-        let plain = plain.clone();
-        let done: Vec<Settlement> = parents.iter().map(done).collect();
-        async move { plain.settle(&done).await }
-    });
-    while state(&store, other).await != JobState::Pending {
-        tokio::task::yield_now().await;
-    }
+    let done: Vec<Settlement> = parents.iter().map(done).collect();
+    let contends = plain.settle(&done).await.unwrap_err();
+    assert_kind(&contends, StoreErrorKind::Contention);
+    assert_eq!(state(&store, other).await, JobState::Pending);
     let third = parents[2].claim.token.job;
     assert_eq!(state(&store, third).await, JobState::Succeeded);
-    assert!(!settling.is_finished());
     session.commit_transaction().await.unwrap();
-    assert_eq!(settling.await.unwrap().unwrap(), [Fenced::Applied; 3]);
+    assert_eq!(plain.settle(&done).await.unwrap(), [Fenced::Applied; 3]);
     assert_eq!(state(&store, child.id()).await, JobState::Pending);
 }
 

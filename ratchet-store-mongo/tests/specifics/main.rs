@@ -15,6 +15,8 @@ mod passes;
 mod permits;
 mod plans;
 mod rates;
+mod routes;
+mod secured;
 #[path = "../server/mod.rs"]
 mod server;
 mod standalone;
@@ -54,7 +56,8 @@ tests! {
         a_node_that_cannot_be_read_silences_no_other;
     collections: two_prefixes_never_see_each_other odd_names_work a_newer_version_is_refused
         collections_of_others_are_refused indexes_of_others_are_refused
-        collections_of_another_kind_are_refused
+        collections_of_another_kind_are_refused what_an_operator_changed_is_found
+        a_statement_without_its_index_names_it
         what_is_missing_is_named_where_nothing_may_be_created many_starters_create_once;
     connect: a_wrong_password_is_misconfigured an_unknown_replica_set_is_misconfigured
         a_server_that_is_not_there_is_unavailable a_closed_store_refuses
@@ -91,9 +94,15 @@ tests! {
         idle_rates_come_from_an_index;
     rates: the_server_forgets_idle_keys_and_no_fence
         what_was_granted_before_a_loss_is_not_counted_again;
+    routes: a_number_that_a_restore_gave_away_is_not_used
+        a_client_of_the_application_looks_at_the_routes_every_second
+        jobs_of_a_route_that_does_not_exist_are_found;
+    secured: the_rights_in_the_guide_are_enough a_missing_right_does_not_show_a_result
+        a_user_that_was_dropped_and_created_again_is_let_in;
     transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
         a_key_lost_to_others_is_contention jobs_need_a_transaction_that_was_begun
         a_lane_held_by_a_transaction_holds_up_no_other
+        a_producer_that_stops_before_its_commit_holds_no_lane
         what_is_refused_leaves_nothing_in_the_transaction
         what_fails_behind_the_first_write_cannot_be_committed
         a_session_that_can_have_no_transaction_is_misconfigured;

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
 use mongodb::{Client, IndexModel};
 use ratchet_core::model::{
-    ActionOutcome, Guard, JobFilter, JobSelector, Outcome, PageRequest, PurgeRequest, Settlement,
+    ActionOutcome, ClaimRequest, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus, Outcome,
+    PageRequest, PurgeRequest, Settlement,
 };
-use ratchet_core::store::{JobStore, LockStore, Store, VersionStore};
-use ratchet_core::{Enqueued, Fence, JobAction, JobState, Name, StoreErrorKind};
+use ratchet_core::store::{JobStore, LockStore, NodeStore, Store, VersionStore};
+use ratchet_core::{
+    Enqueued, Fence, Job, JobAction, JobContext, JobResult, JobState, Name, NodeId, Ratchet,
+    StoreErrorKind,
+};
 use ratchet_store_mongo::MongoStore;
+use serde::{Deserialize, Serialize};
 
 use crate::faults::Fault;
 use crate::links::under_way;
@@ -33,6 +38,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     }),
     ("a_job_that_somebody_was_told_of_stays", |space| {
         Box::pin(a_job_that_somebody_was_told_of_stays(space))
+    }),
+    ("the_jobs_of_a_dead_node_are_taken_back", |space| {
+        Box::pin(the_jobs_of_a_dead_node_are_taken_back(space))
     }),
     ("a_job_that_another_stored_stays", |space| {
         Box::pin(a_job_that_another_stored_stays(space))
@@ -90,6 +98,51 @@ async fn it_says_what_it_is(space: Arc<Space>) {
     assert_eq!(error.invalid_input().unwrap().field(), "permit");
 }
 
+#[derive(Serialize, Deserialize)]
+struct Work;
+
+impl Job for Work {
+    const KIND: &'static str = "kind";
+    type Output = ();
+
+    async fn run(self, _: JobContext) -> JobResult<()> {
+        Ok(())
+    }
+}
+
+async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
+    let store = open(&space).await;
+    let id = enqueue(&store, Work.into_job()).await;
+    let (dead, label) = (NodeId::new(), Name::new("label", "dead").unwrap());
+    let beat = Heartbeat::new(dead, label, NodeStatus::Active, Duration::from_millis(100));
+    store.heartbeat(&beat).await.unwrap();
+    let claimed = store.claim_next_batch(&ClaimRequest::new(dead, 1)).await;
+    assert_eq!(claimed.unwrap().len(), 1);
+    let node = Ratchet::builder(Arc::new(store.clone()))
+        .register::<Work>()
+        .heartbeat_interval(Duration::from_millis(200))
+        .dead_after(Duration::from_secs(1))
+        .reclaim_interval(Duration::from_millis(200))
+        .build()
+        .unwrap();
+    let running = tokio::spawn({
+        let node = node.clone();
+        async move { node.run_until(std::future::pending::<()>()).await }
+    });
+    let taken_back = async {
+        loop {
+            let job = store.get(&[id]).await.unwrap()[0].clone().unwrap();
+            if job.state == JobState::Succeeded {
+                return job;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let job = tokio::time::timeout(Duration::from_secs(60), taken_back).await;
+    assert_eq!(job.unwrap().crash_count, 1);
+    running.abort();
+}
+
 async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
     let store = open(&space).await;
     let (ended, waiting) = (enqueue(&store, job()).await, job());
@@ -122,11 +175,11 @@ async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
 
 async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
     let other = open(&space).await;
-    refuse_for_good(&space).await;
     for with in [vec![], vec![job()]] {
         let fault = Fault::new(&space, &["delete"]).late(1_500);
         let store = fault.builder(&space).deadline(Duration::from_secs(15));
         let store = store.connect().await.unwrap();
+        refuse_for_good(&space).await;
         let name = fault.name().to_owned();
         let fault = fault.set().await;
         let batch = [job().unique_key("v"), job().unique_key("u")];
@@ -149,16 +202,19 @@ async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
             .act(&JobSelector::Ids(vec![stored]), JobAction::Cancel)
             .await
             .unwrap();
+        validate(&space, doc! {}).await;
     }
 }
 
 /// From now on no job with the unique key `u` can be stored.
 async fn refuse_for_good(space: &Space) {
-    let refuse = doc! {
-        "collMod": space.name("jobs"),
-        "validator": { "unique_key": { "$ne": "u" } },
-    };
-    space.database.run_command(refuse).await.unwrap();
+    validate(space, doc! { "unique_key": { "$ne": "u" } }).await;
+}
+
+/// From now on only jobs can be stored that match.
+async fn validate(space: &Space, validator: Document) {
+    let change = doc! { "collMod": space.name("jobs"), "validator": validator };
+    space.database.run_command(change).await.unwrap();
 }
 
 /// Somebody who knew no better: a job with the unique key `u` is refused, whoever else has gone.

@@ -12,6 +12,7 @@ use ratchet_core::{BatchId, JobId, JobState, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
+use crate::links::under_way;
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
@@ -122,20 +123,41 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
         Settlement::new(job.claim.token, Outcome::Succeeded { result: None })
     };
     let done: Vec<Settlement> = claimed.iter().map(done).collect();
-    let settling = tokio::spawn({
-        let store = store.clone();
-        async move { store.settle(&done).await }
-    });
-    // The other lane goes on meanwhile.
-    let free = behind[1].id();
-    while store.get(&[free]).await.unwrap()[0].clone().unwrap().state != JobState::Pending {
-        tokio::task::yield_now().await;
-    }
-    assert!(!settling.is_finished());
+    // Long before the deadline, so that the caller can settle the rest apart.
+    let contends = store.settle(&done).await.unwrap_err();
+    assert_kind(&contends, StoreErrorKind::Contention);
+    let free = store.get(&[behind[1].id()]).await.unwrap()[0].clone();
+    assert_eq!(free.unwrap().state, JobState::Pending);
     session.abort_transaction().await.unwrap();
-    assert_eq!(settling.await.unwrap().unwrap(), [Fenced::Applied; 2]);
+    assert_eq!(store.settle(&done).await.unwrap(), [Fenced::Applied; 2]);
     let held = store.get(&[behind[0].id()]).await.unwrap()[0].clone();
     assert_eq!(held.unwrap().state, JobState::Pending);
+}
+
+pub(crate) async fn a_producer_that_stops_before_its_commit_holds_no_lane(space: Arc<Space>) {
+    let plain = open(&space).await;
+    let head = enqueue(&plain, job().lane("l")).await;
+    enqueue(&plain, job()).await;
+    let claimed = plain.claim_next_batch(&claim_all()).await.unwrap();
+    let fault = Fault::new(&space, &["insert"]).late(6_000);
+    let producer = fault.open(&space).await;
+    let name = fault.name().to_owned();
+    let fault = fault.set().await;
+    let producing = tokio::spawn(async move { producer.enqueue(&[job().lane("l")]).await });
+    let storing = doc! { "command.insert": space.name("jobs") };
+    under_way(&space, &name, storing).await;
+    let done = claimed
+        .iter()
+        .map(|job| Settlement::new(job.claim.token, Outcome::Succeeded { result: None }));
+    let done: Vec<Settlement> = done.collect();
+    assert_eq!(plain.settle(&done).await.unwrap(), [Fenced::Applied; 2]);
+    let ended = plain.get(&[head]).await.unwrap()[0].clone();
+    assert_eq!(ended.unwrap().state, JobState::Succeeded);
+    // One that goes on sees that the lane is another by now.
+    let next = producing.await.unwrap().unwrap()[0].id();
+    fault.lift().await;
+    let next = plain.get(&[next]).await.unwrap()[0].clone();
+    assert_eq!(next.unwrap().state, JobState::Pending);
 }
 
 pub(crate) async fn what_is_refused_leaves_nothing_in_the_transaction(space: Arc<Space>) {

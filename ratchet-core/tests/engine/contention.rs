@@ -1,0 +1,205 @@
+//! Stores whose calls contend with a transaction that stays open, or take long.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::memory::Fault;
+use ratchet_core::model::{
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    JobInput, JobPage, JobSelector, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report,
+    Reported, Settlement,
+};
+use ratchet_core::store::{
+    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+};
+use ratchet_core::{
+    ClaimToken, JobAction, JobId, JobRecord, JobState, MemoryStore, NewJob, Ratchet, Result,
+    StoreError, StoreErrorKind,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::kit::{Scripted, Started, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A store in which the ends of some jobs contend: a settlement with one of them takes a second and
+/// settles nothing.
+#[derive(Clone, Debug)]
+struct Contended {
+    store: MemoryStore,
+    held: Arc<Mutex<BTreeSet<JobId>>>,
+    /// How they fail.
+    kind: StoreErrorKind,
+}
+
+impl Contended {
+    fn holds(&self, settlements: &[Settlement]) -> bool {
+        let held = self.held.lock().unwrap();
+        settlements.iter().any(|one| held.contains(&one.token.job))
+    }
+}
+
+impl Store for Contended {
+    fn patience(&self) -> Duration {
+        20 * SECOND
+    }
+
+    fn info(&self) -> StoreInfo {
+        Store::info(&self.store)
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        Store::queues(&self.store)
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        Store::nodes(&self.store)
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        Store::locks(&self.store)
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        Store::versions(&self.store)
+    }
+}
+
+#[async_trait]
+impl JobStore for Contended {
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        if self.holds(settlements) {
+            sleep(SECOND).await;
+            return Err(StoreError::new(self.kind, "settle"));
+        }
+        self.store.settle(settlements).await
+    }
+
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        self.store.enqueue(jobs).await
+    }
+
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        self.store.claim_next_batch(request).await
+    }
+
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
+        self.store.claim_next_batch_optimized(request).await
+    }
+
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        self.store.load_inputs(tokens).await
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        self.store.report(reports).await
+    }
+
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        self.store.reclaim(request).await
+    }
+
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        self.store.act(jobs, action).await
+    }
+
+    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        self.store.get(ids).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        self.store.list(filter, page).await
+    }
+
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        self.store.history(job).await
+    }
+
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        self.store.purge(request).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_contends_holds_up_no_other() {
+    for kind in [StoreErrorKind::Contention, StoreErrorKind::Timeout] {
+        two_ends_contend(kind).await;
+    }
+}
+
+async fn two_ends_contend(kind: StoreErrorKind) {
+    let world = World::new();
+    let store = Contended {
+        store: world.store.clone(),
+        held: Arc::default(),
+        kind,
+    };
+    let job = |name: &str| {
+        world.job(name, |_| async {
+            sleep(SECOND).await;
+            Ok(())
+        })
+    };
+    let mut ids = Vec::new();
+    for number in 0..10 {
+        let job = job(&format!("first {number}"));
+        let job = if number < 5 {
+            job.lane(&format!("{number}"))
+        } else {
+            job
+        };
+        ids.push(world.enqueue(job).await);
+    }
+    let held = [ids[0], ids[1]];
+    store.held.lock().unwrap().extend(held);
+    let builder = Ratchet::builder(Arc::new(store.clone())).register::<Scripted>();
+    let node = builder.state(world.scripts.clone()).seed(7).concurrency(16);
+    let node = Started::new(node.build().unwrap());
+    // In one batch with those that contend, some of them in lanes, too.
+    let began = Instant::now();
+    for id in &ids[2..] {
+        assert_eq!(world.ended(*id).await.state, JobState::Succeeded);
+    }
+    assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+    // Later ones, while two still contend.
+    for number in 0..5 {
+        let began = Instant::now();
+        let id = world
+            .enqueue(job(&format!("later {number}")).lane("later"))
+            .await;
+        assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+        assert!(began.elapsed() < 3 * SECOND, "{:?}", began.elapsed());
+    }
+    for id in held {
+        assert_eq!(world.read(id).await.state, JobState::Running);
+    }
+    store.held.lock().unwrap().clear();
+    for id in held {
+        let job = world.ended(id).await;
+        assert_eq!((job.state, job.claim_seq), (JobState::Succeeded, 1));
+    }
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_waits_as_long_as_its_store_tries() {
+    let fault = |operation: &str| match operation {
+        "enqueue" => Fault::Delay(15 * SECOND),
+        _ => Fault::None,
+    };
+    let store = Contended {
+        store: MemoryStore::new().with_faults(fault),
+        held: Arc::default(),
+        kind: StoreErrorKind::Contention,
+    };
+    let client = Ratchet::client(Arc::new(store));
+    let began = Instant::now();
+    client.enqueue(NewJob::new("kind", &1)).await.unwrap();
+    assert_eq!(began.elapsed(), 15 * SECOND);
+}

@@ -1,0 +1,134 @@
+//! The clocks of the members of a replica set. Each member tells the time by its own clock, and after
+//! a change of primary leases expire by another one.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, doc};
+use mongodb::options::{ClientOptions, ServerAddress};
+use ratchet_core::model::{Finding, Severity};
+use tokio::time::Instant;
+
+use crate::clients::Clients;
+use crate::config::client;
+use crate::error::Result;
+
+/// Differences up to this one are no finding: the leader's lock has four times as much to spare.
+const TOLERATED: Duration = Duration::from_secs(1);
+/// How long one member is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The time that a member told, and when it was asked and had answered.
+#[derive(Clone, Copy)]
+struct Reading {
+    millis: i64,
+    asked: Instant,
+    answered: Instant,
+}
+
+impl Reading {
+    /// By how many milliseconds another clock is ahead of this one at least; negative if it is behind.
+    fn ahead(&self, other: &Self) -> i64 {
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        // The other clock was read later by between `least` and `most`.
+        let least = millis(other.asked.saturating_duration_since(self.answered));
+        let most = millis(other.answered.saturating_duration_since(self.asked));
+        let difference = other.millis.saturating_sub(self.millis);
+        if difference > most {
+            difference - most
+        } else {
+            difference.saturating_sub(least).min(0)
+        }
+    }
+}
+
+/// Compares the clocks of the members that can be reached with that of the first.
+pub(crate) async fn clocks(clients: &Clients) -> Result<Vec<Finding>> {
+    let Some(options) = clients.options() else {
+        return Ok(Vec::new());
+    };
+    let database = &clients.current().live.database;
+    let hello = database.run_command(doc! { "hello": 1 }).await?;
+    let hosts = hello.get_array("hosts").cloned().unwrap_or_default();
+    let mut first: Option<(&str, Reading)> = None;
+    let mut findings = Vec::new();
+    for host in hosts.iter().filter_map(Bson::as_str) {
+        let Some(reading) = read(options, host).await else {
+            continue;
+        };
+        let Some((name, other)) = &first else {
+            first = Some((host, reading));
+            continue;
+        };
+        findings.extend(differ(name, host, other.ahead(&reading)));
+    }
+    Ok(findings)
+}
+
+fn differ(name: &str, host: &str, ahead: i64) -> Option<Finding> {
+    let by = Duration::from_millis(ahead.unsigned_abs());
+    let side = if ahead > 0 { "ahead of" } else { "behind" };
+    (by > TOLERATED).then(|| {
+        let summary = "the clocks of the replica set's members differ";
+        Finding::new("member_clocks", Severity::Warning, summary)
+            .detail(format!("{host} is at least {by:?} {side} {name}"))
+            .remedy(
+                "synchronize the clocks of the members: when the primary changes, locks expire early \
+                 or late by the difference, and two nodes may lead for a moment",
+            )
+    })
+}
+
+/// `None` if the member does not answer.
+async fn read(options: &ClientOptions, host: &str) -> Option<Reading> {
+    let mut direct = options.clone();
+    direct.hosts = vec![ServerAddress::parse(host).ok()?];
+    direct.repl_set_name = None;
+    direct.direct_connection = Some(true);
+    direct.server_selection_timeout = Some(PATIENCE);
+    let client = client(direct).ok()?;
+    let admin = client.database("admin");
+    let asking = async {
+        // The first call connects, which takes longer than to ask.
+        admin.run_command(doc! { "hello": 1 }).await.ok()?;
+        let asked = Instant::now();
+        let hello = admin.run_command(doc! { "hello": 1 }).await.ok()?;
+        Some(Reading {
+            millis: hello.get_datetime("localTime").ok()?.timestamp_millis(),
+            asked,
+            answered: Instant::now(),
+        })
+    };
+    let reading = tokio::time::timeout(2 * PATIENCE, asking).await;
+    client.shutdown().immediate(true).await;
+    reading.ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_round_trip_explains_is_no_difference() {
+        let start = Instant::now();
+        let reading = |millis, asked, answered| Reading {
+            millis,
+            asked: start + Duration::from_millis(asked),
+            answered: start + Duration::from_millis(answered),
+        };
+        let first = reading(1_000, 0, 10);
+        for millis in [1_000, 1_005, 1_020] {
+            assert_eq!(first.ahead(&reading(millis, 5, 20)), 0, "{millis}");
+        }
+        assert_eq!(first.ahead(&reading(31_020, 10, 20)), 30_000);
+        assert_eq!(first.ahead(&reading(1_000, 1_010, 1_020)), -1_000);
+    }
+
+    #[test]
+    fn members_that_are_far_apart_are_named() {
+        assert_eq!(differ("a", "b", 1_000), None);
+        let finding = differ("a:1", "b:2", 30_000).unwrap();
+        assert_eq!(finding.detail.unwrap(), "b:2 is at least 30s ahead of a:1");
+        let behind = differ("a:1", "b:2", -2_500).unwrap().detail.unwrap();
+        assert!(behind.contains("2.5s behind a:1"), "{behind}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Numbers of routes that a restore takes away and gives to others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::doc;
+use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore};
+use ratchet_core::{JobId, NewJob};
+use ratchet_store_mongo::MongoStore;
+
+use crate::faults::Fault;
+use crate::server::Space;
+use crate::{claim_all, enqueue, open};
+
+async fn kind(store: &MongoStore, id: JobId) -> String {
+    let job = store.get(&[id]).await.unwrap()[0].clone().unwrap();
+    job.spec.route.kind.to_string()
+}
+
+/// What a restore to before the second route does, after which another route gets its number.
+async fn restore(space: &Space) -> MongoStore {
+    let routes = space.of_majority("routes");
+    routes.delete_one(doc! { "_id": 2 }).await.unwrap();
+    space
+        .of_majority("jobs")
+        .delete_many(doc! {})
+        .await
+        .unwrap();
+    let other = open(space).await;
+    enqueue(&other, NewJob::new("other", &1)).await;
+    assert_eq!(
+        routes
+            .count_documents(doc! { "_id": 2, "kind": "other" })
+            .await
+            .unwrap(),
+        1
+    );
+    other
+}
+
+async fn fill(store: &MongoStore) {
+    enqueue(store, NewJob::new("first", &1)).await;
+    enqueue(store, NewJob::new("second", &1)).await;
+}
+
+pub(crate) async fn a_number_that_a_restore_gave_away_is_not_used(space: Arc<Space>) {
+    let fault = Fault::new(&space, &["find"]).unheard();
+    let store = fault
+        .builder(&space)
+        .wakeups(false)
+        .connect()
+        .await
+        .unwrap();
+    fill(&store).await;
+    restore(&space).await;
+    // A claim sees it by itself.
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.route.kind, "other");
+    let id = enqueue(&store, NewJob::new("second", &1)).await;
+    assert_eq!(kind(&open(&space).await, id).await, "second");
+    space
+        .of_majority("routes")
+        .delete_one(doc! { "_id": 3 })
+        .await
+        .unwrap();
+    let other = open(&space).await;
+    enqueue(&other, NewJob::new("third", &1)).await;
+    // An enqueue does after an outage.
+    let fault = fault.set().await;
+    NodeStore::nodes(&store).await.unwrap();
+    fault.lift().await;
+    let id = enqueue(&store, NewJob::new("second", &1)).await;
+    assert_eq!(kind(&open(&space).await, id).await, "second");
+}
+
+pub(crate) async fn a_client_of_the_application_looks_at_the_routes_every_second(
+    space: Arc<Space>,
+) {
+    let client = Client::with_uri_str(&space.url).await.unwrap();
+    let store = MongoStore::database_builder(client.database(space.database.name()));
+    let store = store.prefix(&space.prefix).connect().await.unwrap();
+    fill(&store).await;
+    restore(&space).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let id = enqueue(&store, NewJob::new("second", &1)).await;
+    assert_eq!(kind(&open(&space).await, id).await, "second");
+}
+
+pub(crate) async fn jobs_of_a_route_that_does_not_exist_are_found(space: Arc<Space>) {
+    let store = open(&space).await;
+    fill(&store).await;
+    assert!(
+        store
+            .findings()
+            .await
+            .unwrap()
+            .iter()
+            .all(|one| one.code != "lost_route")
+    );
+    let routes = space.of_majority("routes");
+    routes.delete_one(doc! { "_id": 2 }).await.unwrap();
+    let findings = store.findings().await.unwrap();
+    let found = findings
+        .iter()
+        .find(|one| one.code == "lost_route")
+        .unwrap();
+    assert!(found.detail.as_deref() == Some("1 of route 2"), "{found:?}");
+}
