@@ -1,0 +1,241 @@
+//! What must hold after a fault, by what the database holds and what bodies noted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use super::duty::{Begun, Body, Duty, KINDS, begun};
+use super::scene::{ENDPOINTS, Event, LANES, Scene};
+
+/// What a database holds.
+#[derive(Default)]
+pub(crate) struct Stored {
+    /// By their ids.
+    pub(crate) jobs: BTreeMap<String, Row>,
+    pub(crate) ends: Vec<End>,
+    /// How many jobs ended more than once.
+    pub(crate) ended_again: usize,
+}
+
+/// A job.
+pub(crate) struct Row {
+    pub(crate) ended: bool,
+    pub(crate) crashes: i64,
+    /// Queue and kind that its route says. `None`: there is no such route.
+    pub(crate) route: Option<(String, String)>,
+    pub(crate) duty: Duty,
+}
+
+/// The end of a claim by a body.
+pub(crate) struct End {
+    /// Whose claim ended, by the database, if it knows that node.
+    pub(crate) holder: Option<String>,
+    pub(crate) claimed_at: i64,
+    /// Whose body it was, by itself.
+    pub(crate) body: Body,
+}
+
+impl End {
+    /// Whether a body ended a claim that it did not run under.
+    fn is_stale(&self) -> bool {
+        let another = self
+            .holder
+            .as_ref()
+            .is_some_and(|holder| *holder != self.body.worker);
+        another || self.body.began < self.claimed_at
+    }
+}
+
+/// The figures of one or more rounds.
+#[derive(Clone, Default)]
+pub(crate) struct Figures {
+    rounds: usize,
+    acknowledged: usize,
+    /// Acknowledged by the old server, and unknown to the new one when it began.
+    left_behind: usize,
+    refused: u64,
+    longest_ms: u64,
+    lost: usize,
+    stale: usize,
+    ended_again: usize,
+    stuck: usize,
+    crashes: i64,
+    wrong: usize,
+    unrouted: usize,
+    equal_terms: usize,
+    ended_workers: usize,
+    /// The longest time until everything ran again. `None`: something never did.
+    runs_again: Option<u64>,
+}
+
+impl Figures {
+    pub(crate) fn of(scene: &mut Scene, event: &Event, stored: &Stored) -> Self {
+        let acknowledged = scene.ledger.acknowledged.lock().unwrap();
+        let begun = begun(&scene.order.notes);
+        let present = |id: &String| event.present.as_ref().is_none_or(|ids| ids.contains(id));
+        let (mut left_behind, mut lost) = (0, 0);
+        for answer in &*acknowledged {
+            let id = answer.job.to_string();
+            let later = answer
+                .endpoint
+                .is_none_or(|place| answer.asked >= event.moved[place]);
+            if !present(&id) && !later {
+                left_behind += 1;
+            } else if !stored.jobs.contains_key(&id) {
+                lost += 1;
+            }
+        }
+        let rows = stored.jobs.iter();
+        let misrouted = rows.filter(|(_, row)| {
+            let duty = (row.duty.queue.clone(), row.duty.kind.clone());
+            row.route.as_ref().is_some_and(|route| *route != duty)
+        });
+        let ran_wrong = begun.iter().filter(|begun| begun.wrong);
+        let wrong: BTreeSet<&String> = misrouted
+            .map(|(id, _)| id)
+            .chain(ran_wrong.map(|begun| &begun.job))
+            .collect();
+        let rows = || stored.jobs.values();
+        let figures = Self {
+            rounds: 1,
+            acknowledged: acknowledged.len(),
+            left_behind,
+            refused: scene.ledger.refused.load(Ordering::Relaxed),
+            longest_ms: scene.ledger.longest_ms.load(Ordering::Relaxed),
+            lost,
+            stale: stored.ends.iter().filter(|end| end.is_stale()).count(),
+            ended_again: stored.ended_again,
+            stuck: rows().filter(|row| !row.ended).count(),
+            crashes: rows().map(|row| row.crashes).sum(),
+            wrong: wrong.len(),
+            unrouted: rows().filter(|row| row.route.is_none()).count(),
+            equal_terms: equals(&scene.ledger.fences.lock().unwrap()),
+            ended_workers: 0,
+            runs_again: runs_again(&begun, event.since),
+        };
+        drop(acknowledged);
+        Self {
+            ended_workers: scene.ended_workers(),
+            ..figures
+        }
+    }
+
+    pub(crate) fn add(&mut self, round: &Self) {
+        let first = self.rounds == 0;
+        self.rounds += round.rounds;
+        self.acknowledged += round.acknowledged;
+        self.left_behind += round.left_behind;
+        self.refused += round.refused;
+        self.longest_ms = self.longest_ms.max(round.longest_ms);
+        self.lost += round.lost;
+        self.stale += round.stale;
+        self.ended_again += round.ended_again;
+        self.stuck += round.stuck;
+        self.crashes += round.crashes;
+        self.wrong += round.wrong;
+        self.unrouted += round.unrouted;
+        self.equal_terms += round.equal_terms;
+        self.ended_workers += round.ended_workers;
+        self.runs_again = match (first, self.runs_again, round.runs_again) {
+            (true, _, again) => again,
+            (false, Some(one), Some(other)) => Some(one.max(other)),
+            (false, ..) => None,
+        };
+    }
+
+    /// Whether nothing happened that must not.
+    pub(crate) const fn is_clean(&self) -> bool {
+        self.lost + self.stale + self.ended_again + self.stuck + self.wrong + self.unrouted == 0
+            && self.equal_terms + self.ended_workers == 0
+            && self.crashes == 0
+            && self.runs_again.is_some()
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} rounds, {} jobs acknowledged ({} left behind), {} calls refused (longest {} ms); \
+             lost {}, stale ends {}, double ends {}, stuck {}, crash counts {}, wrong kinds {}, \
+             without a route {}, equal terms {}, workers ended {}; everything runs again after ",
+            self.rounds,
+            self.acknowledged,
+            self.left_behind,
+            self.refused,
+            self.longest_ms,
+            self.lost,
+            self.stale,
+            self.ended_again,
+            self.stuck,
+            self.crashes,
+            self.wrong,
+            self.unrouted,
+            self.equal_terms,
+            self.ended_workers
+        )?;
+        match self.runs_again {
+            Some(ms) => write!(f, "{ms} ms"),
+            None => write!(f, "no time: something never did"),
+        }
+    }
+}
+
+/// How many numbers came after an equal one.
+fn equals(numbers: &[u64]) -> usize {
+    let different: BTreeSet<_> = numbers.iter().collect();
+    numbers.len() - different.len()
+}
+
+/// How long after `since` every worker, every kind and every lane had begun a body.
+fn runs_again(begun: &[Begun], since: i64) -> Option<u64> {
+    let mut waiting: BTreeSet<String> = (1..ENDPOINTS).map(|n| format!("worker-{n}")).collect();
+    waiting.extend(KINDS.map(str::to_owned));
+    waiting.extend((0..LANES).map(|n| format!("lane-{n}")));
+    let mut last = since;
+    let mut later: Vec<&Begun> = begun.iter().filter(|b| b.body.began >= since).collect();
+    later.sort_by_key(|begun| begun.body.began);
+    for begun in later {
+        let keys = [
+            Some(&begun.body.worker),
+            Some(&begun.kind),
+            begun.lane.as_ref(),
+        ];
+        for key in keys.into_iter().flatten() {
+            if waiting.remove(key) {
+                last = begun.body.began;
+            }
+        }
+    }
+    waiting.is_empty().then(|| (last - since).cast_unsigned())
+}
+
+/// The judge itself, which must not pass what is wrong.
+pub(crate) fn check_itself() {
+    let body = |worker: &str, began| Body {
+        worker: worker.to_owned(),
+        began,
+    };
+    let end = |holder: &str, claimed_at, body| End {
+        holder: Some(holder.to_owned()),
+        claimed_at,
+        body,
+    };
+    assert!(!end("a", 5, body("a", 5)).is_stale());
+    assert!(end("a", 5, body("b", 6)).is_stale());
+    assert!(end("a", 5, body("a", 4)).is_stale());
+    assert_eq!(equals(&[1, 2, 3, 2, 3]), 2);
+    let ran = |worker: usize, kind: usize, lane: usize, began| Begun {
+        job: String::new(),
+        kind: KINDS[kind % KINDS.len()].to_owned(),
+        lane: Some(format!("lane-{lane}")),
+        body: body(&format!("worker-{worker}"), began),
+        wrong: false,
+    };
+    let all: Vec<Begun> = (0..LANES)
+        .map(|n| ran(n % (ENDPOINTS - 1) + 1, n, n, 100))
+        .collect();
+    assert_eq!(runs_again(&all, 90), Some(10));
+    assert_eq!(runs_again(&all, 101), None);
+    assert_eq!(runs_again(&all[1..], 90), None);
+}
