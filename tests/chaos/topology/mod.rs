@@ -41,8 +41,10 @@ use self::scene::{ENDPOINTS, Event, Scene};
 use self::verdict::{Figures, Stored};
 use crate::worker::Backend;
 
-/// How long the producers go on after a fault.
+/// How long the producers go on after a fault: so long, and until everything runs again, but not
+/// beyond the second.
 const AFTER: Duration = Duration::from_secs(10);
+const AT_MOST: i64 = 45_000;
 /// How long after a fault a job may take to end.
 const BOUND: i64 = 60_000;
 
@@ -165,7 +167,11 @@ async fn with_set(fault: set::Fault, schema: String) -> Figures {
 
 /// Waits until everything has ended that the database has, or the bound is reached.
 async fn judge(scene: &mut Scene, event: &Event, read: impl AsyncFn() -> Stored) -> Figures {
+    scene.is_over();
     sleep(AFTER).await;
+    while verdict::runs_again(scene, event).is_none() && now() < event.since + AT_MOST {
+        sleep(Duration::from_millis(500)).await;
+    }
     scene.stop_producing().await;
     let mut stored = read().await;
     while stored.jobs.values().any(|job| !job.ended) && now() < event.since + BOUND {

@@ -71,17 +71,18 @@ impl Pair {
             Fault::Promotion(behind) => {
                 sleep(BEFORE + behind).await;
                 scene.begin_late().await;
-                sleep(behind / 2).await;
-                self.primary.kill();
-                match behind.is_zero() {
-                    true => self.server().promote().await,
-                    false => self.server().promote_as_it_is().await,
-                }
-                let mut event = self.follow(scene).await;
                 if behind.is_zero() {
+                    self.primary.kill();
+                    self.server().promote().await;
+                    let mut event = self.follow(scene).await;
+                    // Promised is that it has everything.
                     event.present = None;
+                    return event;
                 }
-                event
+                let applied = self.server().hold().await;
+                self.primary.kill();
+                self.server().promote_as_held(&applied).await;
+                self.follow(scene).await
             }
             Fault::Restore(age) => {
                 sleep(BEFORE).await;
@@ -97,8 +98,8 @@ impl Pair {
             Fault::StaleEndpoint => {
                 sleep(BEFORE).await;
                 scene.begin_late().await;
-                sleep(BEHIND / 2).await;
-                self.server().promote_as_it_is().await;
+                let applied = self.server().hold().await;
+                self.server().promote_as_held(&applied).await;
                 let mut event = self.present(scene).await;
                 self.move_some(&mut event, 0..STALE);
                 sleep(GOES_ON).await;
@@ -109,6 +110,7 @@ impl Pair {
             }
             Fault::Silence => {
                 sleep(BEFORE).await;
+                scene.begin_late().await;
                 scene.warm().await;
                 for endpoint in &self.endpoints {
                     endpoint.forget();

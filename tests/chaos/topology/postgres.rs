@@ -134,16 +134,19 @@ impl Server {
         self.wait_for_writes().await;
     }
 
-    /// Makes a standby a primary that has what it applied and nothing after that, as if the rest had
-    /// not reached it: a promotion alone would apply it first.
-    pub(crate) async fn promote_as_it_is(&self) {
+    /// Lets a standby apply nothing more. Returns how far it has come.
+    pub(crate) async fn hold(&self) -> String {
         let mut here = self.connect().await;
         execute(&mut here, "SELECT pg_wal_replay_pause()").await;
         let paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
         wait_until(&mut here, paused).await;
         let applied = sqlx::query("SELECT pg_last_wal_replay_lsn()::text");
-        let applied: String = applied.fetch_one(&mut here).await.unwrap().get(0);
-        drop(here);
+        applied.fetch_one(&mut here).await.unwrap().get(0)
+    }
+
+    /// Makes a standby a primary that has what it had applied when it was held, as if the rest had
+    /// not reached it: a promotion alone would apply it first.
+    pub(crate) async fn promote_as_held(&self, applied: &str) {
         let data = self.data();
         self.place
             .run(&format!("pg_ctl stop -s -w -m fast -D {data}"));

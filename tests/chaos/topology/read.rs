@@ -12,6 +12,8 @@ use super::postgres::{Server, execute};
 use super::verdict::{End, Row, Stored};
 use crate::worker::Order;
 
+/// The code of the state of a claimed job.
+const RUNNING: i64 = 3;
 /// The codes of the states from which on a job has ended.
 const ENDED: i64 = 4;
 /// The codes of the outcomes that end a job: succeeded, failed, cancelled.
@@ -45,6 +47,7 @@ pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
         let payload: String = row.get(5);
         let stored = Row {
             ended: row.get::<i64, _>(1) >= ENDED,
+            running: row.get::<i64, _>(1) == RUNNING,
             crashes: row.get(2),
             route: route.0.zip(route.1),
             duty: serde_json::from_str(&payload).unwrap(),
@@ -123,6 +126,7 @@ pub(crate) async fn mongodb(order: &Order) -> Stored {
         let payload = row.get_str("payload").unwrap();
         let of_job = Row {
             ended: number(&row, "state") >= ENDED,
+            running: number(&row, "state") == RUNNING,
             crashes: number(&row, "crash_count"),
             route: routes.get(&number(&row, "route")).cloned(),
             duty: serde_json::from_str(payload).unwrap(),
@@ -134,7 +138,9 @@ pub(crate) async fn mongodb(order: &Order) -> Stored {
 
 async fn documents(order: &Order, name: &str) -> Vec<Document> {
     let client = mongodb::Client::with_uri_str(&order.url).await.unwrap();
-    let collection = client.database(&order.schema).collection(name);
+    let collection = client
+        .database(&order.schema)
+        .collection(&format!("ratchet_{name}"));
     let found = collection.find(doc! {}).await.unwrap();
     found.try_collect().await.unwrap()
 }

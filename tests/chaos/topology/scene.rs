@@ -26,15 +26,34 @@ pub(crate) const ENDPOINTS: usize = 5;
 /// The first of the endpoints that are moved late, in the case in which some are. The last of them
 /// is that of a producer, too.
 pub(crate) const STALE: usize = 3;
-pub(crate) const LANES: usize = 6;
+pub(crate) const LANES: usize = 12;
 /// How many permitted jobs may run at once.
 const PERMITS: u32 = 4;
-/// How often each producer enqueues one job of each kind.
+/// How often each producer enqueues jobs of each kind, and how many.
 const TICK: Duration = Duration::from_millis(100);
+const BATCH: usize = 2;
 /// How long anything may take that a case needs before its fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Silence that means death.
 const DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// What a producer enqueues: each tick some jobs of each of the kinds, in one of the queues.
+struct Menu {
+    kinds: [&'static str; 3],
+    /// The first from the beginning, the others from shortly before the fault.
+    queues: &'static [&'static str],
+}
+
+const OLD: Menu = Menu {
+    kinds: KINDS,
+    queues: &["early", "late", "latest"],
+};
+
+/// Meets some of the routes that only the old server had, in another order, and others never.
+const NEW: Menu = Menu {
+    kinds: [KINDS[2], KINDS[1], KINDS[0]],
+    queues: &["late"],
+};
 
 /// When a fault was over, and what it left.
 pub(crate) struct Event {
@@ -60,9 +79,11 @@ impl Event {
 #[derive(Default)]
 pub(crate) struct Ledger {
     stop: AtomicBool,
-    /// Whether jobs of a new queue are enqueued as well, and whether some are stored.
+    /// Whether jobs of new queues are enqueued as well, and whether some are stored.
     late: AtomicBool,
     late_stored: AtomicBool,
+    /// Whether the fault is over.
+    over: AtomicBool,
     pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
     /// The fences of the lock, in the order in which they were granted.
     pub(crate) fences: Mutex<Vec<u64>>,
@@ -129,11 +150,17 @@ impl Scene {
         scene.wait_for_nodes().await;
         for (place, endpoint) in [0, 0, ENDPOINTS - 1].into_iter().enumerate() {
             let client = scene.clients[place].clone();
-            scene.produce(client.clone(), Some(endpoint), KINDS);
-            if place != 1 {
-                let takes = take_lock(client, Arc::clone(&scene.ledger), endpoint);
+            let pauses = place == 1;
+            if !pauses {
+                let takes = take_lock(client.clone(), Arc::clone(&scene.ledger), endpoint);
                 scene.tasks.push(tokio::spawn(takes));
             }
+            scene.produce(Producer {
+                client,
+                endpoint: Some(endpoint),
+                menu: &OLD,
+                pauses,
+            });
         }
         scene
     }
@@ -152,13 +179,13 @@ impl Scene {
         waited.await.expect("the workers join");
     }
 
-    fn produce(&mut self, client: Client, endpoint: Option<usize>, kinds: [&'static str; 3]) {
-        let ledger = Arc::clone(&self.ledger);
-        let produces = produce(client, ledger, endpoint, kinds);
+    fn produce(&mut self, producer: Producer) {
+        let produces = producer.run(Arc::clone(&self.ledger));
         self.tasks.push(tokio::spawn(produces));
     }
 
-    /// From now on there are jobs of a new queue. Returns once some are stored.
+    /// From now on there are jobs of new queues. Returns once some are stored, and the producer that
+    /// stored them pauses.
     pub(crate) async fn begin_late(&self) {
         self.ledger.late.store(true, Ordering::Relaxed);
         let stored = timeout(PATIENCE, async {
@@ -169,16 +196,25 @@ impl Scene {
         stored.await.expect("jobs are stored");
     }
 
-    /// A producer that knows only the new server, and meets the routes in another order.
+    /// A producer that knows only the new server.
     pub(crate) async fn welcome(&mut self, port: u16) {
         let order = Order {
             url: format!("postgres://postgres@127.0.0.1:{port}/postgres"),
             ..self.order.clone()
         };
         let client = Ratchet::client(order.open().await.unwrap());
-        let [plain, laned, permitted] = KINDS;
-        self.produce(client, None, [permitted, laned, plain]);
+        self.produce(Producer {
+            client,
+            endpoint: None,
+            menu: &NEW,
+            pauses: false,
+        });
         sleep(TICK).await;
+    }
+
+    /// The fault is over: the producer that paused goes on.
+    pub(crate) fn is_over(&self) {
+        self.ledger.over.store(true, Ordering::Relaxed);
     }
 
     /// Fills the pools, so that there are connections that nobody uses.
@@ -224,39 +260,53 @@ async fn pooled(order: &Order) -> SharedStore {
     Arc::new(builder.connect().await.unwrap())
 }
 
-/// Enqueues one job of each kind again and again. What failed may be stored or not, and is not
-/// counted on.
-async fn produce(
+struct Producer {
     client: Client,
-    ledger: Arc<Ledger>,
+    /// `None`: the new server itself.
     endpoint: Option<usize>,
-    kinds: [&'static str; 3],
-) {
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    for number in 0.. {
-        ticks.tick().await;
-        if ledger.stop.load(Ordering::Relaxed) {
-            return;
+    menu: &'static Menu,
+    /// Whether it makes no call while the fault lasts, and so notices nothing of it.
+    pauses: bool,
+}
+
+impl Producer {
+    /// Enqueues what is on the menu again and again.
+    async fn run(self, ledger: Arc<Ledger>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        for number in 0.. {
+            ticks.tick().await;
+            let queues = match ledger.late.load(Ordering::Relaxed) {
+                true => self.menu.queues,
+                false => &self.menu.queues[..1],
+            };
+            let queue = queues[number % queues.len()];
+            for kind in self.menu.kinds {
+                if ledger.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let batch = number * BATCH..(number + 1) * BATCH;
+                let jobs: Vec<NewJob> = batch.map(|n| duty(kind, queue, n).job()).collect();
+                self.enqueue(&ledger, &jobs).await;
+            }
+            if self.pauses && queue == "latest" {
+                ledger.late_stored.store(true, Ordering::Relaxed);
+                while !ledger.over.load(Ordering::Relaxed) {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
         }
-        let late = ledger.late.load(Ordering::Relaxed) && number % 2 == 0;
-        let duty = |kind: &str| Duty {
-            kind: kind.to_owned(),
-            queue: if late { "late" } else { "early" }.to_owned(),
-            lane: (kind == "laned").then(|| format!("lane-{}", number % LANES)),
-            permit: kind == "permitted",
-            long: kind == "plain" && number % 3 == 1,
-            fails: kind == "plain" && number % 10 == 0,
-        };
-        let jobs: Vec<NewJob> = kinds.iter().map(|kind| duty(kind).job()).collect();
+    }
+
+    /// What fails may be stored or not, and is not counted on.
+    async fn enqueue(&self, ledger: &Ledger, jobs: &[NewJob]) {
         let asked = now();
-        match client.enqueue_all(&jobs).await {
+        match self.client.enqueue_all(jobs).await {
             Ok(answers) => {
-                ledger.late_stored.fetch_or(late, Ordering::Relaxed);
                 let acknowledged = answers.iter().map(|answer| Acknowledged {
                     job: answer.id(),
                     asked,
-                    endpoint,
+                    endpoint: self.endpoint,
                 });
                 ledger.acknowledged.lock().unwrap().extend(acknowledged);
             }
@@ -267,18 +317,33 @@ async fn produce(
     }
 }
 
+fn duty(kind: &str, queue: &str, number: usize) -> Duty {
+    Duty {
+        kind: kind.to_owned(),
+        queue: queue.to_owned(),
+        lane: (kind == "laned").then(|| format!("lane-{}", number % LANES)),
+        permit: kind == "permitted",
+        long: kind == "plain" && number % 5 < 2,
+        fails: kind == "plain" && number.is_multiple_of(10),
+    }
+}
+
 /// Takes a lock and releases it again and again. Takers of different endpoints do so at different
 /// times, so that not even two servers of a split brain grant it in one millisecond.
 async fn take_lock(client: Client, ledger: Arc<Ledger>, endpoint: usize) {
     let name = Name::new("lock", "duty").unwrap();
-    let owner = Name::new("owner", format!("taker-{endpoint}")).unwrap();
     if endpoint > 0 {
         sleep(TICK / 2).await;
     }
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    while !ledger.stop.load(Ordering::Relaxed) {
+    for number in 0.. {
         ticks.tick().await;
+        if ledger.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        // An owner that holds the lock already is given the same term again.
+        let owner = Name::new("owner", format!("taker-{endpoint}-{number}")).unwrap();
         let locks = client.store().locks();
         let taken = locks.acquire(&name, &owner, Duration::from_secs(2)).await;
         if let Ok(Acquired::Acquired { fence }) = taken {

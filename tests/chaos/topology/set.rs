@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::now;
 use super::scene::{Event, Scene};
 use crate::cases::shell;
-use crate::mongodb::{primary, step_down};
+use crate::mongodb::primary;
 use crate::worker::Order;
 
 /// What happens to the primary, or to those who follow it.
@@ -74,7 +74,11 @@ pub(crate) async fn disturb(fault: Fault, scene: &mut Scene) -> Event {
     scene.begin_late().await;
     let event = Event::nothing_lost(now());
     match fault {
-        Fault::StepDown => step_down(&order).await,
+        Fault::StepDown => {
+            // Not by force: it hands over to a secondary that has everything.
+            let down = doc! { "replSetStepDown": 30 };
+            admin(&order.url).await.run_command(down).await.unwrap();
+        }
         Fault::Kill => {
             let (port, _) = primary(&order).await;
             shell("RATCHET_CHAOS_STOP", &port);

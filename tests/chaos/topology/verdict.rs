@@ -20,6 +20,7 @@ pub(crate) struct Stored {
 /// A job.
 pub(crate) struct Row {
     pub(crate) ended: bool,
+    pub(crate) running: bool,
     pub(crate) crashes: i64,
     /// Queue and kind that its route says. `None`: there is no such route.
     pub(crate) route: Option<(String, String)>,
@@ -56,9 +57,13 @@ pub(crate) struct Figures {
     refused: u64,
     longest_ms: u64,
     lost: usize,
+    /// How many ends were there to be judged.
+    ends: usize,
     stale: usize,
     ended_again: usize,
     stuck: usize,
+    /// How many of those the database lists as running.
+    stuck_running: usize,
     crashes: i64,
     wrong: usize,
     unrouted: usize,
@@ -103,15 +108,17 @@ impl Figures {
             refused: scene.ledger.refused.load(Ordering::Relaxed),
             longest_ms: scene.ledger.longest_ms.load(Ordering::Relaxed),
             lost,
+            ends: stored.ends.len(),
             stale: stored.ends.iter().filter(|end| end.is_stale()).count(),
             ended_again: stored.ended_again,
             stuck: rows().filter(|row| !row.ended).count(),
+            stuck_running: rows().filter(|row| row.running).count(),
             crashes: rows().map(|row| row.crashes).sum(),
             wrong: wrong.len(),
             unrouted: rows().filter(|row| row.route.is_none()).count(),
             equal_terms: equals(&scene.ledger.fences.lock().unwrap()),
             ended_workers: 0,
-            runs_again: runs_again(&begun, event.since),
+            runs_again: all_began(&begun, event.since),
         };
         drop(acknowledged);
         Self {
@@ -128,9 +135,11 @@ impl Figures {
         self.refused += round.refused;
         self.longest_ms = self.longest_ms.max(round.longest_ms);
         self.lost += round.lost;
+        self.ends += round.ends;
         self.stale += round.stale;
         self.ended_again += round.ended_again;
         self.stuck += round.stuck;
+        self.stuck_running += round.stuck_running;
         self.crashes += round.crashes;
         self.wrong += round.wrong;
         self.unrouted += round.unrouted;
@@ -143,11 +152,12 @@ impl Figures {
         };
     }
 
-    /// Whether nothing happened that must not.
+    /// Whether nothing happened that must not, and something that must.
     pub(crate) const fn is_clean(&self) -> bool {
         self.lost + self.stale + self.ended_again + self.stuck + self.wrong + self.unrouted == 0
             && self.equal_terms + self.ended_workers == 0
             && self.crashes == 0
+            && self.ends > 0
             && self.runs_again.is_some()
     }
 }
@@ -157,7 +167,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} rounds, {} jobs acknowledged ({} left behind), {} calls refused (longest {} ms); \
-             lost {}, stale ends {}, double ends {}, stuck {}, crash counts {}, wrong kinds {}, \
+             lost {}, stale ends {} of {}, double ends {}, stuck {} ({} running), crash counts {}, wrong kinds {}, \
              without a route {}, equal terms {}, workers ended {}; everything runs again after ",
             self.rounds,
             self.acknowledged,
@@ -166,8 +176,10 @@ impl fmt::Display for Figures {
             self.longest_ms,
             self.lost,
             self.stale,
+            self.ends,
             self.ended_again,
             self.stuck,
+            self.stuck_running,
             self.crashes,
             self.wrong,
             self.unrouted,
@@ -187,8 +199,13 @@ fn equals(numbers: &[u64]) -> usize {
     numbers.len() - different.len()
 }
 
+/// How long after the fault everything ran again.
+pub(crate) fn runs_again(scene: &Scene, event: &Event) -> Option<u64> {
+    all_began(&begun(&scene.order.notes), event.since)
+}
+
 /// How long after `since` every worker, every kind and every lane had begun a body.
-fn runs_again(begun: &[Begun], since: i64) -> Option<u64> {
+fn all_began(begun: &[Begun], since: i64) -> Option<u64> {
     let mut waiting: BTreeSet<String> = (1..ENDPOINTS).map(|n| format!("worker-{n}")).collect();
     waiting.extend(KINDS.map(str::to_owned));
     waiting.extend((0..LANES).map(|n| format!("lane-{n}")));
@@ -235,7 +252,7 @@ pub(crate) fn check_itself() {
     let all: Vec<Begun> = (0..LANES)
         .map(|n| ran(n % (ENDPOINTS - 1) + 1, n, n, 100))
         .collect();
-    assert_eq!(runs_again(&all, 90), Some(10));
-    assert_eq!(runs_again(&all, 101), None);
-    assert_eq!(runs_again(&all[1..], 90), None);
+    assert_eq!(all_began(&all, 90), Some(10));
+    assert_eq!(all_began(&all, 101), None);
+    assert_eq!(all_began(&all[1..], 90), None);
 }
