@@ -36,7 +36,7 @@ pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
     let mut here = server.connect().await;
     let jobs = format!(
         "SELECT job.id::text, job.state::bigint, job.crash_count::bigint, route.queue, route.kind,
-                data.payload
+                data.payload, job.created_at, job.finished_at
          FROM {schema}.jobs AS job
          JOIN {schema}.job_data AS data ON data.id = job.id
          LEFT JOIN {schema}.routes AS route ON route.id = job.route"
@@ -48,6 +48,8 @@ pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
         let stored = Row {
             ended: row.get::<i64, _>(1) >= ENDED,
             running: row.get::<i64, _>(1) == RUNNING,
+            created_at: row.get(6),
+            finished_at: row.get(7),
             crashes: row.get(2),
             route: route.0.zip(route.1),
             duty: serde_json::from_str(&payload).unwrap(),
@@ -127,6 +129,10 @@ pub(crate) async fn mongodb(order: &Order) -> Stored {
         let of_job = Row {
             ended: number(&row, "state") >= ENDED,
             running: number(&row, "state") == RUNNING,
+            created_at: number(&row, "created_at"),
+            finished_at: row
+                .contains_key("finished_at")
+                .then(|| number(&row, "finished_at")),
             crashes: number(&row, "crash_count"),
             route: routes.get(&number(&row, "route")).cloned(),
             duty: serde_json::from_str(payload).unwrap(),

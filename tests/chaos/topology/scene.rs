@@ -26,6 +26,8 @@ pub(crate) const ENDPOINTS: usize = 5;
 /// The first of the endpoints that are moved late, in the case in which some are. The last of them
 /// is that of a producer, too.
 pub(crate) const STALE: usize = 3;
+/// How many producers there are before the fault.
+pub(crate) const PRODUCERS: u64 = 3;
 pub(crate) const LANES: usize = 12;
 /// How many permitted jobs may run at once.
 const PERMITS: u32 = 4;

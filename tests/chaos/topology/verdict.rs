@@ -21,6 +21,8 @@ pub(crate) struct Stored {
 pub(crate) struct Row {
     pub(crate) ended: bool,
     pub(crate) running: bool,
+    pub(crate) created_at: i64,
+    pub(crate) finished_at: Option<i64>,
     pub(crate) crashes: i64,
     /// Queue and kind that its route says. `None`: there is no such route.
     pub(crate) route: Option<(String, String)>,
@@ -71,6 +73,8 @@ pub(crate) struct Figures {
     ended_workers: usize,
     /// The longest time until everything ran again. `None`: something never did.
     runs_again: Option<u64>,
+    /// The longest time until a job from before the fault ended, if it did.
+    last_end: u64,
 }
 
 impl Figures {
@@ -119,6 +123,7 @@ impl Figures {
             equal_terms: equals(&scene.ledger.fences.lock().unwrap()),
             ended_workers: 0,
             runs_again: all_began(&begun, event.since),
+            last_end: last_end(stored, event.since),
         };
         drop(acknowledged);
         Self {
@@ -145,6 +150,7 @@ impl Figures {
         self.unrouted += round.unrouted;
         self.equal_terms += round.equal_terms;
         self.ended_workers += round.ended_workers;
+        self.last_end = self.last_end.max(round.last_end);
         self.runs_again = match (first, self.runs_again, round.runs_again) {
             (true, _, again) => again,
             (false, Some(one), Some(other)) => Some(one.max(other)),
@@ -152,12 +158,15 @@ impl Figures {
         };
     }
 
-    /// Whether nothing happened that must not, and something that must.
-    pub(crate) const fn is_clean(&self) -> bool {
+    /// Whether nothing happened that must not, and something that must. `refusable`: how many calls
+    /// of a round may fail, if that is bounded.
+    pub(crate) fn is_clean(&self, refusable: Option<u64>) -> bool {
+        let most = refusable.map(|calls| calls * self.rounds as u64);
         self.lost + self.stale + self.ended_again + self.stuck + self.wrong + self.unrouted == 0
             && self.equal_terms + self.ended_workers == 0
             && self.crashes == 0
             && self.ends > 0
+            && most.is_none_or(|most| self.refused <= most)
             && self.runs_again.is_some()
     }
 }
@@ -187,10 +196,22 @@ impl fmt::Display for Figures {
             self.ended_workers
         )?;
         match self.runs_again {
-            Some(ms) => write!(f, "{ms} ms"),
-            None => write!(f, "no time: something never did"),
+            Some(ms) => write!(f, "{ms} ms")?,
+            None => write!(f, "no time: something never did")?,
         }
+        write!(
+            f,
+            "; the last end from before came after {} ms",
+            self.last_end
+        )
     }
+}
+
+/// How long after `since` the last of those jobs ended that were stored before and have ended.
+fn last_end(stored: &Stored, since: i64) -> u64 {
+    let before = stored.jobs.values().filter(|row| row.created_at < since);
+    let last = before.filter_map(|row| row.finished_at).max();
+    last.map_or(0, |last| (last - since).max(0).cast_unsigned())
 }
 
 /// How many numbers came after an equal one.
