@@ -176,8 +176,9 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} rounds, {} jobs acknowledged ({} left behind), {} calls refused (longest {} ms); \
-             lost {}, stale ends {} of {}, double ends {}, stuck {} ({} running), crash counts {}, wrong kinds {}, \
-             without a route {}, equal terms {}, workers ended {}; everything runs again after ",
+             lost {}, stale ends {} of {}, double ends {}, stuck {} ({} running), crash counts {}, \
+             wrong kinds {}, without a route {}, equal terms {}, workers ended {}; everything ran \
+             again ",
             self.rounds,
             self.acknowledged,
             self.left_behind,
@@ -196,12 +197,12 @@ impl fmt::Display for Figures {
             self.ended_workers
         )?;
         match self.runs_again {
-            Some(ms) => write!(f, "{ms} ms")?,
-            None => write!(f, "no time: something never did")?,
+            Some(ms) => write!(f, "after {ms} ms")?,
+            None => write!(f, "never")?,
         }
         write!(
             f,
-            "; the last end from before came after {} ms",
+            "; the last job from before ended after {} ms",
             self.last_end
         )
     }
