@@ -10,8 +10,8 @@
 //! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL`, `RATCHET_TEST_SQLSERVER_URL` | the servers; without one its cases are ignored |
 //! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3 |
 //! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
-//! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | what runs a program of PostgreSQL, and a directory for its servers; without them the cases of [`topology`] with a primary and a standby are ignored |
-//! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how often each thing of [`topology`] happens; 3 |
+//! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them the cases `topology::pair` are ignored |
+//! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how often each fault of [`topology`] is repeated; 3 |
 //!
 //! `cargo xtask chaos postgres`, `postgres-pair`, `mongodb` and `mongodb-set` set what they need; `cargo
 //! xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the environment.

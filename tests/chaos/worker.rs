@@ -59,10 +59,10 @@ pub(crate) struct Order {
     pub(crate) connections: u32,
     /// Whether the store's clock is the view that [`clock`](crate::clock) makes.
     pub(crate) steps_clock: bool,
-    /// Silence that means death.
+    /// The setting of the node.
     pub(crate) dead_after: Duration,
     pub(crate) store_deadline: Duration,
-    /// How the node is called, unless its label is to be the usual one.
+    /// The label of the node. `None`: the default.
     pub(crate) label: Option<String>,
     /// Where it notes every body that begins.
     pub(crate) notes: PathBuf,
@@ -115,7 +115,7 @@ impl Order {
     }
 }
 
-/// Where bodies note what they do, and as whom.
+/// The file in which bodies note that they began, and the worker's name.
 #[derive(Debug)]
 pub(crate) struct Notes {
     pub(crate) file: File,

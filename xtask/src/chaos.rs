@@ -10,8 +10,8 @@ use crate::process;
 pub(crate) struct Args {
     #[arg(value_enum)]
     backend: Backend,
-    /// How often each thing is disturbed: 10 times unless given, and 3 times where the database
-    /// itself fails over, which takes a minute or so.
+    /// How often each fault is repeated. Default: 10; 3 for failovers of the database itself, which
+    /// take about a minute each.
     #[arg(long)]
     rounds: Option<u32>,
     /// Passed on to the tests, such as the name of one.
@@ -22,11 +22,11 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Backend {
     Postgres,
-    /// Primaries and standbys of PostgreSQL, which are promoted, restored and cut off.
+    /// PostgreSQL servers that are promoted, restored and cut off.
     PostgresPair,
     /// A replica set of one node.
     Mongodb,
-    /// A replica set of three nodes, of which the primary is stopped, and whose replication stalls.
+    /// A replica set of three nodes, with faults of the primary and of replication.
     MongodbSet,
     /// The server that `RATCHET_TEST_SQLSERVER_URL` names. What stops and starts it is in
     /// `RATCHET_CHAOS_STOP` and `RATCHET_CHAOS_START`, or else it is not stopped.

@@ -1,4 +1,4 @@
-//! The jobs of a topology case: each knows what it is meant to be, and notes what it ran as.
+//! The jobs of the topology cases. The payload says how the job was enqueued; the body compares.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::worker::Notes;
 
-/// The kinds. One payload fits them all, so that a body runs even if its job is of another kind.
+/// The kinds. They share one payload, so that a body runs even with the payload of another kind.
 pub(crate) const KINDS: [&str; 3] = ["plain", "laned", "permitted"];
 /// The resource of the permitted jobs.
 pub(crate) const RESOURCE: &str = "duties";
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Longer than a node takes to write a report.
+/// Longer than a node takes to store a report.
 const LONG: Duration = Duration::from_millis(800);
 
-/// The payload: what the producer enqueued.
+/// The payload: how the producer enqueued the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Duty {
     pub(crate) kind: String,
     pub(crate) queue: String,
     pub(crate) lane: Option<String>,
     pub(crate) permit: bool,
-    /// Whether its body takes long, and reports that it began.
+    /// Whether the body takes long and reports progress.
     pub(crate) long: bool,
-    /// Whether its first attempt fails.
+    /// Whether the first attempt fails.
     pub(crate) fails: bool,
 }
 
@@ -45,22 +45,22 @@ impl Duty {
     }
 }
 
-/// Who ran a body, and since when: the result of a duty, or the error of the attempt that fails.
+/// Identifies one run of a body. It is the result of a duty, or the error of the failing attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Body {
     pub(crate) worker: String,
-    /// Milliseconds since 1970. Workers and servers share one clock, that of this machine.
+    /// Milliseconds since 1970. Workers and servers share the clock of this machine.
     pub(crate) began: i64,
 }
 
-/// What a body notes when it begins.
+/// What a body writes to the notes when it begins.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Begun {
     pub(crate) job: String,
     pub(crate) kind: String,
     pub(crate) lane: Option<String>,
     pub(crate) body: Body,
-    /// Whether it ran as another kind, or in another queue, than it was enqueued for.
+    /// Whether kind, queue or lane differ from those it was enqueued with.
     pub(crate) wrong: bool,
 }
 
@@ -104,7 +104,7 @@ impl<const KIND: usize> Job for As<KIND> {
     }
 }
 
-/// Everything that began.
+/// Reads the notes of all bodies.
 pub(crate) fn begun(notes: &Path) -> Vec<Begun> {
     let text = std::fs::read_to_string(notes).unwrap_or_default();
     let lines = text.lines();

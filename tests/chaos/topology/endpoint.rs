@@ -1,5 +1,4 @@
-//! An address of the database that can be moved to another server, and whose connections can be
-//! forgotten.
+//! A TCP forwarder that can move to another server, or drop its connections silently.
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -14,7 +13,7 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Way {
     port: u16,
-    /// How often the connections were forgotten.
+    /// The number of calls of [`Endpoint::forget`].
     forgotten: u32,
 }
 
@@ -35,13 +34,13 @@ impl Endpoint {
         }
     }
 
-    /// Leads to another server from now on. Connections to the one before are closed.
+    /// Forwards to another server from now on. Closes the connections to the previous one.
     pub(crate) fn move_to(&self, port: u16) {
         self.way.send_modify(|way| way.port = port);
     }
 
-    /// Forgets the connections there are. The server is told, so that it keeps no transaction of
-    /// theirs open; the client is not, and what it sends is lost. New connections work.
+    /// Stops forwarding on the open connections without closing them. The server's side is closed, so
+    /// that it keeps no transaction open; the client sees nothing. New connections work.
     pub(crate) fn forget(&self) {
         self.way.send_modify(|way| way.forgotten += 1);
     }
@@ -58,7 +57,7 @@ async fn forward(mut client: TcpStream, mut following: watch::Receiver<Way>) {
     };
     if now.is_ok_and(|now| now.forgotten != way.forgotten) {
         drop(server);
-        // Open and silent until the endpoint is gone.
+        // Keeps the client's side open until the endpoint is dropped.
         let _ = following.wait_for(|_| false).await;
     }
 }

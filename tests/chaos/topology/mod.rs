@@ -1,22 +1,21 @@
-//! The database itself fails over, is restored or loses connections, under worker processes that
-//! live on.
+//! Faults of the database itself: failover, restore, lost connections. The worker processes survive.
 //!
-//! Each round has a schema of its own, four workers, and producers of plain jobs, jobs in lanes and
-//! jobs with permits, through clients of Ratchet's and on a pool of the application's own. After the
-//! fault they go on for a while; a minute after it everything that the database has must have ended.
+//! Each round has its own schema, four workers, and producers of plain jobs, jobs in lanes and jobs
+//! with permits: two on Ratchet's connections, one on the application's own pool. They continue after
+//! the fault. Every job in the database must end within a minute of it.
 //!
 //! | figure | meaning |
 //! |---|---|
-//! | calls refused | of producers; of connections that die silently, each may meet one |
-//! | left behind | acknowledged by the old server, unknown to the new one when it began; none where the topology promises it |
-//! | lost | acknowledged, known to the new server when it began or acknowledged after that, and gone |
-//! | stale ends | a body's end applied to a claim that it did not run under |
-//! | double ends | jobs that ended twice on the server that there is |
-//! | stuck | jobs that the database has and that have not ended a minute after the fault |
-//! | crash counts | all are wrong, since no worker dies |
-//! | wrong kinds | jobs stored under the route of another kind or queue, or run as one |
-//! | without a route | jobs stored under a route that there is not |
-//! | equal terms | fences of a lock that was granted under them before |
+//! | calls refused | failed enqueue calls; with silent connections, one per producer is allowed |
+//! | left behind | acknowledged by the old server and missing on the new one at promotion; where the topology promises every acknowledged job, it counts as lost |
+//! | lost | present on the new server at promotion, or acknowledged afterwards, and missing in the end |
+//! | stale ends | the end of a body that was applied to a claim other than its own |
+//! | double ends | jobs that ended twice on the new server |
+//! | stuck | jobs in the database that have not ended a minute after the fault |
+//! | crash counts | the sum over all jobs; must be 0, since no worker dies |
+//! | wrong kinds | jobs stored under the route of another kind or queue, or run as another kind |
+//! | without a route | jobs whose route does not exist |
+//! | equal terms | fences of a lock that were granted more than once |
 
 mod duty;
 mod endpoint;
@@ -42,11 +41,11 @@ use self::scene::{ENDPOINTS, Event, Scene};
 use self::verdict::{Figures, Stored};
 use crate::worker::Backend;
 
-/// How long the producers go on after a fault: so long, and until everything runs again, but not
-/// beyond the second.
+/// How long the producers continue after a fault, at least and, in milliseconds, at most. They stop
+/// in between once everything runs again.
 const AFTER: Duration = Duration::from_secs(10);
 const AT_MOST: i64 = 45_000;
-/// How long after a fault a job may take to end.
+/// The deadline of every job after a fault, in milliseconds.
 const BOUND: i64 = 60_000;
 
 #[derive(Clone, Copy)]
@@ -93,7 +92,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// Never run without the servers that only `cargo xtask chaos` starts.
+/// Ignored unless `cargo xtask chaos` provides the servers.
 fn trial(case: &'static str, fault: Fault) -> Trial {
     let (name, xtask, can_run) = match fault {
         Fault::Pair(_) => ("pair", "postgres-pair", Place::of_environment().is_some()),
@@ -108,7 +107,7 @@ fn trial(case: &'static str, fault: Fault) -> Trial {
     }
 }
 
-/// The replica set of three nodes, if there is one that may be stopped.
+/// The URL of the replica set of three, if the tests may stop its members.
 fn set_url() -> Option<String> {
     env::var_os("RATCHET_CHAOS_STOP")?;
     let url = env::var(Backend::MongoDb.variable()).ok()?;
@@ -170,7 +169,7 @@ async fn with_set(fault: set::Fault, schema: String) -> Figures {
     figures
 }
 
-/// Waits until everything has ended that the database has, or the bound is reached.
+/// Waits until every job in the database has ended, or until the deadline.
 async fn judge(scene: &mut Scene, event: &Event, read: impl AsyncFn() -> Stored) -> Figures {
     scene.is_over();
     sleep(AFTER).await;
@@ -186,12 +185,12 @@ async fn judge(scene: &mut Scene, event: &Event, read: impl AsyncFn() -> Stored)
     Figures::of(scene, event, &stored)
 }
 
-/// Milliseconds on the clock that workers and servers share.
+/// Milliseconds on the clock of this machine, which workers and servers share.
 fn now() -> i64 {
     time::to_millis(time::wall_clock())
 }
 
-/// Lets a worker run the jobs of these cases.
+/// Registers the jobs of these cases with a worker.
 pub(crate) fn register(worker: NodeBuilder) -> NodeBuilder {
     worker
         .register::<As<0>>()

@@ -1,4 +1,4 @@
-//! PostgreSQL: a primary, a standby or a copy of it, and endpoints that move from one to the other.
+//! PostgreSQL topologies: a primary, its standby or copy, and endpoints that move between them.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::now;
 use super::postgres::{Place, Server};
 use super::scene::{ENDPOINTS, Event, STALE, Scene};
 
-/// What happens to the pair.
+/// A fault of the database.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
-    /// The primary is killed, and a standby that is so much behind is promoted; a synchronous one
-    /// if that is nothing.
+    /// Kills the primary and promotes a standby with this replication lag. Zero: a synchronous
+    /// standby.
     Promotion(Duration),
-    /// The primary is killed, and a copy of its data that is so old takes its place.
+    /// Kills the primary and restores a copy of this age.
     Restore(Duration),
-    /// A standby is promoted while the primary goes on, and some processes reach that one for a
+    /// Promotes a standby while the primary runs on. Some processes reach the old primary for a
     /// while.
     StaleEndpoint,
-    /// Connections are forgotten.
+    /// Drops connections without telling the clients.
     Silence,
 }
 
-/// The lag of a standby that is promoted beside a primary that goes on.
+/// The replication lag with [`Fault::StaleEndpoint`].
 const BEHIND: Duration = Duration::from_millis(200);
-/// How long the primary goes on. Shorter than the silence that means death.
+/// How long the old primary runs on. Shorter than `dead_after`, so no node may be declared dead.
 const GOES_ON: Duration = Duration::from_secs(5);
-/// The undisturbed time before.
+/// The time under load before the fault.
 const BEFORE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Pair {
@@ -56,12 +56,12 @@ impl Pair {
         }
     }
 
-    /// The server that there is before the fault.
+    /// The primary before the fault.
     pub(crate) const fn server_at_first(&self) -> &Server {
         &self.primary
     }
 
-    /// The server that there is in the end.
+    /// The primary after the fault.
     pub(crate) fn server(&self) -> &Server {
         self.standby.as_ref().unwrap_or(&self.primary)
     }
@@ -75,7 +75,7 @@ impl Pair {
                     self.primary.kill();
                     self.server().promote().await;
                     let mut event = self.follow(scene).await;
-                    // Promised is that it has everything.
+                    // A synchronous standby must have every acknowledged job.
                     event.present = None;
                     return event;
                 }
@@ -120,15 +120,15 @@ impl Pair {
         }
     }
 
-    /// All endpoints lead to the new server.
+    /// Moves all endpoints to the new server.
     async fn follow(&self, scene: &mut Scene) -> Event {
         let mut event = self.present(scene).await;
         self.move_some(&mut event, 0..ENDPOINTS);
         event
     }
 
-    /// What the new server has before anybody else reaches it; then one process does, which knew
-    /// nothing of the old one.
+    /// Reads the jobs of the new server before any client reaches it, then starts a producer that
+    /// knows only the new server.
     async fn present(&self, scene: &mut Scene) -> Event {
         let server = self.server();
         let mut event = Event::nothing_lost(now());

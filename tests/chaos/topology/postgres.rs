@@ -1,4 +1,4 @@
-//! A primary and the servers that follow it, each in a directory named by its port.
+//! Starts, copies and promotes PostgreSQL servers, each in a directory named by its port.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,15 +12,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::field::admin;
 
-/// How long a server may take to start or to be promoted.
+/// The deadline of a start or a promotion.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where servers can be made.
+/// The programs, and the directory for new servers.
 #[derive(Clone)]
 pub(crate) struct Place {
-    /// What a line of shell begins with that runs one of PostgreSQL's programs.
+    /// The prefix of a shell line that runs one of PostgreSQL's programs.
     programs: String,
-    /// A directory of the user that the programs run as.
+    /// A directory owned by the user that the programs run as.
     folder: String,
 }
 
@@ -40,7 +40,7 @@ impl Place {
         assert!(ended.status.success(), "{line}: {error}");
     }
 
-    /// A server with nothing in it.
+    /// Starts an empty server.
     pub(crate) fn primary(&self) -> Server {
         let server = self.server();
         self.run(&format!(
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-/// A server, which is stopped when it is dropped.
+/// A server. Dropping it stops it.
 pub(crate) struct Server {
     place: Place,
     pub(crate) port: u16,
@@ -83,7 +83,7 @@ impl Server {
         ));
     }
 
-    /// Stops it as a crash would.
+    /// Stops it without a checkpoint, as in a crash.
     pub(crate) fn kill(&self) {
         self.place.run(&format!(
             "pg_ctl stop -s -w -m immediate -D {}",
@@ -91,8 +91,7 @@ impl Server {
         ));
     }
 
-    /// A copy of the data as it is now, which does not run yet. `options` are those of
-    /// `pg_basebackup`.
+    /// Takes a base backup; the copy is not started. `options` are those of `pg_basebackup`.
     pub(crate) fn copy(&self, options: &str) -> Self {
         let copy = self.place.server();
         self.place.run(&format!(
@@ -103,8 +102,7 @@ impl Server {
         copy
     }
 
-    /// A standby that applies what it receives so much later; at once, and then commits wait for
-    /// it.
+    /// Starts a standby with this apply delay. Zero: a synchronous standby.
     pub(crate) async fn standby(&self, behind: Duration) -> Self {
         let standby = self.copy("-R");
         standby.start(&format!(
@@ -127,14 +125,14 @@ impl Server {
         standby
     }
 
-    /// Makes a standby a primary that has everything it received.
+    /// Promotes a standby with all the WAL it received.
     pub(crate) async fn promote(&self) {
         self.place
             .run(&format!("pg_ctl promote -s -w -t 60 -D {}", self.data()));
         self.wait_for_writes().await;
     }
 
-    /// Lets a standby apply nothing more. Returns how far it has come.
+    /// Pauses the replay of a standby. Returns its position.
     pub(crate) async fn hold(&self) -> String {
         let mut here = self.connect().await;
         execute(&mut here, "SELECT pg_wal_replay_pause()").await;
@@ -144,8 +142,8 @@ impl Server {
         applied.fetch_one(&mut here).await.unwrap().get(0)
     }
 
-    /// Makes a standby a primary that has what it had applied when it was held, as if the rest had
-    /// not reached it: a promotion alone would apply it first.
+    /// Promotes a standby at this position, as if it had received no later WAL. A plain promotion
+    /// replays all WAL received, whatever the apply delay.
     pub(crate) async fn promote_as_held(&self, applied: &str) {
         let data = self.data();
         self.place
@@ -157,13 +155,13 @@ impl Server {
         self.wait_for_writes().await;
     }
 
-    /// Waits until it is no standby, and has applied all it has to apply.
+    /// Waits until recovery has ended.
     pub(crate) async fn wait_for_writes(&self) {
         let mut here = self.connect().await;
         wait_until(&mut here, "SELECT NOT pg_is_in_recovery()").await;
     }
 
-    /// A connection of the judge, which goes through no endpoint.
+    /// Connects directly, past the endpoints.
     pub(crate) async fn connect(&self) -> PgConnection {
         admin(&format!(
             "postgres://postgres@127.0.0.1:{}/postgres",
@@ -172,7 +170,7 @@ impl Server {
         .await
     }
 
-    /// The ids of the jobs that it has.
+    /// Reads the ids of all jobs.
     pub(crate) async fn jobs(&self, schema: &str) -> BTreeSet<String> {
         let sql = format!("SELECT id::text FROM {schema}.jobs");
         let mut here = self.connect().await;

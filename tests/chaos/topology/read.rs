@@ -1,4 +1,4 @@
-//! Reading what a database holds, with its own queries and none of ours.
+//! Reads the rows with plain SQL and plain `find`, without the stores.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::worker::Order;
 
 /// The code of the state of a claimed job.
 const RUNNING: i64 = 3;
-/// The codes of the states from which on a job has ended.
+/// The smallest code of a terminal state.
 const ENDED: i64 = 4;
 /// The codes of the outcomes that end a job: succeeded, failed, cancelled.
 const LAST: [i32; 3] = [0, 2, 5];
 
-/// Lets PostgreSQL write down every end of a job.
+/// Makes PostgreSQL record each end of a job, by a trigger.
 pub(crate) async fn watch_ends(server: &Server, schema: &str) {
     let sql = format!(
         "CREATE TABLE {schema}.chaos_ends (job uuid NOT NULL);
@@ -159,7 +159,7 @@ fn number(row: &Document, name: &str) -> i64 {
     }
 }
 
-/// An id as people write it.
+/// Formats an id as `JobId` does.
 fn id(row: &Document, name: &str) -> Option<String> {
     let Some(Bson::Binary(binary)) = row.get(name) else {
         return None;
@@ -167,7 +167,7 @@ fn id(row: &Document, name: &str) -> Option<String> {
     Some(binary.to_uuid().ok()?.to_string())
 }
 
-/// A body that a text names; errors of the engine name none.
+/// Parses the text of a body. `None` for errors of the engine.
 fn body(text: &str) -> Option<Body> {
     serde_json::from_str(text).ok()
 }

@@ -1,4 +1,4 @@
-//! Workers and producers on a topology, and what they were told.
+//! Runs worker processes and producers, and records the answers that the producers got.
 
 use std::collections::BTreeSet;
 use std::process::Child;
@@ -21,28 +21,28 @@ use super::now;
 use crate::field::spawn;
 use crate::worker::{Backend, Order};
 
-/// The endpoints: the first is that of the test itself, each of the others has a worker.
+/// The number of endpoints. The test's own clients use the first; each worker has one of the others.
 pub(crate) const ENDPOINTS: usize = 5;
-/// The first of the endpoints that are moved late, in the case in which some are. The last of them
-/// is that of a producer, too.
+/// The first endpoint that stays on the old primary with a stale endpoint. A producer shares the last
+/// endpoint with a worker.
 pub(crate) const STALE: usize = 3;
-/// How many producers there are before the fault.
+/// The number of producers before the fault.
 pub(crate) const PRODUCERS: u64 = 3;
 pub(crate) const LANES: usize = 12;
-/// How many permitted jobs may run at once.
+/// The limit of the resource.
 const PERMITS: u32 = 4;
-/// How often each producer enqueues jobs of each kind, and how many.
+/// How often each producer enqueues, and the jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
 const BATCH: usize = 2;
-/// How long anything may take that a case needs before its fault.
+/// The deadline of every step before the fault.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Silence that means death.
+/// The `dead_after` of the workers.
 const DEAD_AFTER: Duration = Duration::from_secs(10);
 
-/// What a producer enqueues: each tick some jobs of each of the kinds, in one of the queues.
+/// What a producer enqueues: on each tick, jobs of each kind in one of the queues.
 struct Menu {
     kinds: [&'static str; 3],
-    /// The first from the beginning, the others from shortly before the fault.
+    /// The first is used from the start, the others from shortly before the fault.
     queues: &'static [&'static str],
 }
 
@@ -51,19 +51,20 @@ const OLD: Menu = Menu {
     queues: &["early", "late", "latest"],
 };
 
-/// Meets some of the routes that only the old server had, in another order, and others never.
+/// Creates some of the routes that only the old server had, in another order, and never the others.
 const NEW: Menu = Menu {
     kinds: [KINDS[2], KINDS[1], KINDS[0]],
     queues: &["late"],
 };
 
-/// When a fault was over, and what it left.
+/// The end of a fault, and what survived it.
 pub(crate) struct Event {
-    /// From then on every process can reach the server that there is.
+    /// When every process could reach the new server.
     pub(crate) since: i64,
-    /// The jobs that the new server had when nobody had reached it yet. `None`: all there were.
+    /// The jobs on the new server before any client reached it. `None`: every acknowledged job must
+    /// be there.
     pub(crate) present: Option<BTreeSet<String>>,
-    /// When each endpoint was moved to the new server.
+    /// When each endpoint moved to the new server.
     pub(crate) moved: [i64; ENDPOINTS],
 }
 
@@ -77,17 +78,17 @@ impl Event {
     }
 }
 
-/// What was answered to the producers.
+/// The answers that the producers got.
 #[derive(Default)]
 pub(crate) struct Ledger {
     stop: AtomicBool,
-    /// Whether jobs of new queues are enqueued as well, and whether some are stored.
+    /// Whether producers use new queues too, and whether jobs of those are stored.
     late: AtomicBool,
     late_stored: AtomicBool,
     /// Whether the fault is over.
     over: AtomicBool,
     pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
-    /// The fences of the lock, in the order in which they were granted.
+    /// The fences of the lock, in the order granted.
     pub(crate) fences: Mutex<Vec<u64>>,
     pub(crate) refused: AtomicU64,
     pub(crate) longest_ms: AtomicU64,
@@ -97,7 +98,7 @@ pub(crate) struct Acknowledged {
     pub(crate) job: JobId,
     /// When the call began.
     pub(crate) asked: i64,
-    /// The endpoint it was made through. `None`: it went to the new server.
+    /// The endpoint of the call. `None`: the new server itself.
     pub(crate) endpoint: Option<usize>,
 }
 
@@ -111,7 +112,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Workers that run, and producers that have begun. `urls` are the endpoints.
+    /// Starts workers and producers. `urls` are the endpoints.
     pub(crate) async fn new(backend: Backend, schema: String, urls: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let order = Order {
@@ -186,8 +187,8 @@ impl Scene {
         self.tasks.push(tokio::spawn(produces));
     }
 
-    /// From now on there are jobs of new queues. Returns once some are stored, and the producer that
-    /// stored them pauses.
+    /// Makes the producers use new queues. Returns once jobs of those are stored and the pausing
+    /// producer pauses.
     pub(crate) async fn begin_late(&self) {
         self.ledger.late.store(true, Ordering::Relaxed);
         let stored = timeout(PATIENCE, async {
@@ -198,7 +199,7 @@ impl Scene {
         stored.await.expect("jobs are stored");
     }
 
-    /// A producer that knows only the new server.
+    /// Starts a producer that knows only the new server.
     pub(crate) async fn welcome(&mut self, port: u16) {
         let order = Order {
             url: format!("postgres://postgres@127.0.0.1:{port}/postgres"),
@@ -214,12 +215,12 @@ impl Scene {
         sleep(TICK).await;
     }
 
-    /// The fault is over: the producer that paused goes on.
+    /// Ends the pause of the pausing producer.
     pub(crate) fn is_over(&self) {
         self.ledger.over.store(true, Ordering::Relaxed);
     }
 
-    /// Fills the pools, so that there are connections that nobody uses.
+    /// Fills the pools, so that they have idle connections.
     pub(crate) async fn warm(&self) {
         for client in &self.clients {
             join_all((0..10).map(|_| client.nodes())).await;
@@ -228,11 +229,11 @@ impl Scene {
 
     pub(crate) async fn stop_producing(&mut self) {
         self.ledger.stop.store(true, Ordering::Relaxed);
-        // A call that began returns by its deadline, at the latest.
+        // A call under way returns by its deadline.
         let _ = timeout(PATIENCE, join_all(self.tasks.drain(..))).await;
     }
 
-    /// How many workers ended by themselves.
+    /// Counts the workers that have exited.
     pub(crate) fn ended_workers(&mut self) -> usize {
         let ended = |worker: &mut Child| usize::from(worker.try_wait().unwrap().is_some());
         self.workers.iter_mut().map(ended).sum()
@@ -251,7 +252,7 @@ impl Drop for Scene {
     }
 }
 
-/// A store on a pool of the application's own, where there is such a thing.
+/// Opens a store on the application's own pool, where the backend supports that.
 async fn pooled(order: &Order) -> SharedStore {
     if order.backend != Backend::Postgres {
         return order.open().await.unwrap();
@@ -264,15 +265,15 @@ async fn pooled(order: &Order) -> SharedStore {
 
 struct Producer {
     client: Client,
-    /// `None`: the new server itself.
+    /// `None`: connected to the new server itself.
     endpoint: Option<usize>,
     menu: &'static Menu,
-    /// Whether it makes no call while the fault lasts, and so notices nothing of it.
+    /// Whether it makes no calls during the fault, and so sees no lost connection.
     pauses: bool,
 }
 
 impl Producer {
-    /// Enqueues what is on the menu again and again.
+    /// Enqueues from the menu until told to stop.
     async fn run(self, ledger: Arc<Ledger>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -300,7 +301,7 @@ impl Producer {
         }
     }
 
-    /// What fails may be stored or not, and is not counted on.
+    /// A failed call may have stored its jobs or not; the judge does not expect them.
     async fn enqueue(&self, ledger: &Ledger, jobs: &[NewJob]) {
         let asked = now();
         match self.client.enqueue_all(jobs).await {
@@ -330,8 +331,8 @@ fn duty(kind: &str, queue: &str, number: usize) -> Duty {
     }
 }
 
-/// Takes a lock and releases it again and again. Takers of different endpoints do so at different
-/// times, so that not even two servers of a split brain grant it in one millisecond.
+/// Acquires and releases a lock in a loop. The loops of different endpoints are offset, so that two
+/// servers of a split brain do not grant it in the same millisecond.
 async fn take_lock(client: Client, ledger: Arc<Ledger>, endpoint: usize) {
     let name = Name::new("lock", "duty").unwrap();
     if endpoint > 0 {
@@ -344,7 +345,7 @@ async fn take_lock(client: Client, ledger: Arc<Ledger>, endpoint: usize) {
         if ledger.stop.load(Ordering::Relaxed) {
             return;
         }
-        // An owner that holds the lock already is given the same term again.
+        // An owner that still holds the lock gets the same term again.
         let owner = Name::new("owner", format!("taker-{endpoint}-{number}")).unwrap();
         let locks = client.store().locks();
         let taken = locks.acquire(&name, &owner, Duration::from_secs(2)).await;

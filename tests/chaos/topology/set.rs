@@ -1,4 +1,4 @@
-//! MongoDB: a replica set of three, whose elections take as long as they do by default.
+//! MongoDB topologies: a replica set of three with the default election timeout.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,28 +13,27 @@ use crate::cases::shell;
 use crate::mongodb::primary;
 use crate::worker::Order;
 
-/// What happens to the primary, or to those who follow it.
+/// A fault of the primary or of the secondaries.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
     StepDown,
     Kill,
     /// SIGSTOP, and later SIGCONT.
     Stop,
-    /// The others receive nothing from the primary, so no majority knows of a write.
+    /// The secondaries receive nothing, so no write reaches a majority.
     Stall,
 }
 
-/// The undisturbed time before.
+/// The time under load before the fault.
 const BEFORE: Duration = Duration::from_secs(5);
-/// How long a primary is gone: an election takes 10 to 12 s.
+/// How long the primary is gone. An election takes 10 to 12 s.
 const GONE: Duration = Duration::from_secs(20);
-/// How long replication stands still: longer than the deadline of a call.
+/// How long replication stalls. Longer than the deadline of a store call.
 const STALLED: Duration = Duration::from_secs(15);
-/// How long the set may take to be whole again.
+/// The deadline for all members to be up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until all members are up and one is the primary, and makes elections as slow as they are
-/// unless configured otherwise.
+/// Waits until all members are up and one is the primary, and sets the default election timeout.
 pub(crate) async fn prepare(url: &str) {
     let admin = admin(url).await;
     let waited = timeout(PATIENCE, async {
@@ -75,7 +74,7 @@ pub(crate) async fn disturb(fault: Fault, scene: &mut Scene) -> Event {
     let event = Event::nothing_lost(now());
     match fault {
         Fault::StepDown => {
-            // Not by force: it hands over to a secondary that has everything.
+            // Without `force`, it waits for a secondary to catch up and hands over to it.
             let down = doc! { "replSetStepDown": 30 };
             admin(&order.url).await.run_command(down).await.unwrap();
         }
@@ -101,7 +100,7 @@ pub(crate) async fn disturb(fault: Fault, scene: &mut Scene) -> Event {
     event
 }
 
-/// The process of the primary.
+/// Returns the process id of the primary.
 async fn process(order: &Order) -> i64 {
     let admin = admin(&order.url).await;
     let status = admin.run_command(doc! { "serverStatus": 1 }).await.unwrap();
@@ -115,7 +114,7 @@ fn signal(signal: &str, process: i64) {
     assert!(sent.unwrap().success(), "no {signal} to the primary");
 }
 
-/// Whether the secondaries receive what the primary writes.
+/// Stops or resumes replication on the secondaries.
 async fn receive(order: &Order, receives: bool) {
     let hello = admin(&order.url)
         .await

@@ -1,4 +1,4 @@
-//! What must hold after a fault, by what the database holds and what bodies noted.
+//! Judges a round by the rows of the database and the notes of the bodies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use super::duty::{Begun, Body, Duty, KINDS, begun};
 use super::scene::{ENDPOINTS, Event, LANES, Scene};
 
-/// What a database holds.
+/// The rows that the judge needs.
 #[derive(Default)]
 pub(crate) struct Stored {
-    /// By their ids.
+    /// Keyed by id.
     pub(crate) jobs: BTreeMap<String, Row>,
     pub(crate) ends: Vec<End>,
-    /// How many jobs ended more than once.
+    /// The number of jobs that ended more than once.
     pub(crate) ended_again: usize,
 }
 
@@ -24,22 +24,22 @@ pub(crate) struct Row {
     pub(crate) created_at: i64,
     pub(crate) finished_at: Option<i64>,
     pub(crate) crashes: i64,
-    /// Queue and kind that its route says. `None`: there is no such route.
+    /// Queue and kind of its route. `None`: the route does not exist.
     pub(crate) route: Option<(String, String)>,
     pub(crate) duty: Duty,
 }
 
-/// The end of a claim by a body.
+/// The end of a claim, as stored with the body's own text.
 pub(crate) struct End {
-    /// Whose claim ended, by the database, if it knows that node.
+    /// The worker that held the claim, by the database, if its node is known.
     pub(crate) holder: Option<String>,
     pub(crate) claimed_at: i64,
-    /// Whose body it was, by itself.
+    /// The body that ended it, by its own result or error.
     pub(crate) body: Body,
 }
 
 impl End {
-    /// Whether a body ended a claim that it did not run under.
+    /// Whether the body ran under another claim.
     fn is_stale(&self) -> bool {
         let another = self
             .holder
@@ -54,26 +54,26 @@ impl End {
 pub(crate) struct Figures {
     rounds: usize,
     acknowledged: usize,
-    /// Acknowledged by the old server, and unknown to the new one when it began.
+    /// Acknowledged by the old server and missing on the new one at promotion.
     left_behind: usize,
     refused: u64,
     longest_ms: u64,
     lost: usize,
-    /// How many ends were there to be judged.
+    /// The number of ends examined.
     ends: usize,
     stale: usize,
     ended_again: usize,
     stuck: usize,
-    /// How many of those the database lists as running.
+    /// Those of the stuck jobs that are stored as running.
     stuck_running: usize,
     crashes: i64,
     wrong: usize,
     unrouted: usize,
     equal_terms: usize,
     ended_workers: usize,
-    /// The longest time until everything ran again. `None`: something never did.
+    /// Milliseconds until everything ran again, at most. `None`: something never did.
     runs_again: Option<u64>,
-    /// The longest time until a job from before the fault ended, if it did.
+    /// Milliseconds until the last job from before the fault ended, of those that did.
     last_end: u64,
 }
 
@@ -158,8 +158,7 @@ impl Figures {
         };
     }
 
-    /// Whether nothing happened that must not, and something that must. `refusable`: how many calls
-    /// of a round may fail, if that is bounded.
+    /// Whether all figures are as required. `refusable` bounds the failed calls of a round.
     pub(crate) fn is_clean(&self, refusable: Option<u64>) -> bool {
         let most = refusable.map(|calls| calls * self.rounds as u64);
         self.lost + self.stale + self.ended_again + self.stuck + self.wrong + self.unrouted == 0
@@ -208,25 +207,25 @@ impl fmt::Display for Figures {
     }
 }
 
-/// How long after `since` the last of those jobs ended that were stored before and have ended.
+/// Milliseconds from `since` until the last job ended that was stored before it.
 fn last_end(stored: &Stored, since: i64) -> u64 {
     let before = stored.jobs.values().filter(|row| row.created_at < since);
     let last = before.filter_map(|row| row.finished_at).max();
     last.map_or(0, |last| (last - since).max(0).cast_unsigned())
 }
 
-/// How many numbers came after an equal one.
+/// Counts the repeated numbers.
 fn equals(numbers: &[u64]) -> usize {
     let different: BTreeSet<_> = numbers.iter().collect();
     numbers.len() - different.len()
 }
 
-/// How long after the fault everything ran again.
+/// Milliseconds from the fault until everything ran again.
 pub(crate) fn runs_again(scene: &Scene, event: &Event) -> Option<u64> {
     all_began(&begun(&scene.order.notes), event.since)
 }
 
-/// How long after `since` every worker, every kind and every lane had begun a body.
+/// Milliseconds from `since` until each worker, each kind and each lane had begun a body.
 fn all_began(begun: &[Begun], since: i64) -> Option<u64> {
     let mut waiting: BTreeSet<String> = (1..ENDPOINTS).map(|n| format!("worker-{n}")).collect();
     waiting.extend(KINDS.map(str::to_owned));
@@ -249,7 +248,7 @@ fn all_began(begun: &[Begun], since: i64) -> Option<u64> {
     waiting.is_empty().then(|| (last - since).cast_unsigned())
 }
 
-/// The judge itself, which must not pass what is wrong.
+/// Checks that the judge rejects what is wrong.
 pub(crate) fn check_itself() {
     let body = |worker: &str, began| Body {
         worker: worker.to_owned(),

@@ -18,7 +18,7 @@ const DEBIAN_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
 /// A port may be taken between the looking and the starting.
 const TRIES: u32 = 3;
 
-/// Why there are no programs.
+/// The error without installed programs.
 const NOT_FOUND: &str = "no initdb and pg_ctl on the path or in /usr/lib/postgresql";
 
 /// Starts a server with the programs that are installed.
@@ -42,12 +42,12 @@ fn on_a_fresh_directory(programs: &Path, user: &User) -> Result<Server> {
     listen(programs, user, &directory, &version)
 }
 
-/// Where tests make servers of their own, each in a directory. When this is dropped, or this process
-/// ends in any other way, those that run are stopped and all are removed.
+/// The programs and a directory with which tests start their own servers. When this is dropped, or
+/// when this process ends in any other way, the servers are stopped and removed.
 pub(crate) struct Place {
-    /// What a line of shell begins with that runs one of PostgreSQL's programs.
+    /// The prefix of a shell line that runs one of PostgreSQL's programs.
     pub(crate) programs: String,
-    /// A directory of the user that the programs run as.
+    /// A directory owned by the user that the programs run as. Each server has one below it.
     pub(crate) folder: PathBuf,
     _keeper: Keeper,
 }
@@ -153,7 +153,7 @@ impl User {
         }
     }
 
-    /// A new directory of this user.
+    /// Creates a temporary directory owned by this user.
     fn directory(&self) -> Result<PathBuf> {
         let template = format!("{}/ratchet-postgres.XXXXXX", temporary());
         let made = output(self.command("mktemp").args(["-d", &template]))?;

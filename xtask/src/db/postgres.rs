@@ -40,10 +40,10 @@ pub(crate) fn own() -> Result<Server> {
     bail!("no PostgreSQL: {}", reasons.join("; "))
 }
 
-/// Where tests make servers of their own.
+/// Prepares a directory in which tests start their own servers.
 ///
 /// # Errors
-/// PostgreSQL is not installed: tests cannot make servers in containers.
+/// PostgreSQL is not installed. Containers do not serve here.
 pub(crate) fn place() -> Result<Place> {
     local::place()
 }
