@@ -30,7 +30,7 @@ pub(crate) const STALE: usize = 3;
 pub(crate) const PRODUCERS: u64 = 3;
 pub(crate) const LANES: usize = 12;
 /// The limit of the resource.
-const PERMITS: u32 = 4;
+const PERMITS: u32 = 8;
 /// How often each producer enqueues, and the jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
 const BATCH: usize = 2;
@@ -326,7 +326,7 @@ fn duty(kind: &str, queue: &str, number: usize) -> Duty {
         queue: queue.to_owned(),
         lane: (kind == "laned").then(|| format!("lane-{}", number % LANES)),
         permit: kind == "permitted",
-        long: kind == "plain" && number % 5 < 2,
+        long: kind == "plain" && number % 5 == 1,
         fails: kind == "plain" && number.is_multiple_of(10),
     }
 }
