@@ -291,7 +291,7 @@ async fn step_clock(field: &Field) {
     }
 }
 
-fn shell(variable: &str, port: &str) {
+pub(crate) fn shell(variable: &str, port: &str) {
     let line = env::var(variable).unwrap();
     let status = Command::new("sh")
         .args(["-c", &line])

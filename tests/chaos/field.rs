@@ -20,7 +20,7 @@ use crate::cases::Case;
 use crate::clock;
 use crate::mongodb;
 use crate::sqlserver;
-use crate::worker::{Backend, Nap, Order};
+use crate::worker::{Backend, DEAD_AFTER, Nap, Order};
 
 /// How long the cluster may take to end all jobs after the last disturbance.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,6 +53,9 @@ impl Field {
             schema: format!("chaos_{}_{}", case.short, std::process::id()),
             connections: case.connections,
             steps_clock: case.steps_clock(),
+            dead_after: DEAD_AFTER,
+            store_deadline: Duration::from_secs(5),
+            label: None,
             notes: folder.path().join("notes"),
         };
         if order.steps_clock {
@@ -81,13 +84,7 @@ impl Field {
     }
 
     pub(crate) fn spawn(&mut self) {
-        let (role, order) = self.order.to_environment();
-        let worker = Command::new(env::current_exe().unwrap())
-            .env(role, order)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn();
-        self.workers.push(worker.unwrap());
+        self.workers.push(spawn(&self.order));
     }
 
     /// Kills the worker that has lived longest with SIGKILL, and starts another.
@@ -192,6 +189,17 @@ impl Field {
             Backend::Postgres => drop_schema(&self.order).await,
         }
     }
+}
+
+/// Starts a worker, which runs until its input ends.
+pub(crate) fn spawn(order: &Order) -> Child {
+    let (role, order) = order.to_environment();
+    let worker = Command::new(env::current_exe().unwrap())
+        .env(role, order)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn();
+    worker.unwrap()
 }
 
 impl Drop for Field {

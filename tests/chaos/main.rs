@@ -10,9 +10,11 @@
 //! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL`, `RATCHET_TEST_SQLSERVER_URL` | the servers; without one its cases are ignored |
 //! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3 |
 //! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
+//! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them the cases `topology::pair` are ignored |
+//! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how often each fault of [`topology`] is repeated; 3 |
 //!
-//! `cargo xtask chaos postgres` and `cargo xtask chaos mongodb` set all of them; `cargo xtask chaos
-//! sqlserver` takes the server, and the lines that stop and start it, from the environment.
+//! `cargo xtask chaos postgres`, `postgres-pair`, `mongodb` and `mongodb-set` set what they need; `cargo
+//! xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
@@ -22,6 +24,7 @@ mod field;
 mod judge;
 mod mongodb;
 mod sqlserver;
+mod topology;
 mod worker;
 
 use std::env;
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
         return worker::run(&order);
     }
     let arguments = Arguments::from_args();
-    let trials = CASES.iter().map(trial).collect();
+    let trials = CASES.iter().map(trial).chain(topology::trials()).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

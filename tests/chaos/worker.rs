@@ -14,7 +14,7 @@ use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
-use crate::clock;
+use crate::{clock, topology};
 
 /// The variable that makes this program a worker.
 const ROLE: &str = "RATCHET_CHAOS_WORKER";
@@ -59,6 +59,11 @@ pub(crate) struct Order {
     pub(crate) connections: u32,
     /// Whether the store's clock is the view that [`clock`](crate::clock) makes.
     pub(crate) steps_clock: bool,
+    /// The setting of the node.
+    pub(crate) dead_after: Duration,
+    pub(crate) store_deadline: Duration,
+    /// The label of the node. `None`: the default.
+    pub(crate) label: Option<String>,
     /// Where it notes every body that begins.
     pub(crate) notes: PathBuf,
 }
@@ -110,6 +115,13 @@ impl Order {
     }
 }
 
+/// The file in which bodies note that they began, and the worker's name.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    pub(crate) file: File,
+    pub(crate) worker: String,
+}
+
 /// Sleeps as long as it is told, and notes before that it began.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Nap {
@@ -122,8 +134,8 @@ impl Job for Nap {
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         // One short write to a file that is appended to is whole or absent, also after SIGKILL.
-        let mut notes: &File = ctx.state::<Arc<File>>();
-        notes.write_all(format!("{}\n", ctx.job_id()).as_bytes())?;
+        let notes: &Notes = ctx.state();
+        (&notes.file).write_all(format!("{}\n", ctx.job_id()).as_bytes())?;
         tokio::time::sleep(Duration::from_millis(self.millis)).await;
         Ok(())
     }
@@ -141,19 +153,27 @@ pub(crate) async fn run(order: &Order) -> ExitCode {
 }
 
 async fn node(order: &Order) -> anyhow::Result<()> {
-    let notes = OpenOptions::new()
+    let file = OpenOptions::new()
         .append(true)
         .create(true)
         .open(&order.notes)?;
-    let node = Ratchet::builder(order.open().await?)
-        .register::<Nap>()
-        .state(Arc::new(notes))
+    let notes = Notes {
+        file,
+        worker: order.label.clone().unwrap_or_default(),
+    };
+    let builder = Ratchet::builder(order.open().await?).register::<Nap>();
+    let builder = match &order.label {
+        Some(label) => builder.label(label),
+        None => builder,
+    };
+    let node = topology::register(builder)
+        .state(notes)
         .concurrency(8)
         .poll_interval(Duration::from_millis(20), Duration::from_millis(200))
-        .heartbeat_interval(DEAD_AFTER / 6)
-        .dead_after(DEAD_AFTER)
-        .reclaim_interval(DEAD_AFTER / 6)
-        .store_deadline(Duration::from_secs(5))
+        .heartbeat_interval(order.dead_after / 6)
+        .dead_after(order.dead_after)
+        .reclaim_interval(order.dead_after / 6)
+        .store_deadline(order.store_deadline)
         .build()?;
     let input_ends = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;

@@ -10,9 +10,10 @@ use crate::process;
 pub(crate) struct Args {
     #[arg(value_enum)]
     backend: Backend,
-    /// How often each thing is disturbed.
-    #[arg(long, default_value_t = 10)]
-    rounds: u32,
+    /// How often each fault is repeated. Default: 10; 3 for failovers of the database itself, which
+    /// take about a minute each.
+    #[arg(long)]
+    rounds: Option<u32>,
     /// Passed on to the tests, such as the name of one.
     #[arg(last = true)]
     tests: Vec<String>,
@@ -21,9 +22,11 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Backend {
     Postgres,
+    /// PostgreSQL servers that are promoted, restored and cut off.
+    PostgresPair,
     /// A replica set of one node.
     Mongodb,
-    /// A replica set of three nodes, of which the primary is stopped.
+    /// A replica set of three nodes, with faults of the primary and of replication.
     MongodbSet,
     /// The server that `RATCHET_TEST_SQLSERVER_URL` names. What stops and starts it is in
     /// `RATCHET_CHAOS_STOP` and `RATCHET_CHAOS_START`, or else it is not stopped.
@@ -33,22 +36,34 @@ enum Backend {
 /// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
 /// own, which nobody else misses while it is stopped.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut test = process::cargo(&["test", "--release", "--package", "ratchet"]);
+    test.args(["--all-features", "--test", "chaos", "--"])
+        .args(["--nocapture", "--test-threads", "1"])
+        .args(&args.tests)
+        .env(
+            "RATCHET_CHAOS_ROUNDS",
+            args.rounds.unwrap_or(10).to_string(),
+        );
+    if let Some(rounds) = args.rounds {
+        test.env("RATCHET_CHAOS_TOPOLOGY_ROUNDS", rounds.to_string());
+    }
+    // The cases of another server would stop and start this one.
+    for other in [db::postgres::URL, db::mongodb::URL, db::sqlserver::URL] {
+        test.env_remove(other);
+    }
     let (server, variable): (Server, _) = match args.backend {
         Backend::Postgres => (db::postgres::own()?, db::postgres::URL),
+        Backend::PostgresPair => {
+            let place = db::postgres::place()?;
+            test.env("RATCHET_CHAOS_POSTGRES", &place.programs)
+                .env("RATCHET_CHAOS_FOLDER", &place.folder);
+            return process::run(&mut test);
+        }
         Backend::Mongodb => (db::mongodb::own()?, db::mongodb::URL),
         Backend::MongodbSet => (db::mongodb::own_three()?, db::mongodb::URL),
         Backend::Sqlserver => (db::sqlserver::provide()?, db::sqlserver::URL),
     };
     println!("{}", server.origin);
-    let mut test = process::cargo(&["test", "--release", "--package", "ratchet"]);
-    test.args(["--all-features", "--test", "chaos", "--"])
-        .args(["--nocapture", "--test-threads", "1"])
-        .args(&args.tests)
-        .env("RATCHET_CHAOS_ROUNDS", args.rounds.to_string());
-    // The cases of another server would stop and start this one.
-    for other in [db::postgres::URL, db::mongodb::URL, db::sqlserver::URL] {
-        test.env_remove(other);
-    }
     test.env(variable, &server.url);
     if let Some(control) = &server.control {
         test.env("RATCHET_CHAOS_STOP", &control.stop)

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::keeper::Keeper;
 use super::{Control, Server, free_port, on_path, output, quoted};
 use crate::process;
 
@@ -17,9 +18,12 @@ const DEBIAN_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
 /// A port may be taken between the looking and the starting.
 const TRIES: u32 = 3;
 
+/// The error without installed programs.
+const NOT_FOUND: &str = "no initdb and pg_ctl on the path or in /usr/lib/postgresql";
+
 /// Starts a server with the programs that are installed.
 pub(super) fn start() -> Result<Server> {
-    let programs = find().context("no initdb and pg_ctl on the path or in /usr/lib/postgresql")?;
+    let programs = find().context(NOT_FOUND)?;
     let user = user()?;
     let mut tries = 1;
     loop {
@@ -33,11 +37,34 @@ pub(super) fn start() -> Result<Server> {
 
 fn on_a_fresh_directory(programs: &Path, user: &User) -> Result<Server> {
     let version = output(Command::new(programs.join("postgres")).arg("--version"))?;
-    let template = format!("{}/ratchet-postgres.XXXXXX", temporary());
-    let directory = output(user.command("mktemp").args(["-d", &template]))?;
-    let directory = PathBuf::from(directory);
+    let directory = user.directory()?;
     initialize(programs, user, &directory)?;
     listen(programs, user, &directory, &version)
+}
+
+/// The programs and a directory with which tests start their own servers. When this is dropped, or
+/// when this process ends in any other way, the servers are stopped and removed.
+pub(crate) struct Place {
+    /// The prefix of a shell line that runs one of PostgreSQL's programs.
+    pub(crate) programs: String,
+    /// A directory owned by the user that the programs run as. Each server has one below it.
+    pub(crate) folder: PathBuf,
+    _keeper: Keeper,
+}
+
+pub(super) fn place() -> Result<Place> {
+    let programs = find().context(NOT_FOUND)?;
+    let user = user()?;
+    let folder = user.directory()?;
+    let (prefix, home) = (user.prefix(), quoted(&folder));
+    let programs = format!("{prefix}{}/", quoted(programs));
+    let stop = format!("{programs}pg_ctl stop -s -w -m immediate -D");
+    let remove = format!("for data in {home}/*/; do {stop} \"$data\"; done; {prefix}rm -rf {home}");
+    Ok(Place {
+        _keeper: Keeper::new(&remove)?,
+        programs,
+        folder,
+    })
 }
 
 /// Installs the distribution's package first. Only for root, who need not be asked for a password:
@@ -124,6 +151,13 @@ impl User {
                 command
             }
         }
+    }
+
+    /// Creates a temporary directory owned by this user.
+    fn directory(&self) -> Result<PathBuf> {
+        let template = format!("{}/ratchet-postgres.XXXXXX", temporary());
+        let made = output(self.command("mktemp").args(["-d", &template]))?;
+        Ok(PathBuf::from(made))
     }
 
     /// The same as the beginning of a line of shell.

@@ -4,6 +4,7 @@ use std::env;
 
 use anyhow::{Context, Result, bail};
 
+use super::local::Place;
 use super::{Server, compose, local};
 
 /// The variable that names the server for the tests.
@@ -37,4 +38,12 @@ pub(crate) fn own() -> Result<Server> {
         }
     }
     bail!("no PostgreSQL: {}", reasons.join("; "))
+}
+
+/// Prepares a directory in which tests start their own servers.
+///
+/// # Errors
+/// PostgreSQL is not installed. Containers do not serve here.
+pub(crate) fn place() -> Result<Place> {
+    local::place()
 }

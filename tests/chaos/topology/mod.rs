@@ -1,0 +1,199 @@
+//! Faults of the database itself: failover, restore, lost connections. The worker processes survive.
+//!
+//! Each round has its own schema, four workers, and producers of plain jobs, jobs in lanes and jobs
+//! with permits: two on Ratchet's connections, one on the application's own pool. They continue after
+//! the fault. Every job in the database must end within a minute of it.
+//!
+//! | figure | meaning |
+//! |---|---|
+//! | calls refused | failed enqueue calls; with silent connections, one per producer is allowed |
+//! | left behind | acknowledged by the old server and missing on the new one at promotion; where the topology promises every acknowledged job, it counts as lost |
+//! | lost | present on the new server at promotion, or acknowledged afterwards, and missing in the end |
+//! | stale ends | the end of a body that was applied to a claim other than its own |
+//! | double ends | jobs that ended twice on the new server |
+//! | stuck | jobs in the database that have not ended a minute after the fault |
+//! | crash counts | the sum over all jobs; must be 0, since no worker dies |
+//! | wrong kinds | jobs stored under the route of another kind or queue, or run as another kind |
+//! | without a route | jobs whose route does not exist |
+//! | equal terms | fences of a lock that were granted more than once |
+
+mod duty;
+mod endpoint;
+mod pair;
+mod postgres;
+mod read;
+mod scene;
+mod set;
+mod verdict;
+
+use std::env;
+use std::time::Duration;
+
+use libtest_mimic::{Completion, Failed, Trial};
+use ratchet::{NodeBuilder, time};
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+use self::duty::As;
+use self::pair::Pair;
+use self::postgres::Place;
+use self::scene::{ENDPOINTS, Event, Scene};
+use self::verdict::{Figures, Stored};
+use crate::worker::Backend;
+
+/// How long the producers continue after a fault, at least and, in milliseconds, at most. They stop
+/// in between once everything runs again.
+const AFTER: Duration = Duration::from_secs(10);
+const AT_MOST: i64 = 45_000;
+/// The deadline of every job after a fault, in milliseconds.
+const BOUND: i64 = 60_000;
+
+#[derive(Clone, Copy)]
+enum Fault {
+    Pair(pair::Fault),
+    Set(set::Fault),
+}
+
+const CASES: &[(&str, Fault)] = &[
+    (
+        "a_synchronous_standby_is_promoted",
+        Fault::Pair(pair::Fault::Promotion(Duration::ZERO)),
+    ),
+    (
+        "a_standby_200_ms_behind_is_promoted",
+        Fault::Pair(pair::Fault::Promotion(Duration::from_millis(200))),
+    ),
+    (
+        "a_standby_15_s_behind_is_promoted",
+        Fault::Pair(pair::Fault::Promotion(Duration::from_secs(15))),
+    ),
+    (
+        "a_copy_of_25_s_ago_is_restored",
+        Fault::Pair(pair::Fault::Restore(Duration::from_secs(25))),
+    ),
+    (
+        "an_endpoint_is_stale",
+        Fault::Pair(pair::Fault::StaleEndpoint),
+    ),
+    (
+        "connections_die_silently",
+        Fault::Pair(pair::Fault::Silence),
+    ),
+    ("the_primary_steps_down", Fault::Set(set::Fault::StepDown)),
+    ("the_primary_is_killed", Fault::Set(set::Fault::Kill)),
+    ("the_primary_is_stopped", Fault::Set(set::Fault::Stop)),
+    ("replication_stalls", Fault::Set(set::Fault::Stall)),
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    CASES
+        .iter()
+        .map(|(name, fault)| trial(name, *fault))
+        .collect()
+}
+
+/// Ignored unless `cargo xtask chaos` provides the servers.
+fn trial(case: &'static str, fault: Fault) -> Trial {
+    let (name, xtask, can_run) = match fault {
+        Fault::Pair(_) => ("pair", "postgres-pair", Place::of_environment().is_some()),
+        Fault::Set(_) => ("set", "mongodb-set", set_url().is_some()),
+    };
+    let why = format!("needs servers of its own: `cargo xtask chaos {xtask}`");
+    let name = format!("topology::{name}::{case}");
+    match can_run {
+        true => Trial::test(name, move || run(case, fault)),
+        false => Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
+            .with_ignored_flag(true),
+    }
+}
+
+/// The URL of the replica set of three, if the tests may stop its members.
+fn set_url() -> Option<String> {
+    env::var_os("RATCHET_CHAOS_STOP")?;
+    let url = env::var(Backend::MongoDb.variable()).ok()?;
+    (url.matches(',').count() == 2).then_some(url)
+}
+
+fn run(case: &str, fault: Fault) -> Result<(), Failed> {
+    verdict::check_itself();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let rounds =
+        env::var("RATCHET_CHAOS_TOPOLOGY_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
+    let mut total = Figures::default();
+    for round in 1..=rounds {
+        let schema = format!("chaos_{}_{round}", std::process::id());
+        let figures = match fault {
+            Fault::Pair(fault) => runtime.block_on(with_pair(fault, schema)),
+            Fault::Set(fault) => runtime.block_on(with_set(fault, schema)),
+        };
+        println!("    {figures}");
+        total.add(&figures);
+    }
+    println!("{case}: {total}");
+    let refusable = match fault {
+        Fault::Pair(pair::Fault::Silence) => Some(scene::PRODUCERS),
+        _ => None,
+    };
+    match total.is_clean(refusable) {
+        true => Ok(()),
+        false => Err(total.to_string().into()),
+    }
+}
+
+async fn with_pair(fault: pair::Fault, schema: String) -> Figures {
+    let place = Place::of_environment().unwrap();
+    let mut pair = Pair::new(&place, fault).await;
+    let urls: Vec<String> = pair.endpoints.iter().map(|way| way.url.clone()).collect();
+    let mut scene = Scene::new(Backend::Postgres, schema.clone(), &urls).await;
+    read::watch_ends(pair.server_at_first(), &schema).await;
+    let event = pair.disturb(fault, &mut scene).await;
+    judge(&mut scene, &event, async || {
+        read::postgres(pair.server(), &schema).await
+    })
+    .await
+}
+
+async fn with_set(fault: set::Fault, schema: String) -> Figures {
+    let url = set_url().unwrap();
+    set::prepare(&url).await;
+    let urls = vec![url; ENDPOINTS];
+    let mut scene = Scene::new(Backend::MongoDb, schema, &urls).await;
+    let event = set::disturb(fault, &mut scene).await;
+    let order = scene.order.clone();
+    let figures = judge(&mut scene, &event, async || read::mongodb(&order).await).await;
+    drop(scene);
+    crate::mongodb::drop_database(&order).await;
+    figures
+}
+
+/// Waits until every job in the database has ended, or until the deadline.
+async fn judge(scene: &mut Scene, event: &Event, read: impl AsyncFn() -> Stored) -> Figures {
+    scene.is_over();
+    sleep(AFTER).await;
+    while verdict::runs_again(scene, event).is_none() && now() < event.since + AT_MOST {
+        sleep(Duration::from_millis(500)).await;
+    }
+    scene.stop_producing().await;
+    let mut stored = read().await;
+    while stored.jobs.values().any(|job| !job.ended) && now() < event.since + BOUND {
+        sleep(Duration::from_secs(1)).await;
+        stored = read().await;
+    }
+    Figures::of(scene, event, &stored)
+}
+
+/// Milliseconds on the clock of this machine, which workers and servers share.
+fn now() -> i64 {
+    time::to_millis(time::wall_clock())
+}
+
+/// Registers the jobs of these cases with a worker.
+pub(crate) fn register(worker: NodeBuilder) -> NodeBuilder {
+    worker
+        .register::<As<0>>()
+        .register::<As<1>>()
+        .register::<As<2>>()
+}

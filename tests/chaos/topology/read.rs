@@ -1,0 +1,173 @@
+//! Reads the rows with plain SQL and plain `find`, without the stores.
+
+use std::collections::BTreeMap;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{Bson, Document, doc};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::duty::Body;
+use super::postgres::{Server, execute};
+use super::verdict::{End, Row, Stored};
+use crate::worker::Order;
+
+/// The code of the state of a claimed job.
+const RUNNING: i64 = 3;
+/// The smallest code of a terminal state.
+const ENDED: i64 = 4;
+/// The codes of the outcomes that end a job: succeeded, failed, cancelled.
+const LAST: [i32; 3] = [0, 2, 5];
+
+/// Makes PostgreSQL record each end of a job, by a trigger.
+pub(crate) async fn watch_ends(server: &Server, schema: &str) {
+    let sql = format!(
+        "CREATE TABLE {schema}.chaos_ends (job uuid NOT NULL);
+         CREATE FUNCTION {schema}.chaos_ended() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN INSERT INTO {schema}.chaos_ends VALUES (NEW.id); RETURN NULL; END $$;
+         CREATE TRIGGER chaos_ended AFTER UPDATE ON {schema}.jobs FOR EACH ROW
+         WHEN (OLD.state < {ENDED} AND NEW.state >= {ENDED})
+         EXECUTE FUNCTION {schema}.chaos_ended()"
+    );
+    execute(&mut server.connect().await, &sql).await;
+}
+
+pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
+    let mut here = server.connect().await;
+    let jobs = format!(
+        "SELECT job.id::text, job.state::bigint, job.crash_count::bigint, route.queue, route.kind,
+                data.payload, job.created_at, job.finished_at
+         FROM {schema}.jobs AS job
+         JOIN {schema}.job_data AS data ON data.id = job.id
+         LEFT JOIN {schema}.routes AS route ON route.id = job.route"
+    );
+    let jobs = rows(&mut here, jobs).await;
+    let jobs = jobs.iter().map(|row| {
+        let route: (Option<String>, Option<String>) = (row.get(3), row.get(4));
+        let payload: String = row.get(5);
+        let stored = Row {
+            ended: row.get::<i64, _>(1) >= ENDED,
+            running: row.get::<i64, _>(1) == RUNNING,
+            created_at: row.get(6),
+            finished_at: row.get(7),
+            crashes: row.get(2),
+            route: route.0.zip(route.1),
+            duty: serde_json::from_str(&payload).unwrap(),
+        };
+        (row.get(0), stored)
+    });
+    let ends = format!(
+        "SELECT node.label, job.claimed_at, notes.result
+         FROM {schema}.jobs AS job
+         JOIN {schema}.job_notes AS notes ON notes.job = job.id AND notes.result IS NOT NULL
+         LEFT JOIN {schema}.nodes AS node ON node.node = job.node
+         WHERE job.state = {ENDED}
+         UNION ALL
+         SELECT node.label, attempt.claimed_at, attempt.error
+         FROM {schema}.attempts AS attempt
+         LEFT JOIN {schema}.nodes AS node ON node.node = attempt.node
+         WHERE attempt.error IS NOT NULL"
+    );
+    let ends = rows(&mut here, ends).await;
+    let ends = ends.iter().filter_map(|row| {
+        Some(End {
+            holder: row.get(0),
+            claimed_at: row.get(1),
+            body: body(row.get(2))?,
+        })
+    });
+    let again = format!("SELECT job FROM {schema}.chaos_ends GROUP BY job HAVING count(*) > 1");
+    Stored {
+        jobs: jobs.collect(),
+        ends: ends.collect(),
+        ended_again: rows(&mut here, again).await.len(),
+    }
+}
+
+async fn rows(here: &mut PgConnection, sql: String) -> Vec<PgRow> {
+    let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(here);
+    found.await.unwrap()
+}
+
+pub(crate) async fn mongodb(order: &Order) -> Stored {
+    let routes = documents(order, "routes").await;
+    let route = |row: &Document| {
+        let text = |name| row.get_str(name).map(str::to_owned);
+        Some((
+            number(row, "_id"),
+            (text("queue").ok()?, text("kind").ok()?),
+        ))
+    };
+    let routes: BTreeMap<i64, (String, String)> = routes.iter().filter_map(route).collect();
+    let nodes = documents(order, "nodes").await;
+    let node = |row: &Document| Some((id(row, "_id")?, row.get_str("label").ok()?.to_owned()));
+    let nodes: BTreeMap<String, String> = nodes.iter().filter_map(node).collect();
+    let mut stored = Stored::default();
+    for row in documents(order, "jobs").await {
+        let job = id(&row, "_id").unwrap();
+        let result = row.get_str("result").ok();
+        let mut last = 0;
+        for attempt in row.get_array("history").into_iter().flatten() {
+            let attempt = attempt.as_document().unwrap();
+            let outcome = attempt.get_i32("outcome").unwrap();
+            last += usize::from(LAST.contains(&outcome));
+            let text = if outcome == 0 {
+                result
+            } else {
+                attempt.get_str("error").ok()
+            };
+            if let Some(body) = text.and_then(body) {
+                stored.ends.push(End {
+                    holder: id(attempt, "node").and_then(|node| nodes.get(&node).cloned()),
+                    claimed_at: number(attempt, "claimed_at"),
+                    body,
+                });
+            }
+        }
+        stored.ended_again += usize::from(last > 1);
+        let payload = row.get_str("payload").unwrap();
+        let of_job = Row {
+            ended: number(&row, "state") >= ENDED,
+            running: number(&row, "state") == RUNNING,
+            created_at: number(&row, "created_at"),
+            finished_at: row
+                .contains_key("finished_at")
+                .then(|| number(&row, "finished_at")),
+            crashes: number(&row, "crash_count"),
+            route: routes.get(&number(&row, "route")).cloned(),
+            duty: serde_json::from_str(payload).unwrap(),
+        };
+        stored.jobs.insert(job, of_job);
+    }
+    stored
+}
+
+async fn documents(order: &Order, name: &str) -> Vec<Document> {
+    let client = mongodb::Client::with_uri_str(&order.url).await.unwrap();
+    let collection = client
+        .database(&order.schema)
+        .collection(&format!("ratchet_{name}"));
+    let found = collection.find(doc! {}).await.unwrap();
+    found.try_collect().await.unwrap()
+}
+
+fn number(row: &Document, name: &str) -> i64 {
+    match row.get(name) {
+        Some(Bson::Int64(number)) => *number,
+        Some(Bson::Int32(number)) => (*number).into(),
+        other => panic!("{name} is no whole number: {other:?}"),
+    }
+}
+
+/// Formats an id as `JobId` does.
+fn id(row: &Document, name: &str) -> Option<String> {
+    let Some(Bson::Binary(binary)) = row.get(name) else {
+        return None;
+    };
+    Some(binary.to_uuid().ok()?.to_string())
+}
+
+/// Parses the text of a body. `None` for errors of the engine.
+fn body(text: &str) -> Option<Body> {
+    serde_json::from_str(text).ok()
+}

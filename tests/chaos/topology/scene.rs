@@ -1,0 +1,357 @@
+//! Runs worker processes and producers, and records the answers that the producers got.
+
+use std::collections::BTreeSet;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ratchet::model::NodeStatus;
+use ratchet::postgres::PostgresStore;
+use ratchet::store::Acquired;
+use ratchet::{Client, JobId, Name, NewJob, Ratchet, SharedStore};
+use sqlx::postgres::PgPoolOptions;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::duty::{Duty, KINDS, RESOURCE};
+use super::now;
+use crate::field::spawn;
+use crate::worker::{Backend, Order};
+
+/// The number of endpoints. The test's own clients use the first; each worker has one of the others.
+pub(crate) const ENDPOINTS: usize = 5;
+/// The first endpoint that stays on the old primary with a stale endpoint. A producer shares the last
+/// endpoint with a worker.
+pub(crate) const STALE: usize = 3;
+/// The number of producers before the fault.
+pub(crate) const PRODUCERS: u64 = 3;
+pub(crate) const LANES: usize = 12;
+/// The limit of the resource.
+const PERMITS: u32 = 8;
+/// How often each producer enqueues, and the jobs of each kind per tick.
+const TICK: Duration = Duration::from_millis(100);
+const BATCH: usize = 2;
+/// The deadline of every step before the fault.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The `dead_after` of the workers.
+const DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// What a producer enqueues: on each tick, jobs of each kind in one of the queues.
+struct Menu {
+    kinds: [&'static str; 3],
+    /// The first is used from the start, the others from shortly before the fault.
+    queues: &'static [&'static str],
+}
+
+const OLD: Menu = Menu {
+    kinds: KINDS,
+    queues: &["early", "late", "latest"],
+};
+
+/// Creates some of the routes that only the old server had, in another order, and never the others.
+const NEW: Menu = Menu {
+    kinds: [KINDS[2], KINDS[1], KINDS[0]],
+    queues: &["late"],
+};
+
+/// The end of a fault, and what survived it.
+pub(crate) struct Event {
+    /// When every process could reach the new server.
+    pub(crate) since: i64,
+    /// The jobs on the new server before any client reached it. `None`: every acknowledged job must
+    /// be there.
+    pub(crate) present: Option<BTreeSet<String>>,
+    /// When each endpoint moved to the new server.
+    pub(crate) moved: [i64; ENDPOINTS],
+}
+
+impl Event {
+    pub(crate) const fn nothing_lost(since: i64) -> Self {
+        Self {
+            since,
+            present: None,
+            moved: [0; ENDPOINTS],
+        }
+    }
+}
+
+/// The answers that the producers got.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    stop: AtomicBool,
+    /// Whether producers use new queues too, and whether jobs of those are stored.
+    late: AtomicBool,
+    late_stored: AtomicBool,
+    /// Whether the fault is over.
+    over: AtomicBool,
+    pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
+    /// The fences of the lock, in the order granted.
+    pub(crate) fences: Mutex<Vec<u64>>,
+    pub(crate) refused: AtomicU64,
+    pub(crate) longest_ms: AtomicU64,
+}
+
+pub(crate) struct Acknowledged {
+    pub(crate) job: JobId,
+    /// When the call began.
+    pub(crate) asked: i64,
+    /// The endpoint of the call. `None`: the new server itself.
+    pub(crate) endpoint: Option<usize>,
+}
+
+pub(crate) struct Scene {
+    pub(crate) order: Order,
+    pub(crate) ledger: Arc<Ledger>,
+    clients: Vec<Client>,
+    workers: Vec<Child>,
+    tasks: Vec<JoinHandle<()>>,
+    _folder: TempDir,
+}
+
+impl Scene {
+    /// Starts workers and producers. `urls` are the endpoints.
+    pub(crate) async fn new(backend: Backend, schema: String, urls: &[String]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let order = Order {
+            backend,
+            url: urls[0].clone(),
+            schema,
+            connections: 10,
+            steps_clock: false,
+            dead_after: DEAD_AFTER,
+            store_deadline: Duration::from_secs(10),
+            label: None,
+            notes: folder.path().join("notes"),
+        };
+        let last = Order {
+            url: urls[ENDPOINTS - 1].clone(),
+            ..order.clone()
+        };
+        let client = Ratchet::client(order.open().await.unwrap());
+        client.set_permits(RESOURCE, PERMITS).await.unwrap();
+        let pooled = Ratchet::client(pooled(&order).await);
+        let stale = Ratchet::client(last.open().await.unwrap());
+        let mut scene = Self {
+            ledger: Arc::default(),
+            clients: vec![client, pooled, stale],
+            workers: Vec::new(),
+            tasks: Vec::new(),
+            order,
+            _folder: folder,
+        };
+        for (place, url) in urls.iter().enumerate().skip(1) {
+            let order = Order {
+                url: url.clone(),
+                label: Some(format!("worker-{place}")),
+                ..scene.order.clone()
+            };
+            scene.workers.push(spawn(&order));
+        }
+        scene.wait_for_nodes().await;
+        for (place, endpoint) in [0, 0, ENDPOINTS - 1].into_iter().enumerate() {
+            let client = scene.clients[place].clone();
+            let pauses = place == 1;
+            if !pauses {
+                let takes = take_lock(client.clone(), Arc::clone(&scene.ledger), endpoint);
+                scene.tasks.push(tokio::spawn(takes));
+            }
+            scene.produce(Producer {
+                client,
+                endpoint: Some(endpoint),
+                menu: &OLD,
+                pauses,
+            });
+        }
+        scene
+    }
+
+    async fn wait_for_nodes(&self) {
+        let waited = timeout(PATIENCE, async {
+            loop {
+                let nodes = self.clients[0].nodes().await.unwrap();
+                let active = |node: &&ratchet::model::NodeRecord| node.status == NodeStatus::Active;
+                if nodes.iter().filter(active).count() == self.workers.len() {
+                    return;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+        waited.await.expect("the workers join");
+    }
+
+    fn produce(&mut self, producer: Producer) {
+        let produces = producer.run(Arc::clone(&self.ledger));
+        self.tasks.push(tokio::spawn(produces));
+    }
+
+    /// Makes the producers use new queues. Returns once jobs of those are stored and the pausing
+    /// producer pauses.
+    pub(crate) async fn begin_late(&self) {
+        self.ledger.late.store(true, Ordering::Relaxed);
+        let stored = timeout(PATIENCE, async {
+            while !self.ledger.late_stored.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        stored.await.expect("jobs are stored");
+    }
+
+    /// Starts a producer that knows only the new server.
+    pub(crate) async fn welcome(&mut self, port: u16) {
+        let order = Order {
+            url: format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+            ..self.order.clone()
+        };
+        let client = Ratchet::client(order.open().await.unwrap());
+        self.produce(Producer {
+            client,
+            endpoint: None,
+            menu: &NEW,
+            pauses: false,
+        });
+        sleep(TICK).await;
+    }
+
+    /// Ends the pause of the pausing producer.
+    pub(crate) fn is_over(&self) {
+        self.ledger.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Fills the pools, so that they have idle connections.
+    pub(crate) async fn warm(&self) {
+        for client in &self.clients {
+            join_all((0..10).map(|_| client.nodes())).await;
+        }
+    }
+
+    pub(crate) async fn stop_producing(&mut self) {
+        self.ledger.stop.store(true, Ordering::Relaxed);
+        // A call under way returns by its deadline.
+        let _ = timeout(PATIENCE, join_all(self.tasks.drain(..))).await;
+    }
+
+    /// Counts the workers that have exited.
+    pub(crate) fn ended_workers(&mut self) -> usize {
+        let ended = |worker: &mut Child| usize::from(worker.try_wait().unwrap().is_some());
+        self.workers.iter_mut().map(ended).sum()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for worker in &mut self.workers {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+}
+
+/// Opens a store on the application's own pool, where the backend supports that.
+async fn pooled(order: &Order) -> SharedStore {
+    if order.backend != Backend::Postgres {
+        return order.open().await.unwrap();
+    }
+    let pool = PgPoolOptions::new().max_connections(order.connections);
+    let pool = pool.connect(&order.url).await.unwrap();
+    let builder = PostgresStore::pool_builder(pool).schema(&order.schema);
+    Arc::new(builder.connect().await.unwrap())
+}
+
+struct Producer {
+    client: Client,
+    /// `None`: connected to the new server itself.
+    endpoint: Option<usize>,
+    menu: &'static Menu,
+    /// Whether it makes no calls during the fault, and so sees no lost connection.
+    pauses: bool,
+}
+
+impl Producer {
+    /// Enqueues from the menu until told to stop.
+    async fn run(self, ledger: Arc<Ledger>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        for number in 0.. {
+            ticks.tick().await;
+            let queues = match ledger.late.load(Ordering::Relaxed) {
+                true => self.menu.queues,
+                false => &self.menu.queues[..1],
+            };
+            let queue = queues[number % queues.len()];
+            for kind in self.menu.kinds {
+                if ledger.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let batch = number * BATCH..(number + 1) * BATCH;
+                let jobs: Vec<NewJob> = batch.map(|n| duty(kind, queue, n).job()).collect();
+                self.enqueue(&ledger, &jobs).await;
+            }
+            if self.pauses && queue == "latest" {
+                ledger.late_stored.store(true, Ordering::Relaxed);
+                while !ledger.over.load(Ordering::Relaxed) {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+
+    /// A failed call may have stored its jobs or not; the judge does not expect them.
+    async fn enqueue(&self, ledger: &Ledger, jobs: &[NewJob]) {
+        let asked = now();
+        match self.client.enqueue_all(jobs).await {
+            Ok(answers) => {
+                let acknowledged = answers.iter().map(|answer| Acknowledged {
+                    job: answer.id(),
+                    asked,
+                    endpoint: self.endpoint,
+                });
+                ledger.acknowledged.lock().unwrap().extend(acknowledged);
+            }
+            Err(_) => drop(ledger.refused.fetch_add(1, Ordering::Relaxed)),
+        }
+        let took = (now() - asked).max(0).cast_unsigned();
+        ledger.longest_ms.fetch_max(took, Ordering::Relaxed);
+    }
+}
+
+fn duty(kind: &str, queue: &str, number: usize) -> Duty {
+    Duty {
+        kind: kind.to_owned(),
+        queue: queue.to_owned(),
+        lane: (kind == "laned").then(|| format!("lane-{}", number % LANES)),
+        permit: kind == "permitted",
+        long: kind == "plain" && number % 5 == 1,
+        fails: kind == "plain" && number.is_multiple_of(10),
+    }
+}
+
+/// Acquires and releases a lock in a loop. The loops of different endpoints are offset, so that two
+/// servers of a split brain do not grant it in the same millisecond.
+async fn take_lock(client: Client, ledger: Arc<Ledger>, endpoint: usize) {
+    let name = Name::new("lock", "duty").unwrap();
+    if endpoint > 0 {
+        sleep(TICK / 2).await;
+    }
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    for number in 0.. {
+        ticks.tick().await;
+        if ledger.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        // An owner that still holds the lock gets the same term again.
+        let owner = Name::new("owner", format!("taker-{endpoint}-{number}")).unwrap();
+        let locks = client.store().locks();
+        let taken = locks.acquire(&name, &owner, Duration::from_secs(2)).await;
+        if let Ok(Acquired::Acquired { fence }) = taken {
+            ledger.fences.lock().unwrap().push(fence.0);
+            let _ = locks.release(&name, &owner, fence).await;
+        }
+    }
+}
