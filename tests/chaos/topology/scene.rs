@@ -34,6 +34,8 @@ const PERMITS: u32 = 8;
 /// How often each producer enqueues, and the jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
 const BATCH: usize = 2;
+/// The jobs stored at once just before the fault.
+const BURST: usize = 200;
 /// The deadline of every step before the fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The `dead_after` of the workers.
@@ -188,7 +190,7 @@ impl Scene {
     }
 
     /// Makes the producers use new queues. Returns once jobs of those are stored and the pausing
-    /// producer pauses.
+    /// producer pauses, with a burst that has the nodes claim many jobs when the fault comes.
     pub(crate) async fn begin_late(&self) {
         self.ledger.late.store(true, Ordering::Relaxed);
         let stored = timeout(PATIENCE, async {
@@ -197,6 +199,16 @@ impl Scene {
             }
         });
         stored.await.expect("jobs are stored");
+        let producer = Producer {
+            client: self.clients[0].clone(),
+            endpoint: Some(0),
+            menu: &OLD,
+            pauses: false,
+        };
+        let burst: Vec<NewJob> = (0..BURST)
+            .map(|_| duty(KINDS[0], "early", 2).job())
+            .collect();
+        producer.enqueue(&self.ledger, &burst).await;
     }
 
     /// Starts a producer that knows only the new server.
@@ -326,7 +338,7 @@ fn duty(kind: &str, queue: &str, number: usize) -> Duty {
         queue: queue.to_owned(),
         lane: (kind == "laned").then(|| format!("lane-{}", number % LANES)),
         permit: kind == "permitted",
-        long: kind == "plain" && number % 5 == 1,
+        long: kind == "plain" && number % 5 < 2,
         fails: kind == "plain" && number.is_multiple_of(10),
     }
 }
