@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
-use ratchet_core::Result;
+use ratchet_core::{Result, time};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -59,7 +59,7 @@ pub(crate) struct Pair {
     /// Of the client of `live`.
     pub(crate) outages: Outages,
     /// The clients that are used in place of these.
-    next: OnceLock<Box<Pair>>,
+    next: OnceLock<Box<Self>>,
 }
 
 impl Pair {
@@ -135,7 +135,7 @@ impl Clients {
         if last_try.is_some_and(|last| last.elapsed() < BETWEEN_TRIES) {
             return false;
         }
-        *last_try = Some(Instant::now());
+        *last_try = Some(time::monotonic());
         let Ok(pair) = source.pair() else {
             return false;
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{Bson, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 use ratchet_core::model::{Finding, Severity};
+use ratchet_core::time;
 use tokio::time::Instant;
 
 use crate::clients::Clients;
@@ -90,12 +91,12 @@ async fn read(options: &ClientOptions, host: &str) -> Option<Reading> {
     let asking = async {
         // The first call connects, which takes longer than to ask.
         admin.run_command(doc! { "hello": 1 }).await.ok()?;
-        let asked = Instant::now();
+        let asked = time::monotonic();
         let hello = admin.run_command(doc! { "hello": 1 }).await.ok()?;
         Some(Reading {
             millis: hello.get_datetime("localTime").ok()?.timestamp_millis(),
             asked,
-            answered: Instant::now(),
+            answered: time::monotonic(),
         })
     };
     let reading = tokio::time::timeout(2 * PATIENCE, asking).await;
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_a_round_trip_explains_is_no_difference() {
-        let start = Instant::now();
+        let start = time::monotonic();
         let reading = |millis, asked, answered| Reading {
             millis,
             asked: start + Duration::from_millis(asked),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::Route;
+use ratchet_core::{Route, time};
 use tokio::time::Instant;
 
 use crate::connection::Side;
@@ -120,7 +120,7 @@ impl Routes {
     /// Learns the routes that others added. Forgets all if the last known one is not stored any more,
     /// or another route has its number.
     pub(crate) async fn refresh(&self, side: &Side) -> Result<()> {
-        let began = Instant::now();
+        let began = time::monotonic();
         self.checked().outages.forget();
         loop {
             let last = self.last();

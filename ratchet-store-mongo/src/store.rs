@@ -13,7 +13,7 @@ use ratchet_core::store::{
     ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
     RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
-use ratchet_core::{Result, StoreErrorKind};
+use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -366,7 +366,7 @@ impl MongoStore {
         Work: Future<Output = Inner<T>>,
     {
         let tries = async {
-            let began = Instant::now();
+            let began = time::monotonic();
             let (mut given_up, mut lost, mut let_in) = (0, 0, false);
             loop {
                 self.check_open()?;
