@@ -61,6 +61,14 @@ impl Store for MeteredStore {
         self.inner.info()
     }
 
+    fn guards(&self) -> bool {
+        self.inner.guards()
+    }
+
+    fn patience(&self) -> Duration {
+        self.inner.patience()
+    }
+
     fn jobs(&self) -> &dyn JobStore {
         self
     }
