@@ -111,9 +111,12 @@ impl PostgresStore {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        let at_savepoint = jobs.iter().any(|job| has_keys(job) || in_transaction(job));
         for _ in 1..TRIES {
             match self.try_enqueue_on(connection, jobs).await {
-                Err(failure) if failure.kind == StoreErrorKind::Contention => {}
+                // What the server gives up without a savepoint ends the transaction.
+                Err(failure) if failure.refuted => {}
+                Err(failure) if at_savepoint && failure.kind == StoreErrorKind::Contention => {}
                 done => return done,
             }
         }
@@ -156,11 +159,13 @@ impl PostgresStore {
             Err(failure) => Err(failure),
         };
         renewed.err().unwrap_or_else(|| {
-            Failure::new(
+            let mut failure = Failure::new(
                 StoreErrorKind::Contention,
                 "the transaction does not see the routes of its jobs: its snapshot is older than \
                  they are, or its connection leads to another database; begin it again",
-            )
+            );
+            failure.refuted = true;
+            failure
         })
     }
 
@@ -218,11 +223,15 @@ impl PostgresStore {
 
     /// The mark of each job's route; stores the routes that are new.
     pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
-        let mut marks = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            marks.push(self.mark_of(&job.spec().route).await?);
+        loop {
+            let routes = jobs.iter().map(|job| &job.spec().route);
+            if let Some(marks) = self.routes().marks(routes) {
+                return Ok(marks);
+            }
+            for job in jobs {
+                self.mark_of(&job.spec().route).await?;
+            }
         }
-        Ok(marks)
     }
 
     /// The mark of a route, which is stored if it is new and allowed.

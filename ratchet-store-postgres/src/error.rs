@@ -15,6 +15,8 @@ pub(crate) struct Failure {
     pub(crate) loss: Loss,
     /// Whether it was given up because somebody held a lock for too long.
     pub(crate) held: bool,
+    /// Whether nothing was stored because the routes that the store knew are missing.
+    pub(crate) refuted: bool,
     text: String,
     /// What of the input was refused.
     refused: Option<InvalidInput>,
@@ -40,6 +42,7 @@ impl Failure {
             kind,
             loss: Loss::No,
             held: false,
+            refuted: false,
             text: text.into(),
             refused: None,
         }
@@ -138,6 +141,7 @@ impl Failure {
                 (true, false) => Loss::Silent,
             },
             held: code == "55P03",
+            refuted: false,
             text: shown(code, error.routine(), error.message()),
             refused: None,
         }

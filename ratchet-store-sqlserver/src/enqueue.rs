@@ -169,11 +169,15 @@ impl SqlServerStore {
 
     /// The mark of each job's route; stores the routes that are new.
     pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
-        let mut marks = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            marks.push(self.mark_of(&job.spec().route).await?);
+        loop {
+            let routes = jobs.iter().map(|job| &job.spec().route);
+            if let Some(marks) = self.routes().marks(routes) {
+                return Ok(marks);
+            }
+            for job in jobs {
+                self.mark_of(&job.spec().route).await?;
+            }
         }
-        Ok(marks)
     }
 
     /// The mark of a route, which is stored if it is new and allowed.

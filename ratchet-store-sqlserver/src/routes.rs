@@ -169,6 +169,16 @@ impl Routes {
         }
     }
 
+    /// The marks of these routes, all as they were known at one moment, so that the largest proves the
+    /// others. `None` if one is not known.
+    pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
+        self.read(|known| {
+            routes
+                .map(|route| known.marks.get(route).copied())
+                .collect()
+        })
+    }
+
     /// The known routes that match.
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {

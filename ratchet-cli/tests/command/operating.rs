@@ -271,7 +271,7 @@ fn what_was_done_before_a_failure_is_said_with_it() {
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let cancel = |also: &[&str]| place.run(&[also, &["jobs", "cancel"], &ids].concat());
 
-    let ran = cancel(&["--json"]).exits(1).complains("it is stuck");
+    let ran = cancel(&["--json"]).exits(1).complains("act: ");
     let done = &ran.json()["jobs"];
     assert_eq!(done.as_array().unwrap().len(), 500);
     assert_eq!(done[499]["outcome"], "became");

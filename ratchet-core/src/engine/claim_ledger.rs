@@ -4,6 +4,7 @@
 //! knows nothing of them. Each heartbeat lists the node's claims. A listed claim is undelivered if the
 //! node does not hold it and no claim call under way can return it.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
@@ -25,11 +26,11 @@ pub(super) struct ClaimLedger {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Received, and neither settled nor known to be gone.
-    held: HashSet<ClaimToken>,
-    /// Lost to the node while the store may still list them, each with the number of lists in a row
-    /// that lacked it. The cluster takes these back, since that counts as a crash where a body had
-    /// begun.
+    /// Received, and neither settled nor known to be gone, and how often: a store that has gone back
+    /// to an earlier state may give a claim under the same number to the same node again.
+    held: HashMap<ClaimToken, u32>,
+    /// Claims of bodies that stalled, each with the number of lists in a row that lacked it. The
+    /// cluster takes these back, since that counts as a crash.
     given_up: HashMap<ClaimToken, u32>,
     /// The number of the next claim call.
     next_call: u64,
@@ -40,6 +41,17 @@ struct Entries {
     unreceived: HashMap<ClaimToken, u64>,
     /// To be handed back.
     undelivered: Vec<ClaimToken>,
+}
+
+impl Entries {
+    fn let_go(&mut self, token: ClaimToken) {
+        if let Entry::Occupied(mut held) = self.held.entry(token) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
 }
 
 /// A claim call under way. Dropping it ends the call without an answer.
@@ -53,7 +65,9 @@ impl ClaimCall<'_> {
     /// Ends the call with an answer: the node holds these claims from now on.
     pub(super) fn deliver(self, tokens: impl IntoIterator<Item = ClaimToken>) {
         let mut entries = self.ledger.entries();
-        entries.held.extend(tokens);
+        for token in tokens {
+            *entries.held.entry(token).or_default() += 1;
+        }
         entries.calls.remove(&self.number);
     }
 }
@@ -81,22 +95,19 @@ impl ClaimLedger {
     /// Removes claims that the store has ended.
     pub(super) fn settled(&self, tokens: impl IntoIterator<Item = ClaimToken>) {
         let mut entries = self.entries();
-        for token in tokens {
-            entries.held.remove(&token);
-        }
+        tokens.into_iter().for_each(|token| entries.let_go(token));
     }
 
-    /// Removes a claim that the node lost, or gives up without settling it.
+    /// Removes a claim that the store has taken away.
+    pub(super) fn lost(&self, token: ClaimToken) {
+        self.entries().let_go(token);
+    }
+
+    /// Removes a claim whose body stalled.
     pub(super) fn give_up(&self, token: ClaimToken) {
         let mut entries = self.entries();
-        entries.held.remove(&token);
+        entries.let_go(token);
         entries.given_up.insert(token, 0);
-    }
-
-    /// Forgets which claims were given up: the database went back, so it may list claims that it had
-    /// ended before, and nobody else will end them.
-    pub(super) fn forget_given_up(&self) {
-        self.entries().given_up.clear();
     }
 
     /// Whether claims were listed that a call under way at that time could have delivered.
@@ -124,9 +135,9 @@ impl ClaimLedger {
             };
             *absences < ABSENCES
         });
-        unreceived.retain(|token, _| listed.contains(token) && !held.contains(token));
+        unreceived.retain(|token, _| listed.contains(token) && !held.contains_key(token));
         let is_unreceived =
-            |token: &&ClaimToken| !held.contains(token) && !given_up.contains_key(token);
+            |token: &&ClaimToken| !held.contains_key(token) && !given_up.contains_key(token);
         for token in listed.iter().filter(is_unreceived) {
             unreceived.entry(*token).or_insert(*next_call);
         }
@@ -210,6 +221,28 @@ mod tests {
         drop(first);
         assert_eq!(undelivered(&ledger, &[token]), []);
         drop(second);
+        assert_eq!(undelivered(&ledger, &[token]), [token]);
+    }
+
+    #[test]
+    fn a_claim_that_was_received_again_is_held_until_the_second_is_let_go() {
+        let ledger = ClaimLedger::default();
+        let token = token();
+        ledger.begin_call().deliver([token]);
+        ledger.begin_call().deliver([token]);
+        ledger.lost(token);
+        assert_eq!(undelivered(&ledger, &[token]), []);
+        ledger.settled([token]);
+        assert_eq!(undelivered(&ledger, &[token]), [token]);
+    }
+
+    #[test]
+    fn a_lost_claim_that_is_listed_again_is_undelivered() {
+        let ledger = ClaimLedger::default();
+        let token = token();
+        ledger.begin_call().deliver([token]);
+        ledger.lost(token);
+        drop(ledger.begin_call());
         assert_eq!(undelivered(&ledger, &[token]), [token]);
     }
 

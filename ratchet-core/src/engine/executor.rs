@@ -122,10 +122,13 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         pool.metrics.panicked(&claim.route.kind);
         Stopped::Ended(Ended::Panicked(panic))
     });
-    if let Stopped::Lost = ended {
+    if let Stopped::Lost | Stopped::Stalled = ended {
         span::lost(&span);
         run.shared.hooks.tell(|hook| hook.job_lost(&claim));
-        return run.lose_running(pool, claim.token);
+        return match ended {
+            Stopped::Stalled => run.give_up_stalled(pool, claim.token),
+            _ => run.lose_running(pool, claim.token),
+        };
     }
     run.reporter.flush(&job).await;
     let settle = |outcome| {
@@ -141,7 +144,7 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
         Stopped::Ended(_) if requested => settle(Outcome::Cancelled),
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
-        Stopped::Interrupted | Stopped::Lost => settle(Outcome::Released),
+        Stopped::Interrupted | Stopped::Lost | Stopped::Stalled => settle(Outcome::Released),
     };
     span::ended(&span, &settlement);
     // It is exported when it is dropped.
@@ -172,6 +175,8 @@ enum Stopped {
     Interrupted,
     /// It was taken away.
     Lost,
+    /// It gave no sign of life for too long, and will be taken away.
+    Stalled,
 }
 
 /// Runs the body of a job under its timeout. What panics in here, be it a handler, the decoding of
@@ -217,7 +222,7 @@ async fn supervise(
         () = job.cancel.at_least(CancelReason::ClaimLost) => Stopped::Lost,
         () = stalled(job) => {
             pool.metrics.stalled(kind);
-            Stopped::Lost
+            Stopped::Stalled
         }
         timeout = hard_timeout(job, claim) => {
             pool.metrics.timed_out(kind);

@@ -236,7 +236,6 @@ impl Run {
     /// What the rows say of the other nodes is old, and so is what this node was told of its claims.
     fn rewound(&self) {
         metrics::database_rewound();
-        self.ledger.forget_given_up();
         let again = self.shared.config.dead_after;
         tracing::warn!(
             silence_counts_after = ?again,
@@ -280,8 +279,15 @@ impl Run {
         self.settled.notify_one();
     }
 
-    /// Forgets a claim of a pool that the node lost while its body ran, or gave up.
+    /// Forgets a claim of a pool that the node lost while its body ran.
     pub(super) fn lose_running(&self, pool: &Bulkhead, token: ClaimToken) {
+        pool.metrics.lost_running();
+        self.ledger.lost(token);
+        self.let_go(pool, 1);
+    }
+
+    /// Forgets a claim of a pool whose body stalled: the cluster takes it back.
+    pub(super) fn give_up_stalled(&self, pool: &Bulkhead, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.give_up(token);
         self.let_go(pool, 1);
@@ -290,7 +296,7 @@ impl Run {
     /// Forgets a claim of a pool that was taken away before its body began.
     pub(super) fn lose_waiting(&self, pool: &Bulkhead, token: ClaimToken) {
         pool.metrics.lost_waiting();
-        self.ledger.give_up(token);
+        self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
