@@ -276,7 +276,7 @@ fn what_was_done_before_a_failure_is_said_with_it() {
     assert_eq!(done.as_array().unwrap().len(), 500);
     assert_eq!(done[499]["outcome"], "became");
     // Now these are refused, which is not what went wrong with the last one.
-    let ran = cancel(&[]).exits(1).complains("it is stuck");
+    let ran = cancel(&[]).exits(1).complains("act: ");
     assert_eq!(ran.stdout.lines().count(), 500);
     assert!(ran.stdout.contains("refused"), "{ran:?}");
 }

@@ -7,7 +7,7 @@ use mongodb::bson::doc;
 use ratchet_conformance::TestClock;
 use ratchet_core::model::{Fenced, Guard, Guarded, JobSelector, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore};
-use ratchet_core::{Fence, JobAction, JobId, JobState, Name};
+use ratchet_core::{JobAction, JobId, JobState, Name};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
@@ -65,7 +65,7 @@ pub(crate) async fn a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_i
     let released = other.release(&guard.lock, &guard.owner, guard.fence).await;
     assert_eq!(released.unwrap(), Fenced::Applied);
     let successor = acquire(&other, "two").await;
-    assert_eq!(successor.fence, Fence(guard.fence.0 + 1));
+    assert!(successor.fence > guard.fence);
     assert!(!purging.is_finished(), "the lock waited for the purge");
     assert_eq!(purging.await.unwrap().unwrap(), Guarded::Stale);
     fault.lift().await;

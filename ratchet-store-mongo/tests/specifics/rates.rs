@@ -85,7 +85,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
         .acquire(&name("lock"), &name("two"), hold)
         .await
         .unwrap();
-    assert_eq!(fence(&again), fence(&first) + 1);
+    assert!(fence(&again) > fence(&first));
 }
 
 pub(crate) async fn what_was_granted_before_a_loss_is_not_counted_again(space: Arc<Space>) {
