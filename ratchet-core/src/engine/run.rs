@@ -81,7 +81,7 @@ struct Heard {
     since: Instant,
     /// When the last did.
     last: Instant,
-    /// Whose heartbeat it was, and the database's time in its reply: the row says so since.
+    /// The node of the last heartbeat, and the `last_seen` that it wrote.
     told: (NodeId, Timestamp),
     /// How long after it the next may come without there being a gap.
     gap: Duration,
@@ -207,15 +207,16 @@ impl Run {
             .heard_since
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
-        let rewound = heard
-            .as_ref()
-            .is_some_and(|heard| heard.told.0 == node && reply.previous < Some(heard.told.1));
-        if rewound {
+        let written = heard.as_ref().map(|heard| heard.told);
+        let written = written.filter(|(by, _)| *by == node).map(|(_, at)| at);
+        if written.is_some_and(|at| reply.previous < Some(at)) {
             self.rewound();
         }
+        // A later time is of a heartbeat whose reply was lost: a rewind before that does not show.
+        let goes_on = written.is_none_or(|at| reply.previous == Some(at));
         let in_time = |heard: &&Heard| {
             let late = now.saturating_duration_since(heard.last) > heard.gap;
-            !late && !rewound && step.is_none()
+            !late && goes_on && step.is_none()
         };
         *heard = Some(Heard {
             since: heard

@@ -26,6 +26,8 @@ use tokio::time::sleep;
 use crate::seeds;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// The default interval of heartbeats.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long after the last fault a claim may have no holder: the longest interval of heartbeats, and
 /// as long again for what waits for its slot.
 const HOLDER_BOUND: Duration = Duration::from_secs(60);
@@ -200,6 +202,8 @@ impl Simulation {
         .state(machine)
         .concurrency(self.random.usize(1..6))
         .prefetch(0)
+        // A node that beats seldom does not see a rewind that is shorter than its interval.
+        .heartbeat_max(HEARTBEAT)
         .lazy_payloads(self.random.bool())
         .seed(self.random.u64(..))
         .build()
