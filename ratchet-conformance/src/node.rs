@@ -193,12 +193,16 @@ impl TestNode {
         ok(self.jobs().settle(settlements).await)
     }
 
-    /// The token of claim number `seq` of a job, if this node made it.
-    pub(crate) const fn token(&self, job: JobId, seq: u64) -> ClaimToken {
-        ClaimToken::new(job, seq, Some(self.id))
+    /// The token of claim number `seq` of a job, as if this node had made it when the job's last claim
+    /// was made.
+    pub(crate) async fn token(&self, job: JobId, seq: u64) -> ClaimToken {
+        let found = self.find(job).await;
+        let claimed_at = found.and_then(|job| job.claimed_at);
+        let claimed_at = claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+        ClaimToken::new(job, seq, Some(self.id), claimed_at)
     }
 
-    /// The token of the present claim of a job, whoever made it.
+    /// The token of the present claim of a job, whichever node made it.
     pub(crate) async fn present(&self, job: JobId) -> ClaimToken {
         Claim::of(&self.get(job).await).token
     }

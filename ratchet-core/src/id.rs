@@ -156,8 +156,8 @@ uuid_id!(Incarnation);
 /// write whose token is no longer the job's current one changes nothing.
 ///
 /// The number alone is not enough. A database that fails over to a copy which lacks a claim gives that
-/// claim's number again, to another node. So the token names the node too. A node that claims the same
-/// job under the same number again gets an equal token; it must treat its earlier claim as lost.
+/// claim's number again, to another node or to the same one. So the token also has the node, and the time
+/// of the claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClaimToken {
     /// The claimed job.
@@ -167,19 +167,27 @@ pub struct ClaimToken {
     /// Who made the claim. `None` for a claim that was taken away from its node and waits to be
     /// settled (`[reclaim.exhausted]`).
     pub node: Option<NodeId>,
+    /// When the claim was made, by the database's clock. [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the
+    /// store does not know.
+    pub claimed_at: Timestamp,
 }
 
 impl ClaimToken {
-    /// Builds the token of claim number `seq` of `job`, made by `node`.
+    /// Builds the token of claim number `seq` of `job`, which `node` made at `claimed_at`.
     #[must_use]
-    pub const fn new(job: JobId, seq: u64, node: Option<NodeId>) -> Self {
-        Self { job, seq, node }
+    pub const fn new(job: JobId, seq: u64, node: Option<NodeId>, claimed_at: Timestamp) -> Self {
+        Self {
+            job,
+            seq,
+            node,
+            claimed_at,
+        }
     }
 
     /// Returns the token of this claim after it was taken away from its node.
     #[must_use]
     pub const fn disowned(self) -> Self {
-        Self::new(self.job, self.seq, None)
+        Self { node: None, ..self }
     }
 }
 

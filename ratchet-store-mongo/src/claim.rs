@@ -438,7 +438,6 @@ fn decode(
         route.ok_or_else(|| InvalidInput::new("route", "is missing"))?,
         Priority::from_level(row::int(row, "priority")?)?,
         from_millis(row::int(row, "run_at")?),
-        from_millis(row::int(row, "claimed_at")?),
     );
     claim.attempts = row::count(row, "attempts")?;
     claim.crash_count = row::count(row, "crash_count")?;

@@ -136,7 +136,7 @@ impl MongoStore {
     ) -> Result<HashMap<JobId, Held>> {
         let these = doc! { "_id": { "$in": ids(jobs) } };
         let mut wanted = doc! {
-            "state": 1, "claim_seq": 1, "node": 1, "cancel_requested": 1, "lane_key": 1,
+            "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1, "lane_key": 1,
         };
         wanted.extend(tie_fields());
         let mut held = HashMap::with_capacity(jobs.len());

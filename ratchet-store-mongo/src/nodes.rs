@@ -177,7 +177,7 @@ impl MongoStore {
         let previous = row::optional_int(stored, "previous")?.map(from_millis);
         let owned = doc! { "node": row::id(node), "state": code(JobState::Running) };
         let options = FindOptions::builder()
-            .projection(doc! { "claim_seq": 1, "node": 1, "cancel_requested": 1 })
+            .projection(doc! { "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1 })
             .sort(doc! { "_id": 1 })
             .build();
         let mut claims = Vec::new();

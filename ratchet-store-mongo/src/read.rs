@@ -121,7 +121,9 @@ impl MongoStore {
             "state": code(JobState::Running),
         };
         let options = FindOptions::builder()
-            .projection(doc! { "claim_seq": 1, "node": 1, "payload": 1, "checkpoint": 1 })
+            .projection(
+                doc! { "claim_seq": 1, "node": 1, "claimed_at": 1, "payload": 1, "checkpoint": 1 },
+            )
             .build();
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let mut inputs = HashMap::with_capacity(rows.len());

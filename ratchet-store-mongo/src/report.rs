@@ -71,7 +71,7 @@ impl MongoStore {
         let jobs: Vec<JobId> = told.keys().map(|token| token.job).collect();
         let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
         let options = FindOptions::builder()
-            .projection(doc! { "state": 1, "claim_seq": 1, "node": 1, "cancel_requested": 1 })
+            .projection(doc! { "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1 })
             .build();
         let mut held: HashMap<ClaimToken, bool> = HashMap::new();
         for row in on.find(&side.jobs, filter, options).await? {

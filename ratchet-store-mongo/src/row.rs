@@ -159,7 +159,9 @@ pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
 pub(crate) fn token(row: &RawDocument) -> Read<ClaimToken> {
     let job = job_id(row, "_id")?;
     let seq = count(row, "claim_seq")?;
-    Ok(ClaimToken::new(job, seq, node_id(row, "node")?))
+    let claimed_at = optional_int(row, "claimed_at")?.unwrap_or(0);
+    let node = node_id(row, "node")?;
+    Ok(ClaimToken::new(job, seq, node, from_millis(claimed_at)))
 }
 
 pub(crate) fn owned_claim(row: &RawDocument) -> Read<OwnedClaim> {

@@ -6,6 +6,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, RawArray, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Fenced, Settlement};
+use ratchet_core::time::from_millis;
 use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
 
 use crate::bulk::Statement;
@@ -264,9 +265,11 @@ impl MongoStore {
             let claim = row::token(&row)?;
             let settled = row::count(&row, "settled_seq").ok();
             let settler = row::node_id(&row, "settled_node")?;
+            let settled_at = row::optional_int(&row, "settled_claimed_at")?.unwrap_or(0);
             let job = Seen {
                 mine: row.get_array("mine").map(numbers).unwrap_or_default(),
-                settled: settled.map(|seq| ClaimToken::new(claim.job, seq, settler)),
+                settled: settled
+                    .map(|seq| ClaimToken::new(claim.job, seq, settler, from_millis(settled_at))),
                 running: (state == JobState::Running).then_some(claim),
                 cancel: row::flag(&row, "cancel_requested"),
                 followed: row::text(&row, "lane").ok().flatten().is_some() || is_tied(&row),
@@ -325,6 +328,7 @@ fn numbers(array: &RawArray) -> HashSet<u64> {
 mod tests {
     use mongodb::bson::Document;
     use ratchet_core::model::Outcome;
+    use ratchet_core::time::Timestamp;
 
     use super::*;
 
@@ -337,7 +341,7 @@ mod tests {
     #[test]
     fn texts_that_look_like_expressions_stay_texts() {
         let error = "$$NOW".to_owned();
-        let token = ClaimToken::new(JobId::new(), 3, None);
+        let token = ClaimToken::new(JobId::new(), 3, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Failed { error });
         let open = Open {
             settlement: &settlement,
@@ -361,8 +365,12 @@ mod tests {
     #[test]
     fn a_job_has_one_end_in_each_turn() {
         let (a, b) = (JobId::new(), JobId::new());
-        let settlement =
-            |job, seq| Settlement::new(ClaimToken::new(job, seq, None), Outcome::Released);
+        let settlement = |job, seq| {
+            Settlement::new(
+                ClaimToken::new(job, seq, None, Timestamp::UNIX_EPOCH),
+                Outcome::Released,
+            )
+        };
         let all = [(a, 2), (b, 1), (a, 1), (a, 2)].map(|(job, seq)| settlement(job, seq));
         assert_eq!(turns(&all), [vec![0, 1], vec![2], vec![3]]);
         assert!(turns(&[]).is_empty());
@@ -370,7 +378,7 @@ mod tests {
 
     #[test]
     fn only_an_end_takes_a_job_out_of_its_lane() {
-        let token = ClaimToken::new(JobId::new(), 1, None);
+        let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Released);
         let mut open = Open {
             settlement: &settlement,

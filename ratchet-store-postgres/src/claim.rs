@@ -314,9 +314,11 @@ impl PostgresStore {
             let Some(id) = row.try_get::<Option<Uuid>, _>(3)? else {
                 break;
             };
-            let token = ClaimToken::new(id.into(), row::seq(row, 4)?, Some(look.request.node));
+            let node = Some(look.request.node);
+            let now = from_millis(round.now);
+            let token = ClaimToken::new(id.into(), row::seq(row, 4)?, node, now);
             let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
-            match decode(row, token, route, round.now) {
+            match decode(row, token, route) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {
                     let error = row::unreadable(&problem);
@@ -337,7 +339,6 @@ fn decode(
     row: &PgRow,
     token: ClaimToken,
     route: Option<&Route>,
-    now: i64,
 ) -> std::result::Result<ClaimedJob, InvalidInput> {
     let broken = |_: sqlx::Error| InvalidInput::new("the row", "cannot be decoded");
     let level: i16 = row.try_get(6).map_err(broken)?;
@@ -348,7 +349,6 @@ fn decode(
             .ok_or_else(|| InvalidInput::new("route", "is missing"))?,
         Priority::from_level(level.into())?,
         from_millis(row.try_get(7).map_err(broken)?),
-        from_millis(now),
     );
     claim.attempts = row::count(row.try_get::<i32, _>(8).map_err(broken)?, "attempts")?;
     claim.crash_count = row::count(row.try_get::<i32, _>(9).map_err(broken)?, "crash_count")?;

@@ -6,6 +6,7 @@ use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
     StateCounts,
 };
+use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, Postgres};
@@ -179,11 +180,13 @@ impl PostgresStore {
         let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
         let mut seqs = Vec::with_capacity(tokens.len());
         let mut owners = Vec::with_capacity(tokens.len());
+        let mut claimed_at = Vec::with_capacity(tokens.len());
         for token in tokens {
             if let Ok(seq) = i64::try_from(token.seq) {
                 jobs.push(token.job.as_uuid());
                 seqs.push(seq);
                 owners.push(row::owner(token));
+                claimed_at.push(to_millis(token.claimed_at));
             }
         }
         let load = self
@@ -192,15 +195,15 @@ impl PostgresStore {
             .query()
             .bind(jobs)
             .bind(seqs)
-            .bind(owners);
+            .bind(owners)
+            .bind(claimed_at);
         let rows = self.lease().await?.rows(load).await?;
         let mut inputs = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let owner = row::node_id(row, 2)?;
-            let token = ClaimToken::new(row::job_id(row, 0)?, row::seq(row, 1)?, owner);
+            let token = row::token(row, [0, 1, 2, 3])?;
             let input = JobInput {
-                payload: row::json(row, 3).unwrap_or_else(|| Json::from_stored("missing")),
-                checkpoint: row::json(row, 4),
+                payload: row::json(row, 4).unwrap_or_else(|| Json::from_stored("missing")),
+                checkpoint: row::json(row, 5),
             };
             inputs.insert(token, input);
         }

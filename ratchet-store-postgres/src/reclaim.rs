@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ratchet_core::JobId;
 use ratchet_core::model::{HeldClaim, Owner, ReclaimRequest, Reclaimed};
-use ratchet_core::{ClaimToken, JobId, NodeId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -169,7 +169,7 @@ fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
     let before = u32::try_from(crash_count).unwrap_or(u32::MAX - 1);
     let begun = claim.last_report.is_some();
     let effect = request.effect(reason, before, begun, cancel_requested);
-    let token = ClaimToken::new(id, seq.cast_unsigned(), node.map(NodeId::from));
+    let token = row::token(row, [14, 15, 20, 18])?;
     Ok(Some(Lost {
         id,
         seq,

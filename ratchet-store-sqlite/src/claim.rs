@@ -245,11 +245,10 @@ fn decode(
         let claim_seq: u64 = row::number(row, 0, "claim_seq")?;
         let _data: u64 = row::number(row, 6, "data")?;
         let mut claim = Claim::new(
-            ClaimToken::new(id, claim_seq + 1, Some(node)),
+            ClaimToken::new(id, claim_seq + 1, Some(node), from_millis(work.now)),
             route,
             Priority::from_level(row::number(row, 2, "priority")?)?,
             from_millis(row::number(row, 3, "run_at")?),
-            from_millis(work.now),
         );
         claim.attempts = row::number(row, 4, "attempts")?;
         claim.crash_count = row::number(row, 5, "crash_count")?;

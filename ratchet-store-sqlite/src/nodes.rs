@@ -106,6 +106,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
                 row::job_id(row, 0)?,
                 row::seq(row, 1)?,
                 Some(heartbeat.node),
+                from_millis(row.get(3)?),
             );
             Ok(OwnedClaim::new(token, row.get(2)?))
         })?

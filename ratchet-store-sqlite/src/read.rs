@@ -4,6 +4,7 @@ use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
     StateCounts,
 };
+use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name, NodeId};
 use rusqlite::{OptionalExtension, params};
 
@@ -203,13 +204,18 @@ pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<
                 return Ok(None);
             };
             let node = token.node.as_ref().map(NodeId::as_bytes);
+            let claimed_at = to_millis(token.claimed_at);
             let input = statement
-                .query_row(params![token.job.as_bytes(), seq, node], |row| {
-                    Ok(JobInput {
-                        payload: row::json(row, 0).unwrap_or_else(|| Json::from_stored("missing")),
-                        checkpoint: row::json(row, 1),
-                    })
-                })
+                .query_row(
+                    params![token.job.as_bytes(), seq, node, claimed_at],
+                    |row| {
+                        Ok(JobInput {
+                            payload: row::json(row, 0)
+                                .unwrap_or_else(|| Json::from_stored("missing")),
+                            checkpoint: row::json(row, 1),
+                        })
+                    },
+                )
                 .optional()?;
             Ok(input)
         })

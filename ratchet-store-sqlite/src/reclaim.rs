@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimReason, ReclaimRequest, Reclaimed,
 };
-use ratchet_core::time::to_millis;
+use ratchet_core::time::{from_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, NodeId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -148,7 +148,8 @@ fn take_back(
     claim: &Running,
     reason: ReclaimReason,
 ) -> Result<Reclaimed> {
-    let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node);
+    let claimed_at = from_millis(claim.claimed_at.unwrap_or(0));
+    let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node, claimed_at);
     let begun = claim.last_report.is_some();
     let effect = request.effect(reason, claim.crash_count, begun, claim.cancel_requested);
     let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());

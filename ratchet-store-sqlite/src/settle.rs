@@ -3,7 +3,7 @@
 use ratchet_core::model::{
     AttemptOutcome, Fenced, NextRun, Report, ReportKind, Reported, Settlement,
 };
-use ratchet_core::time::{duration_micros, duration_millis};
+use ratchet_core::time::{duration_micros, duration_millis, from_millis};
 use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
@@ -35,7 +35,7 @@ fn settle_one(
     };
     if !held.holds(token) {
         let repeated =
-            held.settled_seq == Some(token.seq) && settler(work, &held, token)? == token.node;
+            held.settled_seq == Some(token.seq) && settled(work, &held, token)? == Some(token);
         return Ok(if repeated {
             Fenced::Applied
         } else {
@@ -198,26 +198,34 @@ struct Held {
 
 impl Held {
     fn holds(&self, token: ClaimToken) -> bool {
-        self.running && u64::try_from(self.seq) == Ok(token.seq) && self.owner() == token.node
+        self.running && self.token(token.job) == Some(token)
     }
 
-    fn owner(&self) -> Option<NodeId> {
-        self.node.map(NodeId::from_bytes)
+    /// The token of the present or last claim of the row of `job`.
+    fn token(&self, job: JobId) -> Option<ClaimToken> {
+        let seq = u64::try_from(self.seq).ok()?;
+        let node = self.node.map(NodeId::from_bytes);
+        let claimed_at = from_millis(self.claimed_at.unwrap_or(0));
+        Some(ClaimToken::new(job, seq, node, claimed_at))
     }
 }
 
-/// Who held the claim that was the last to settle its job. One that succeeded is in no history: its
-/// node is still the job's.
-fn settler(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<NodeId>> {
+/// The token of the claim with the number of `token` that settled the job. One that succeeded is in no
+/// history: it is still the job's.
+fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn
         .prepare_cached(statements::FIND_SETTLER)?
         .query_row(
             params![token.job.as_bytes(), held.settled_seq.map(u64::cast_signed)],
-            |row| row::node_id(row, 0),
+            |row| {
+                let claimed_at = from_millis(row.get(1)?);
+                let node = row::node_id(row, 0)?;
+                Ok(ClaimToken::new(token.job, token.seq, node, claimed_at))
+            },
         )
         .optional()?;
-    Ok(found.unwrap_or_else(|| held.owner()))
+    Ok(found.or_else(|| held.token(token.job)))
 }
 
 fn read_claim(read: &mut CachedStatement<'_>, token: ClaimToken) -> Result<Option<Held>> {

@@ -199,7 +199,10 @@ fn reply(rows: &[Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let mut claims = Vec::new();
     for row in rows {
         if let Some(job) = row.try_get::<Option<Uuid>>(2)? {
-            let token = ClaimToken::new(job.into(), row::seq(row, 3)?, Some(node));
+            let claimed_at = row
+                .try_get::<Option<i64>>(8)?
+                .map_or(Timestamp::UNIX_EPOCH, from_millis);
+            let token = ClaimToken::new(job.into(), row::seq(row, 3)?, Some(node), claimed_at);
             claims.push(OwnedClaim::new(token, row.try_get(4)?));
         }
     }

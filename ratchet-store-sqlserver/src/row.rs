@@ -147,6 +147,18 @@ pub(crate) fn seq(row: &Row, column: usize) -> Result<u64> {
     Ok(row.try_get::<i64>(column)?.cast_unsigned())
 }
 
+/// The token of a claim, with its job, number, node and time in these columns.
+pub(crate) fn token(row: &Row, columns: [usize; 4]) -> Result<ClaimToken> {
+    let [job, number, node, claimed_at] = columns;
+    let claimed_at = row.try_get::<Option<i64>>(claimed_at)?.unwrap_or(0);
+    Ok(ClaimToken::new(
+        job_id(row, job)?,
+        seq(row, number)?,
+        node_id(row, node)?,
+        from_millis(claimed_at),
+    ))
+}
+
 /// The job of a row of `get_jobs.sql`.
 ///
 /// It shows as much of a damaged job as can be read, since an operator must be able to look at it;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
-use ratchet_core::time::{duration_micros, duration_millis};
+use ratchet_core::time::{duration_micros, duration_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, JobState};
 use uuid::Uuid;
 
@@ -38,6 +38,7 @@ struct Columns<'a> {
     results: Vec<Option<&'a str>>,
     ran_for: Vec<Option<i64>>,
     nodes: Vec<Uuid>,
+    claimed_at: Vec<i64>,
 }
 
 impl<'a> Columns<'a> {
@@ -59,6 +60,7 @@ impl<'a> Columns<'a> {
             .push(effect.result.map(|result| result.as_str()));
         self.ran_for.push(settlement.ran_for.map(duration_micros));
         self.nodes.push(row::owner(&settlement.token));
+        self.claimed_at.push(to_millis(settlement.token.claimed_at));
     }
 }
 
@@ -268,18 +270,15 @@ impl SqlServerStore {
             ("result", &columns.results),
             ("ran_for", &columns.ran_for),
             ("node", &columns.nodes),
+            ("claimed_at", &columns.claimed_at),
         ]);
         let settle = self.sql().settle_jobs.query().bind(given).bind(followed);
         let mut ended = Vec::new();
         for row in lease.rows(settle).await? {
-            let id = row::job_id(&row, 0)?;
-            applied.insert(ClaimToken::new(
-                id,
-                row::seq(&row, 1)?,
-                row::node_id(&row, 4)?,
-            ));
+            let token = row::token(&row, [0, 1, 4, 5])?;
+            applied.insert(token);
             if JobState::from_code(row.try_get::<i16>(2)?.into())?.is_terminal() {
-                ended.push((id.as_uuid(), row.try_get(3)?));
+                ended.push((token.job.as_uuid(), row.try_get(3)?));
             }
         }
         Ok(ended)
@@ -304,14 +303,12 @@ impl SqlServerStore {
         }
         let find = self.sql().find_settled.query().bind(missing);
         for row in lease.rows(find).await? {
-            let id = row::job_id(&row, 0)?;
-            let (settled, running) = (row::seq(&row, 1)?, row::seq(&row, 2)?);
+            let settled = row::token(&row, [0, 1, 4, 5])?;
+            let running = row::token(&row, [0, 2, 6, 7])?;
             // 0 is no claim's number: it stands for none.
-            let settler = row::node_id(&row, 4)?;
-            applied.extend((settled > 0).then(|| ClaimToken::new(id, settled, settler)));
-            if running > 0 {
-                let token = ClaimToken::new(id, running, row::node_id(&row, 5)?);
-                awaited.insert(token, row.try_get(3)?);
+            applied.extend((settled.seq > 0).then_some(settled));
+            if running.seq > 0 {
+                awaited.insert(running, row.try_get(3)?);
             }
         }
         Ok(awaited)
@@ -374,7 +371,7 @@ impl SqlServerStore {
         told: &[(ClaimToken, Told<'_>)],
         alive: &mut HashMap<ClaimToken, bool>,
     ) -> Result<()> {
-        let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![]);
+        let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
         for (token, told) in told {
             if let Ok(seq) = i64::try_from(token.seq) {
                 columns.0.push(token.job.as_uuid());
@@ -383,6 +380,7 @@ impl SqlServerStore {
                 columns.3.push(told.progress.map(|(_, message)| message));
                 columns.4.push(told.checkpoint);
                 columns.5.push(row::owner(token));
+                columns.6.push(to_millis(token.claimed_at));
             }
         }
         let given = table(&[
@@ -392,12 +390,12 @@ impl SqlServerStore {
             ("message", &columns.3),
             ("checkpoint", &columns.4),
             ("node", &columns.5),
+            ("claimed_at", &columns.6),
         ]);
         let report = self.sql().report_life.query().bind(given);
         for row in lease.rows(report).await? {
-            let owner = row::node_id(&row, 2)?;
-            let token = ClaimToken::new(row::job_id(&row, 0)?, row::seq(&row, 1)?, owner);
-            alive.insert(token, row.try_get(3)?);
+            let token = row::token(&row, [0, 1, 2, 3])?;
+            alive.insert(token, row.try_get(4)?);
         }
         Ok(())
     }
@@ -422,6 +420,7 @@ mod tests {
 
     use ratchet_core::Json;
     use ratchet_core::model::{AttemptOutcome, Outcome};
+    use ratchet_core::time::Timestamp;
 
     use super::*;
 
@@ -443,7 +442,10 @@ mod tests {
             Outcome::Cancelled,
         ];
         for outcome in outcomes {
-            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1, None), outcome);
+            let settlement = Settlement::new(
+                ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH),
+                outcome,
+            );
             let effect = settlement.effect(true);
             assert_eq!(effect.state, JobState::Cancelled);
             assert_eq!(effect.state.code(), 6);

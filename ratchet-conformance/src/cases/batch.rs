@@ -463,7 +463,7 @@ cases! {
                 nodes[0].end(late.id(), succeeded()).await;
             }
             assert_eq!(nodes[0].claim_ids(5).await, [done.id()], "round {round}");
-            nodes[0].succeed(nodes[0].token(done.id(), 1)).await;
+            nodes[0].succeed(nodes[0].token(done.id(), 1).await).await;
         }
     }
 }

@@ -262,7 +262,7 @@ cases! {
             let before = a.now().await;
             let token = node.take().await;
             let after = a.now().await;
-            assert_eq!(token, node.token(id, seq));
+            assert_eq!(token, node.token(id, seq).await);
             let stored = b.get(id).await;
             assert_eq!(stored.state, JobState::Running);
             assert_eq!((stored.node, stored.claim_seq), (Some(node.id), seq));
@@ -289,13 +289,11 @@ cases! {
         let request = node.request(1).capabilities(names(["c"]));
         let claimed = node.claim_with(&request).await.remove(0);
         let stored = node.get(id).await;
-        let claimed_at = stored.claimed_at.expect("a running job was claimed");
         let mut expected = Claim::new(
-            node.token(id, 1),
+            node.token(id, 1).await,
             new.spec().route.clone(),
             Priority::Low,
             stored.run_at,
-            claimed_at,
         );
         expected.retry = RetryPolicy::fixed(9, 2 * SECOND);
         expected.timeout = Some(HOUR);
@@ -417,7 +415,7 @@ cases! {
         let lean = node.claim_lean(&node.request(1)).await.remove(0);
         let mut expected = whole.claim;
         expected.token.seq = 2;
-        expected.claimed_at = lean.claimed_at;
+        expected.token.claimed_at = lean.token.claimed_at;
         assert_eq!(lean, expected);
         let input = JobInput {
             payload: new.spec().payload.clone(),
@@ -441,11 +439,11 @@ cases! {
         let asked = [
             tokens[3],
             tokens[1],
-            node.token(tokens[0].job, 2),
-            node.token(tokens[0].job, 0),
+            node.token(tokens[0].job, 2).await,
+            node.token(tokens[0].job, 0).await,
             tokens[0],
-            node.token(pending, 0),
-            node.token(JobId::new(), 1),
+            node.token(pending, 0).await,
+            node.token(JobId::new(), 1).await,
             tokens[2],
             tokens[3],
         ];

@@ -31,7 +31,7 @@ cases! {
         let token = a.take().await;
         assert!(b.claim(1).await.is_empty());
         a.succeed(token).await;
-        let later = a.token(id, token.seq + 1);
+        let later = a.token(id, token.seq + 1).await;
         assert_eq!(b.settle(later, Outcome::Released).await, Fenced::Stale);
         let refused = ActionOutcome::Refused(JobState::Succeeded);
         assert_eq!(b.act(id, JobAction::Pause).await, refused);

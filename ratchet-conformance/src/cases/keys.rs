@@ -122,7 +122,7 @@ cases! {
         let ids = node.add_all(&batch).await;
         let claimed = node.claim(4).await;
         let token = |index: usize| claimed[index].claim.token;
-        let stale = node.token(ids[3], 7);
+        let stale = node.token(ids[3], 7).await;
         let settled = [
             Settlement::new(token(0), Outcome::Succeeded { result: None }),
             Settlement::new(token(1), retry(MINUTE)),

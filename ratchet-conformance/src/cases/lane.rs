@@ -253,7 +253,7 @@ cases! {
             .map(|job| Settlement::new(job.claim.token, failed()))
             .collect();
         ends[3] = Settlement::new(claimed[3].claim.token, retry(HOUR));
-        ends.push(Settlement::new(node.token(rest[0], 1), failed()));
+        ends.push(Settlement::new(node.token(rest[0], 1).await, failed()));
         let mut expected = vec![Fenced::Applied; 5];
         expected.push(Fenced::Stale);
         assert_eq!(node.settle_all(&ends).await, expected);

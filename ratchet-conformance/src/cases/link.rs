@@ -115,7 +115,7 @@ cases! {
         let late = node.add(child(parent).delay(HOUR)).await;
         cx.advance(MINUTE).await;
         assert_eq!(node.claim_ids(10).await, [parent]);
-        let token = node.token(parent, 1);
+        let token = node.token(parent, 1).await;
         // Not a retry, nor a hand-back: only the end.
         node.settle(token, retry(Duration::ZERO)).await;
         assert_eq!(node.states([early, late]).await, [Blocked, Blocked]);
@@ -492,7 +492,7 @@ cases! {
         let claimed = node.claim(10).await;
         assert_eq!(ids(&claimed), parents);
         let token = |place: usize| claimed[place].claim.token;
-        let stale = node.token(parents[2], 7);
+        let stale = node.token(parents[2], 7).await;
         let batch = [
             Settlement::new(stale, failed()),
             Settlement::new(token(1), succeeded()),

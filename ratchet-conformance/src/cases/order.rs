@@ -163,7 +163,7 @@ cases! {
         cx.advance(SECOND).await;
         node.release(node.take().await).await;
         assert_eq!(node.claim_ids(1).await, [first]);
-        let token = node.token(first, 2);
+        let token = node.token(first, 2).await;
         assert_eq!(
             node.settle(token, retry(Duration::ZERO)).await,
             Fenced::Applied

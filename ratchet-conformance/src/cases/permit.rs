@@ -105,7 +105,7 @@ cases! {
         let second = node.take().await;
         for _ in 0..3 {
             node.succeed(first).await;
-            let stale = node.token(second.job, second.seq + 1);
+            let stale = node.token(second.job, second.seq + 1).await;
             assert_eq!(node.settle(stale, Outcome::Released).await, Fenced::Stale);
             assert_eq!(node.claim_ids(10).await, []);
         }
@@ -312,7 +312,7 @@ cases! {
         assert_eq!(b.claim_ids(2).await, all[4..6]);
         assert_eq!(b.claim_ids(2).await, all[6..7]);
         set(&b, "api", 0).await;
-        a.succeed(a.token(all[3], 1)).await;
+        a.succeed(a.token(all[3], 1).await).await;
         assert_eq!(a.claim_ids(10).await, []);
         assert_eq!(listed(&b).await, [("api".to_owned(), 0, 3)]);
         set(&b, "api", u32::MAX).await;

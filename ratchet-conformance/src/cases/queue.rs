@@ -78,7 +78,7 @@ cases! {
         let high = a.add(job().queue("q").priority(Priority::High)).await;
         a.pause_queue("q").await;
         assert_eq!(b.claim_ids(10).await, [other]);
-        b.release(b.token(other, 1)).await;
+        b.release(b.token(other, 1).await).await;
         a.resume_queue("q").await;
         assert_eq!(b.claim_ids(10).await, [high, other, low]);
     }

@@ -83,7 +83,7 @@ cases! {
         node.act(all[1], JobAction::Cancel).await;
         let batch = [
             Report::new(token(2), progress(1, "first")),
-            Report::new(node.token(all[0], 2), progress(2, "stale")),
+            Report::new(node.token(all[0], 2).await, progress(2, "stale")),
             Report::new(token(1), ReportKind::Alive),
             Report::new(token(2), progress(3, "second")),
             Report::new(token(2), ReportKind::Checkpoint(json("4"))),

@@ -87,7 +87,7 @@ cases! {
         let id = node.add(job()).await;
         for seq in 1..4 {
             let claimed = node.claim_one().await;
-            assert_eq!(claimed.claim.token, node.token(id, seq));
+            assert_eq!(claimed.claim.token, node.token(id, seq).await);
             assert_eq!(claimed.claim.attempts, 0);
             node.fail(claimed.claim.token).await;
             assert!(node.claim(1).await.is_empty());

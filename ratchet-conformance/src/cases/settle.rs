@@ -229,8 +229,8 @@ cases! {
             .iter()
             .map(|job| job.claim.token)
             .collect();
-        let stale = node.token(tokens[2].job, 9);
-        let unknown = node.token(JobId::new(), 1);
+        let stale = node.token(tokens[2].job, 9).await;
+        let unknown = node.token(JobId::new(), 1).await;
         let error = || "it failed".to_owned();
         let batch = [
             Settlement::new(tokens[0], result("1")),

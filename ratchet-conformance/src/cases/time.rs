@@ -59,10 +59,10 @@ cases! {
             let later = node.add(job().delay(MINUTE)).await;
             assert_eq!(node.claim_ids(10).await, [due]);
             assert_eq!(node.get(due).await.claimed_at, Some(now));
-            node.alive(node.token(due, 1)).await;
+            node.alive(node.token(due, 1).await).await;
             node.beat().await;
             assert_eq!(node.reclaim(&reclaim()).await, []);
-            node.succeed(node.token(due, 1)).await;
+            node.succeed(node.token(due, 1).await).await;
             assert_eq!(node.get(due).await.finished_at, Some(now));
             node.act(later, JobAction::Cancel).await;
             assert_eq!(node.purge(JobState::Cancelled, MILLI, 10).await, 0);

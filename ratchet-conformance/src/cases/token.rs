@@ -81,7 +81,10 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         let id = a.add(job()).await;
         // As if the database had lost that a claimed the job first.
-        let of_a = |token: ClaimToken| ClaimToken::new(token.job, token.seq, Some(a.id));
+        let of_a = |token: ClaimToken| ClaimToken {
+            node: Some(a.id),
+            ..token
+        };
         let first = b.take().await;
         assert_stale(&a, of_a(first)).await;
         assert_stale(&a, first.disowned()).await;
@@ -97,27 +100,50 @@ cases! {
         assert_eq!(b.state(id).await, JobState::Succeeded);
     }
 
+    #[proves("settle.token", "report.token", "claim.load", "settle.repeat")]
+    async fn a_claim_of_the_same_number_and_node_from_another_time_is_stale(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(job()).await;
+        // As if the node had claimed the job before, and the database had lost that.
+        let earlier = |token: ClaimToken| ClaimToken {
+            claimed_at: token.claimed_at - MINUTE,
+            ..token
+        };
+        let first = node.take().await;
+        assert_stale(&node, earlier(first)).await;
+        node.release(first).await;
+        assert_stale(&node, earlier(first)).await;
+        let second = node.take().await;
+        assert_stale(&node, earlier(first)).await;
+        assert_stale(&node, earlier(second)).await;
+        assert_eq!(node.settle(first, Outcome::Released).await, Fenced::Applied, "repeated");
+        node.succeed(second).await;
+        assert_stale(&node, earlier(second)).await;
+        node.succeed(second).await;
+        assert_eq!(node.state(id).await, JobState::Succeeded);
+    }
+
     #[proves("settle.token", "report.token")]
     async fn a_token_that_was_never_given_is_stale(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job()).await;
         for seq in [0, 1, u64::from(u32::MAX)] {
-            assert_stale(&node, node.token(id, seq)).await;
+            assert_stale(&node, node.token(id, seq).await).await;
         }
         node.take().await;
         for seq in [0, 2, u64::from(u32::MAX)] {
-            assert_stale(&node, node.token(id, seq)).await;
+            assert_stale(&node, node.token(id, seq).await).await;
         }
-        node.release(node.token(id, 1)).await;
+        node.release(node.token(id, 1).await).await;
         for seq in [0, 2] {
-            assert_stale(&node, node.token(id, seq)).await;
+            assert_stale(&node, node.token(id, seq).await).await;
         }
     }
 
     #[proves("settle.token", "report.token")]
     async fn the_token_of_a_job_that_does_not_exist_is_stale(cx: &Cx) {
         let node = cx.node().await;
-        let token = node.token(JobId::new(), 1);
+        let token = node.token(JobId::new(), 1).await;
         for outcome in outcomes() {
             assert_eq!(node.settle(token, outcome).await, Fenced::Stale);
         }

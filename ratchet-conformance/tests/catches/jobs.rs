@@ -257,6 +257,12 @@ impl JobStore for Sabotaged {
                 (Sabotage::IgnoresTokensOnSettle, _) => {
                     settlement.token = self.present(token).await?;
                 }
+                (Sabotage::ComparesNoTimes, _) => {
+                    let present = self.present(token).await?;
+                    if (present.seq, present.node) == (token.seq, token.node) {
+                        settlement.token = present;
+                    }
+                }
                 (Sabotage::ComparesNoNodes, _) => {
                     let present = self.present(token).await?;
                     if present.seq == token.seq {

@@ -257,6 +257,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "token::a_claim_of_the_same_number_by_another_node_is_stale",
     ),
     (
+        Sabotage::ComparesNoTimes,
+        "token::a_claim_of_the_same_number_and_node_from_another_time_is_stale",
+    ),
+    (
         Sabotage::ForgetsWhenNodesWereSeen,
         "node::a_heartbeat_says_when_its_node_was_seen_before",
     ),

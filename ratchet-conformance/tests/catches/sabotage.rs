@@ -91,6 +91,7 @@ sabotages! {
     ReusesFences,
     CountsFences,
     ComparesNoNodes,
+    ComparesNoTimes,
     ForgetsWhenNodesWereSeen,
     LetsLocksNeverExpire,
     LetsLocksExpireEarly,

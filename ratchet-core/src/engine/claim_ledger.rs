@@ -4,7 +4,6 @@
 //! knows nothing of them. Each heartbeat lists the node's claims. A listed claim is undelivered if the
 //! node does not hold it and no claim call under way can return it.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
@@ -26,9 +25,8 @@ pub(super) struct ClaimLedger {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Received, and neither settled nor known to be gone, and how often: a store that has gone back
-    /// to an earlier state may give a claim under the same number to the same node again.
-    held: HashMap<ClaimToken, u32>,
+    /// Received, and neither settled nor known to be gone.
+    held: HashSet<ClaimToken>,
     /// Claims of bodies that stalled, each with the number of lists in a row that lacked it. The
     /// cluster takes these back, since that counts as a crash.
     given_up: HashMap<ClaimToken, u32>,
@@ -41,17 +39,8 @@ struct Entries {
     unreceived: HashMap<ClaimToken, u64>,
     /// To be handed back.
     undelivered: Vec<ClaimToken>,
-}
-
-impl Entries {
-    fn let_go(&mut self, token: ClaimToken) {
-        if let Entry::Occupied(mut held) = self.held.entry(token) {
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
-                held.remove();
-            }
-        }
-    }
+    /// Listed and not held, for any reason, each with the number of lists in a row that had it.
+    unheld: HashMap<ClaimToken, u32>,
 }
 
 /// A claim call under way. Dropping it ends the call without an answer.
@@ -65,9 +54,7 @@ impl ClaimCall<'_> {
     /// Ends the call with an answer: the node holds these claims from now on.
     pub(super) fn deliver(self, tokens: impl IntoIterator<Item = ClaimToken>) {
         let mut entries = self.ledger.entries();
-        for token in tokens {
-            *entries.held.entry(token).or_default() += 1;
-        }
+        entries.held.extend(tokens);
         entries.calls.remove(&self.number);
     }
 }
@@ -95,24 +82,33 @@ impl ClaimLedger {
     /// Removes claims that the store has ended.
     pub(super) fn settled(&self, tokens: impl IntoIterator<Item = ClaimToken>) {
         let mut entries = self.entries();
-        tokens.into_iter().for_each(|token| entries.let_go(token));
+        for token in tokens {
+            entries.held.remove(&token);
+        }
     }
 
     /// Removes a claim that the store has taken away.
     pub(super) fn lost(&self, token: ClaimToken) {
-        self.entries().let_go(token);
+        self.entries().held.remove(&token);
     }
 
     /// Removes a claim whose body stalled.
     pub(super) fn give_up(&self, token: ClaimToken) {
         let mut entries = self.entries();
-        entries.let_go(token);
+        entries.held.remove(&token);
         entries.given_up.insert(token, 0);
     }
 
     /// Whether claims were listed that a call under way at that time could have delivered.
     pub(super) fn awaits_calls(&self) -> bool {
         !self.entries().unreceived.is_empty()
+    }
+
+    /// Returns how many claims the last two lists had that the node does not hold. One list alone may have
+    /// a claim whose answer is under way.
+    pub(super) fn unheld(&self) -> usize {
+        let entries = self.entries();
+        entries.unheld.values().filter(|lists| **lists > 1).count()
     }
 
     /// Compares what the node holds with all that the store lists under it.
@@ -125,6 +121,7 @@ impl ClaimLedger {
             calls,
             unreceived,
             undelivered,
+            unheld,
         } = &mut *entries;
         let listed: HashSet<ClaimToken> = listed.iter().map(|claim| claim.token).collect();
         given_up.retain(|token, absences| {
@@ -135,9 +132,13 @@ impl ClaimLedger {
             };
             *absences < ABSENCES
         });
-        unreceived.retain(|token, _| listed.contains(token) && !held.contains_key(token));
+        unheld.retain(|token, _| listed.contains(token) && !held.contains(token));
+        for token in listed.iter().filter(|token| !held.contains(*token)) {
+            *unheld.entry(*token).or_default() += 1;
+        }
+        unreceived.retain(|token, _| listed.contains(token) && !held.contains(token));
         let is_unreceived =
-            |token: &&ClaimToken| !held.contains_key(token) && !given_up.contains_key(token);
+            |token: &&ClaimToken| !held.contains(token) && !given_up.contains_key(token);
         for token in listed.iter().filter(is_unreceived) {
             unreceived.entry(*token).or_insert(*next_call);
         }
@@ -171,9 +172,10 @@ impl ClaimLedger {
 mod tests {
     use super::*;
     use crate::id::JobId;
+    use crate::time::Timestamp;
 
     fn token() -> ClaimToken {
-        ClaimToken::new(JobId::new(), 1, None)
+        ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH)
     }
 
     /// What a list with these claims shows to be undelivered.
@@ -211,6 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_two_lists_in_a_row_had_is_unheld_until_it_is_received_or_gone() {
+        let ledger = ClaimLedger::default();
+        let (late, lost) = (token(), token());
+        let call = ledger.begin_call();
+        undelivered(&ledger, &[late, lost]);
+        assert_eq!(ledger.unheld(), 0);
+        undelivered(&ledger, &[late, lost]);
+        assert_eq!(ledger.unheld(), 2);
+        call.deliver([late]);
+        // It could not be handed back.
+        assert_eq!(undelivered(&ledger, &[late, lost]), [lost]);
+        assert_eq!(ledger.unheld(), 1);
+        undelivered(&ledger, &[late]);
+        assert_eq!(ledger.unheld(), 0);
+    }
+
+    #[test]
     fn what_is_no_longer_listed_is_forgotten() {
         let ledger = ClaimLedger::default();
         let token = token();
@@ -221,18 +240,6 @@ mod tests {
         drop(first);
         assert_eq!(undelivered(&ledger, &[token]), []);
         drop(second);
-        assert_eq!(undelivered(&ledger, &[token]), [token]);
-    }
-
-    #[test]
-    fn a_claim_that_was_received_again_is_held_until_the_second_is_let_go() {
-        let ledger = ClaimLedger::default();
-        let token = token();
-        ledger.begin_call().deliver([token]);
-        ledger.begin_call().deliver([token]);
-        ledger.lost(token);
-        assert_eq!(undelivered(&ledger, &[token]), []);
-        ledger.settled([token]);
         assert_eq!(undelivered(&ledger, &[token]), [token]);
     }
 

@@ -48,17 +48,16 @@ mod tests {
     use crate::id::{ClaimToken, JobId};
     use crate::model::NewJob;
     use crate::priority::Priority;
-    use crate::time::from_millis;
+    use crate::time::Timestamp;
 
     #[test]
     fn delays_double_up_to_their_limit() {
         let delay = |seq: u64, random: f64| {
             let claim = Claim::new(
-                ClaimToken::new(JobId::new(), seq, None),
+                ClaimToken::new(JobId::new(), seq, None, Timestamp::UNIX_EPOCH),
                 NewJob::new("kind", &()).spec().route.clone(),
                 Priority::Normal,
-                from_millis(0),
-                from_millis(0),
+                Timestamp::UNIX_EPOCH,
             );
             put_off(&claim, random).as_millis()
         };

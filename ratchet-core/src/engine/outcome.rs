@@ -75,15 +75,14 @@ mod tests {
     use crate::model::NewJob;
     use crate::priority::Priority;
     use crate::retry::RetryPolicy;
-    use crate::time::from_millis;
+    use crate::time::Timestamp;
 
     fn claim(attempts: u32) -> Claim {
         let mut claim = Claim::new(
-            ClaimToken::new(JobId::new(), 1, None),
+            ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH),
             NewJob::new("kind", &()).spec().route.clone(),
             Priority::Normal,
-            from_millis(0),
-            from_millis(0),
+            Timestamp::UNIX_EPOCH,
         );
         claim.attempts = attempts;
         claim.retry = RetryPolicy::fixed(3, Duration::from_secs(7));

@@ -18,7 +18,7 @@ pub(super) struct Totals {
 impl Totals {
     /// The body of a claim begins.
     pub(super) fn began(&self, claim: &Claim) {
-        let waited = millis_between(to_millis(claim.run_at), to_millis(claim.claimed_at));
+        let waited = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.waited_ms.fetch_add(waited, Ordering::Relaxed);

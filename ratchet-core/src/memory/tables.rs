@@ -56,8 +56,10 @@ pub(super) struct Row {
 
 impl Row {
     /// The token of the present claim.
-    pub(super) const fn token(&self) -> ClaimToken {
-        ClaimToken::new(self.job.id, self.job.claim_seq, self.job.node)
+    pub(super) fn token(&self) -> ClaimToken {
+        let job = &self.job;
+        let claimed_at = job.claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+        ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
     }
 
     /// Whether this is the token of the job's present claim.

@@ -154,7 +154,7 @@ impl PoolMetrics {
 
     /// A body begins, so long after its claim came.
     pub(crate) fn begun(&self, claim: &Claim, since_claimed: Duration) {
-        let due = millis_between(to_millis(claim.run_at), to_millis(claim.claimed_at));
+        let due = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let wait = due + since_claimed;
         let of = self.of(self.place(&claim.route.kind));
         of.begun.increment(1);

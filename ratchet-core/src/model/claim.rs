@@ -115,8 +115,6 @@ pub struct Claim {
     pub priority: Priority,
     /// When it became due.
     pub run_at: Timestamp,
-    /// When it was claimed, by the database's clock.
-    pub claimed_at: Timestamp,
     /// Bodies that ended before this claim.
     pub attempts: u32,
     /// Claims lost with their node before this one.
@@ -141,19 +139,12 @@ pub struct Claim {
 impl Claim {
     /// A claim with these required parts; the rest is public and at its defaults.
     #[must_use]
-    pub fn new(
-        token: ClaimToken,
-        route: Route,
-        priority: Priority,
-        run_at: Timestamp,
-        claimed_at: Timestamp,
-    ) -> Self {
+    pub fn new(token: ClaimToken, route: Route, priority: Priority, run_at: Timestamp) -> Self {
         Self {
             token,
             route,
             priority,
             run_at,
-            claimed_at,
             attempts: 0,
             crash_count: 0,
             payload_version: FIRST_VERSION,
@@ -170,12 +161,12 @@ impl Claim {
     #[must_use]
     pub fn of(job: &JobRecord) -> Self {
         let spec = &job.spec;
+        let claimed_at = job.claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
         Self {
-            token: ClaimToken::new(job.id, job.claim_seq, job.node),
+            token: ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at),
             route: spec.route.clone(),
             priority: spec.priority,
             run_at: job.run_at,
-            claimed_at: job.claimed_at.unwrap_or(job.run_at),
             attempts: job.attempts,
             crash_count: job.crash_count,
             payload_version: spec.payload_version,

@@ -200,6 +200,7 @@ pub enum Fenced {
 mod tests {
     use super::*;
     use crate::id::JobId;
+    use crate::time::Timestamp;
 
     fn outcomes() -> Vec<Outcome> {
         let (delay, error) = (Duration::from_secs(1), "e".to_owned());
@@ -222,7 +223,10 @@ mod tests {
     #[test]
     fn every_effect_is_a_legal_end_of_a_running_job() {
         for outcome in outcomes() {
-            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1, None), outcome);
+            let settlement = Settlement::new(
+                ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH),
+                outcome,
+            );
             for cancel in [false, true] {
                 let state = settlement.effect(cancel).state;
                 assert_eq!(JobState::Running.transition(state), Ok(state));
@@ -233,7 +237,10 @@ mod tests {
     #[test]
     fn a_requested_cancel_wins_over_every_outcome() {
         for outcome in outcomes() {
-            let settlement = Settlement::new(ClaimToken::new(JobId::new(), 1, None), outcome);
+            let settlement = Settlement::new(
+                ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH),
+                outcome,
+            );
             let effect = settlement.effect(true);
             assert_eq!(effect.state, JobState::Cancelled);
             assert_eq!(effect.result, None);
@@ -245,7 +252,7 @@ mod tests {
         let added: Vec<u32> = outcomes()
             .into_iter()
             .map(|outcome| {
-                let token = ClaimToken::new(JobId::new(), 1, None);
+                let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
                 Settlement::new(token, outcome).effect(false).attempts_added
             })
             .collect();
@@ -254,7 +261,7 @@ mod tests {
 
     #[test]
     fn oversized_results_are_refused() {
-        let token = ClaimToken::new(JobId::new(), 1, None);
+        let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
         let with = |bytes: usize| {
             let result = Some(Json::from_stored("x".repeat(bytes)));
             Settlement::new(token, Outcome::Succeeded { result })

@@ -64,7 +64,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.paused]** No job of a paused queue.
     /// - **[claim.live]** A node that has a row gets jobs only while its status is `Active`.
     /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
-    ///   one higher than before and a token that carries it and the node.
+    ///   one higher than before and a token that carries it, the node and the time of the claim.
     /// - **[claim.version]** The claim carries the payload's version as it was given at the enqueue.
     /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
     /// - **[permit.max]** At every moment at most as many jobs with the permit of a resource are
@@ -105,8 +105,9 @@ pub trait JobStore: Debug + Send + Sync {
     ///   error, result, and for terminal states `finished_at`. The claim is over.
     /// - **[settle.mixed]** One answer per settlement, in order; a stale one changes nothing for
     ///   the others.
-    /// - **[settle.token]** A settlement applies only to a `Running` job whose `claim_seq` and node are
-    ///   the token's; otherwise it is `Stale` and changes nothing, even from the same node.
+    /// - **[settle.token]** A settlement applies only to a `Running` job whose `claim_seq`, node and
+    ///   `claimed_at` are the token's; otherwise it is `Stale` and changes nothing, even from the same
+    ///   node.
     /// - **[settle.repeat]** Settling again with the token that was the last to settle the job
     ///   changes nothing and is `Applied`, so that a call with an unknown outcome can be repeated.
     /// - **[settle.cancel]** If cancellation was requested the job ends `Cancelled`, whatever the

@@ -8,7 +8,7 @@ use ratchet_core::memory::Fault;
 use ratchet_core::model::{Claim, ClaimRequest, Outcome, Settlement};
 use ratchet_core::store::JobStore;
 use ratchet_core::{
-    ClaimToken, JobError, JobId, JobState, MemoryStore, Name, NewJob, NodeHook, NodeId, RetryPolicy,
+    JobError, JobId, JobState, MemoryStore, Name, NewJob, NodeHook, NodeId, RetryPolicy,
 };
 use tokio::time::sleep;
 
@@ -241,8 +241,8 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
                 ctx.save_checkpoint(&true).await?;
                 // Others had the job meanwhile.
                 let id = ctx.job_id();
-                let owner = store.get(&[id]).await?[0].as_ref().and_then(|job| job.node);
-                let ours = ClaimToken::new(id, 1, owner);
+                let ours = store.get(&[id]).await?[0].as_ref().map(Claim::of);
+                let ours = ours.expect("it runs").token;
                 let released = |token| [Settlement::new(token, Outcome::Released)];
                 store.settle(&released(ours)).await?;
                 let other = ClaimRequest::new(NodeId::new(), 1);

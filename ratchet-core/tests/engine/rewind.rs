@@ -2,9 +2,10 @@
 //! copy that lags, or in a restore.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ratchet_core::memory::Fault;
 use ratchet_core::model::{AttemptOutcome, ClaimRequest, NodeStatus, Outcome, Settlement};
 use ratchet_core::store::{JobStore, NodeStore, PermitStore};
 use ratchet_core::time::monotonic;
@@ -132,6 +133,46 @@ async fn a_body_whose_claim_was_lost_is_stopped_and_its_result_is_not_applied() 
     assert_eq!((job.state, job.node), (JobState::Running, theirs.node));
     let end = [Settlement::new(theirs, Outcome::Released)];
     world.store.settle(&end).await.unwrap();
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_waits_to_be_stored_does_not_end_the_same_claim_of_the_new_history() {
+    let world = World::new();
+    let bodies = Arc::new(AtomicUsize::new(0));
+    let job = world.job("counted", {
+        let bodies = Arc::clone(&bodies);
+        move |_| {
+            let number = bodies.fetch_add(1, Ordering::SeqCst) + 1;
+            async move { Ok(number) }
+        }
+    });
+    let id = world.enqueue(job).await;
+    let copy = world.store.snapshot();
+    let away = Arc::new(AtomicBool::new(true));
+    let store = world.store.clone().with_faults({
+        let away = Arc::clone(&away);
+        move |operation| match operation {
+            "settle" if away.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        }
+    });
+    let node = Started::new(world.builder_on(store).build().unwrap());
+    while bodies.load(Ordering::SeqCst) == 0 {
+        sleep(SECOND / 100).await;
+    }
+    let before = world.read(id).await;
+    assert_eq!(before.state, JobState::Running);
+    world.store.rewind(&copy);
+    // The same node claims the job under the same number, and only then stores the end of its first body.
+    let after = world.until(id, |job| job.state == JobState::Running).await;
+    assert_eq!(
+        (after.claim_seq, after.node),
+        (before.claim_seq, before.node)
+    );
+    away.store(false, Ordering::SeqCst);
+    let job = world.ended(id).await;
+    assert_eq!(job.result.unwrap().as_str(), "2", "the first body's result");
     node.stop().await.unwrap();
 }
 

@@ -160,7 +160,7 @@ pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
             break job;
         }
     };
-    let at = claimed.claim.claimed_at;
+    let at = claimed.claim.token.claimed_at;
     assert!(at >= claimed.claim.run_at && claimed.claim.run_at > before);
     let delay = Duration::from_secs(3_600);
     let error = "e".to_owned();

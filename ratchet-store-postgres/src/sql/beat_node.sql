@@ -19,7 +19,7 @@ others AS (
     FROM {schema}.nodes WHERE node <> $1 AND status < 3
 )
 SELECT beat.now, beat.status, job.id, job.claim_seq, job.cancel_requested, others.live,
-       others.newest, beat.last_seen
+       others.newest, beat.last_seen, job.claimed_at
 FROM beat
 CROSS JOIN others
 LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1

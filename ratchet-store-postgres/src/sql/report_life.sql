@@ -7,15 +7,15 @@ WITH clock AS MATERIALIZED (
 ),
 report AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[],
-                         $6::uuid[])
-    AS report (job, seq, percent, message, checkpoint, node)
+                         $6::uuid[], $7::bigint[])
+    AS report (job, seq, percent, message, checkpoint, node, claimed_at)
 ),
 alive AS (
     UPDATE {schema}.jobs AS job SET last_report = clock.now
     FROM report CROSS JOIN clock
     WHERE job.id = report.job AND job.claim_seq = report.seq AND job.state + 0 = 3
-      AND job.node IS NOT DISTINCT FROM report.node
-    RETURNING job.id, job.claim_seq, job.node, job.cancel_requested,
+      AND job.node IS NOT DISTINCT FROM report.node AND coalesce(job.claimed_at, 0) = report.claimed_at
+    RETURNING job.id, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
               report.percent, report.message, report.checkpoint
 ),
 noted AS (
@@ -27,4 +27,4 @@ noted AS (
         message = coalesce(excluded.message, notes.message),
         checkpoint = coalesce(excluded.checkpoint, notes.checkpoint)
 )
-SELECT id, claim_seq, node, cancel_requested FROM alive
+SELECT id, claim_seq, node, claimed_at, cancel_requested FROM alive

@@ -13,8 +13,10 @@ WITH clock AS MATERIALIZED (
 ),
 settlement AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
-                         $6::smallint[], $7::text[], $8::text[], $9::bigint[], $11::uuid[])
-    AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node)
+                         $6::smallint[], $7::text[], $8::text[], $9::bigint[], $11::uuid[],
+                         $12::bigint[])
+    AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node,
+                   claimed_at)
 ),
 ended AS (
     UPDATE {schema}.jobs AS job
@@ -28,7 +30,7 @@ ended AS (
                           THEN settlement.ran_for_us END
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
-      AND job.node IS NOT DISTINCT FROM settlement.node
+      AND job.node IS NOT DISTINCT FROM settlement.node AND coalesce(job.claimed_at, 0) = settlement.claimed_at
       AND ($10 OR job.flags & 52 = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
@@ -57,4 +59,4 @@ freed AS (
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
 )
-SELECT id, claim_seq, state, flags, node FROM ended
+SELECT id, claim_seq, state, flags, node, claimed_at FROM ended

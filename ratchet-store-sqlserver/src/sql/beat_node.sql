@@ -16,7 +16,7 @@ SET label = @P2,
     kinds = CASE WHEN @P12 = 1 THEN @P11 END, totals = NULLIF(@P13, N'')
 WHERE node = CONVERT(binary(16), @P1);
 SELECT @now, beat.status, job.id, job.claim_seq, job.cancel_requested, others.live, others.newest,
-       @previous
+       @previous, job.claimed_at
 FROM {schema}.nodes AS beat
 CROSS JOIN (SELECT COUNT_BIG(*) AS live, MAX(started_at) AS newest FROM {schema}.nodes
             WHERE node <> CONVERT(binary(16), @P1) AND status < 3) AS others

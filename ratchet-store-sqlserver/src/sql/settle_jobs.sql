@@ -13,18 +13,19 @@ DECLARE @settlement TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT N
                            state smallint NOT NULL, delay bigint NULL, attempts int NOT NULL,
                            outcome smallint NOT NULL, error nvarchar(max) NULL,
                            result nvarchar(max) NULL, ran_for_us bigint NULL,
-                           node binary(16) NOT NULL);
+                           node binary(16) NOT NULL, claimed_at bigint NOT NULL);
 DECLARE @settled TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @ended TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       state smallint NOT NULL, flags smallint NOT NULL, node binary(16) NULL,
                       claimed_at bigint NULL, cancel_requested bit NOT NULL);
-INSERT INTO @settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node)
+INSERT INTO @settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node,
+                         claimed_at)
 SELECT CONVERT(binary(16), given.job, 2), given.seq, given.state, given.delay, given.attempts,
        given.outcome, {text given.error}, {text given.result}, given.ran_for,
-       CONVERT(binary(16), given.node, 2)
+       CONVERT(binary(16), given.node, 2), given.claimed_at
 FROM OPENJSON(@P1) WITH (job char(32), seq bigint, state smallint, delay bigint, attempts int,
                          outcome smallint, error {long}, result {long},
-                         ran_for bigint, node char(32)) AS given;
+                         ran_for bigint, node char(32), claimed_at bigint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
 UPDATE {schema}.jobs
@@ -40,6 +41,7 @@ OUTPUT inserted.id INTO @settled
 FROM @settlement AS settlement{seek jobs}
 WHERE jobs.id = settlement.job AND jobs.claim_seq = settlement.seq AND jobs.state + 0 = 3
   AND COALESCE(jobs.node, 0x00000000000000000000000000000000) = settlement.node
+  AND COALESCE(jobs.claimed_at, 0) = settlement.claimed_at
   AND (@P2 = 1 OR jobs.flags & 52 = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0))
 OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at, cancel_requested)
@@ -75,4 +77,4 @@ INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[
 WHERE ended.flags & 1 = 1 AND ended.state >= 4 AND held.job = ended.id;
 COMMIT TRANSACTION;
 IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};
-SELECT id, claim_seq, state, flags, node FROM @ended
+SELECT id, claim_seq, state, flags, node, claimed_at FROM @ended

@@ -377,7 +377,8 @@ impl Generator {
     fn a_token(&mut self) -> ClaimToken {
         if self.tokens.is_empty() {
             let node = self.a_node();
-            return ClaimToken::new(self.an_id(), self.random.u64(0..2), Some(node));
+            let seq = self.random.u64(0..2);
+            return ClaimToken::new(self.an_id(), seq, Some(node), Timestamp::UNIX_EPOCH);
         }
         let recent = self.tokens.len().saturating_sub(6);
         let from = if self.chance(75) { recent } else { 0 };
@@ -390,6 +391,9 @@ impl Generator {
         }
         if self.chance(2) {
             token.node = None;
+        }
+        if self.chance(4) {
+            token.claimed_at += Duration::from_secs(1);
         }
         token
     }
