@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
-use ratchet_core::memory::Fault;
+use ratchet_core::memory::{Fault, ManualClock};
+use ratchet_core::model::Fenced;
 use ratchet_core::store::LockStore;
-use ratchet_core::time::monotonic;
+use ratchet_core::time::{monotonic, wall_clock};
 use ratchet_core::{Fence, MemoryStore, Name, NodeId, SharedStore, StoreErrorKind};
 use tokio::time::{advance, sleep};
 
@@ -196,6 +197,62 @@ async fn who_gives_a_role_up_is_followed_at_the_next_turn() {
     a.resign().await.unwrap();
     assert!(!a.leadership().is_leader());
     assert!(elected(&mut b, b_id).await > first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_takes_effect_late_frees_no_later_tenure() {
+    let store = MemoryStore::new();
+    let away = Arc::new(AtomicBool::new(false));
+    let faulty = store.clone().with_faults({
+        let away = Arc::clone(&away);
+        move |operation| match operation {
+            "release" if away.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        }
+    });
+    let (mut election, owner) = candidate(&faulty);
+    let resigned = elected(&mut election, owner).await;
+    away.store(true, Ordering::SeqCst);
+    election.resign().await.unwrap_err();
+    election.turn(owner).await.unwrap_err();
+    assert!(!election.leadership().is_leader());
+    away.store(false, Ordering::SeqCst);
+    let again = elected(&mut election, owner).await;
+    assert!(again > resigned);
+    // The release of the first tenure.
+    let guard = election.leadership().guard().unwrap();
+    let late = store.release(&guard.lock, &guard.owner, resigned);
+    let late = late.await.unwrap();
+    assert_eq!(late, Fenced::Stale);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_databases_clock_makes_no_second_leader() {
+    let clock = ManualClock::running(wall_clock());
+    let store = MemoryStore::with_clock(clock.clone());
+    let ((mut a, a_id), (mut b, b_id)) = (candidate(&store), candidate(&store));
+    let first = elected(&mut a, a_id).await;
+    let led = monotonic();
+    b.turn(b_id).await.unwrap();
+    // Another server takes over, with a clock that is ahead.
+    clock.advance(30 * SECOND);
+    let second = loop {
+        match b.turn(b_id).await.unwrap() {
+            ElectionOutcome::Elected(term) => break term,
+            ElectionOutcome::OtherLeader { leader, remaining } => {
+                assert_eq!(leader.as_str(), a_id.to_string());
+                assert!(remaining <= timings().ttl, "{remaining:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        sleep(timings().heartbeat / 10).await;
+    };
+    assert!(!a.leadership().is_leader());
+    assert!(second > first && monotonic() - led >= timings().fence_timeout);
+    // It wins again what was given up in order, without a wait.
+    a.turn(a_id).await.unwrap();
+    b.resign().await.unwrap();
+    elected(&mut a, a_id).await;
 }
 
 #[tokio::test(start_paused = true)]

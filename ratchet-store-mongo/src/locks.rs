@@ -185,7 +185,7 @@ impl MongoStore {
         let now = self.now(side).await?;
         let held = pipelines::held_lock(name.as_str(), owner.as_str(), fence.0, now);
         let expiry = match ttl {
-            Some(ttl) => doc! { "$add": [now.expression(), ttl] }.into(),
+            Some(ttl) => pipelines::renewed_end(ttl, now).into(),
             None => mongodb::bson::Bson::Int64(RELEASED),
         };
         let renew = vec![doc! { "$set": { "expires_at": expiry } }];
@@ -209,6 +209,7 @@ fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
     Ok(LockInfo {
         fence: Fence(row::count(row, "fence")?),
         holder: (expires_at > now).then_some(holder),
+        holder_gone: false,
         expired_for: (RELEASED < expires_at && expires_at <= now)
             .then(|| millis_between(expires_at, now)),
     })

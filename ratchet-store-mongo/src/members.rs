@@ -74,7 +74,7 @@ fn differ(name: &str, host: &str, ahead: i64) -> Option<Finding> {
             .detail(format!("{host} is at least {by:?} {side} {name}"))
             .remedy(
                 "synchronize the clocks of the members: when the primary changes, locks expire early \
-                 or late by the difference, and two nodes may lead for a moment",
+                 or late by the difference",
             )
     })
 }

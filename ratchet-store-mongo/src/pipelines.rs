@@ -238,6 +238,10 @@ pub(crate) fn held(token: ClaimToken) -> Document {
         "state": code(JobState::Running),
         "claim_seq": number(token.seq),
         "node": token.node.map_or(Bson::Null, id),
+        "claimed_at": match to_millis(token.claimed_at) {
+            0 => Bson::Null,
+            claimed_at => claimed_at.into(),
+        },
     }
 }
 
@@ -259,6 +263,7 @@ impl Ending<'_> {
             "state": code(effect.state),
             "settled_seq": number(self.seq),
             "settled_node": "$node",
+            "settled_claimed_at": "$claimed_at",
         };
         if effect.attempts_added > 0 {
             let added = i64::from(effect.attempts_added);
@@ -373,7 +378,8 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
         "cond": { "$eq": ["$$this.by", call] },
     } };
     doc! {
-        "state": 1, "claim_seq": 1, "node": 1, "settled_seq": 1, "settled_node": 1,
+        "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1,
+        "settled_seq": 1, "settled_node": 1, "settled_claimed_at": 1,
         "lane": 1, "cancel_requested": 1,
         "claim": 1, "children": 1, "batch": 1, "counted": 1,
         "mine": { "$map": { "input": mine, "in": "$$this.seq" } },
@@ -469,8 +475,16 @@ pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     vec![doc! { "$set": {
         "fence": { "$cond": [held, "$fence", next_in_time("$fence", now)] },
         "owner": literal(owner),
-        "expires_at": { "$add": [now.expression(), ttl] },
+        "expires_at": renewed_end(ttl, now),
     } }]
+}
+
+/// When a lock ends that its owner renews: `ratchet_core::store::renewed_end`. One that has expired, of
+/// whichever owner, gets no more than one `ttl`. [lock.renew] [lock.again]
+pub(crate) fn renewed_end(ttl: i64, now: Now) -> Document {
+    let after = |ttl: i64| doc! { "$add": [now.expression(), ttl] };
+    let soonest = doc! { "$max": ["$expires_at", after(ttl)] };
+    doc! { "$min": [soonest, after(ttl.saturating_mul(2))] }
 }
 
 /// What follows the number in this field. [lock.fence] [version.bump]

@@ -145,7 +145,7 @@ impl PostgresStore {
             let list = self.sql().list_locks.query().bind(behind);
             let list = list.bind(i64::try_from(count).unwrap_or(i64::MAX));
             let rows = lease.rows(list).await?;
-            page.take(rows.iter().map(|row| (row.try_get(4).ok(), listed(row))));
+            page.take(rows.iter().map(|row| (row.try_get(5).ok(), listed(row))));
         }
         Ok(page.into_locks())
     }
@@ -207,9 +207,11 @@ fn lock_info(row: &PgRow) -> Inner<LockInfo> {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
         remaining: millis_between(now, expires_at),
     };
+    let is_held = expires_at > now;
     Ok(LockInfo {
         fence: Fence(row::seq(row, 1)?),
-        holder: (expires_at > now).then_some(holder),
+        holder: is_held.then_some(holder),
+        holder_gone: is_held && row.try_get(4)?,
         expired_for: (RELEASED < expires_at && expires_at <= now)
             .then(|| millis_between(expires_at, now)),
     })
@@ -217,7 +219,7 @@ fn lock_info(row: &PgRow) -> Inner<LockInfo> {
 
 /// The lock of a row of `list_locks.sql`, with its name.
 fn listed(row: &PgRow) -> Inner<(Name, LockInfo)> {
-    let name = row::name(row, 4, "name")?;
+    let name = row::name(row, 5, "name")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
     Ok((name, lock_info(row)?))
 }

@@ -1,11 +1,14 @@
 //! [`LockStore`] on SQLite.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
+use ratchet_core::store::{
+    Acquired, HeldLock, LockInfo, LockPage, LockStore, renewed_end, validate_ttl,
+};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, next_in_time};
 use rusqlite::{Row, params};
@@ -38,7 +41,9 @@ impl LockStore for SqliteStore {
         let ttl = validate_ttl(ttl)?;
         let (name, owner) = (name.clone(), owner.clone());
         self.write("renew", Urgency::Urgent, move |work| {
-            move_expiry(work, &name, &owner, fence, work.now.saturating_add(ttl))
+            let soonest = work.now.saturating_add(ttl);
+            let latest = soonest.saturating_add(ttl);
+            move_expiry(work, &name, &owner, fence, soonest..=latest)
         })
         .await
     }
@@ -46,7 +51,7 @@ impl LockStore for SqliteStore {
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
         let (name, owner) = (name.clone(), owner.clone());
         self.write("release", Urgency::Urgent, move |work| {
-            move_expiry(work, &name, &owner, fence, FREE)
+            move_expiry(work, &name, &owner, fence, FREE..=FREE)
         })
         .await
     }
@@ -106,6 +111,7 @@ impl Lock {
         LockInfo {
             fence: self.fence(),
             holder: self.is_held(now).then(|| self.holder(now)),
+            holder_gone: false,
             expired_for: self.expired_for(now),
         }
     }
@@ -157,6 +163,7 @@ pub(crate) fn is_tenure(work: &Work<'_>, guard: Option<&Guard>) -> Inner<bool> {
 
 fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
     let lock = find(work, name)?;
+    let stored = lock.as_ref().map_or(i64::MIN, |lock| lock.expires_at);
     let fence = match &lock {
         Some(lock) if lock.is_held(work.now) && lock.owner != *owner => {
             return Ok(Acquired::Held(lock.holder(work.now)));
@@ -173,17 +180,18 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
             name.as_str(),
             owner.as_str(),
             fence.0.cast_signed(),
-            work.now.saturating_add(ttl)
+            renewed_end(stored, work.now, ttl)
         ])?;
     Ok(Acquired::Acquired { fence })
 }
 
+/// Brings the end of an unexpired tenure into this range.
 fn move_expiry(
     work: &Work<'_>,
     name: &Name,
     owner: &Name,
     fence: Fence,
-    expires_at: i64,
+    end: RangeInclusive<i64>,
 ) -> Inner<Fenced> {
     let Ok(fence) = i64::try_from(fence.0) else {
         return Ok(Fenced::Stale);
@@ -195,8 +203,9 @@ fn move_expiry(
             name.as_str(),
             owner.as_str(),
             fence,
-            expires_at,
-            work.now
+            end.start(),
+            work.now,
+            end.end(),
         ])?;
     Ok(if moved > 0 {
         Fenced::Applied

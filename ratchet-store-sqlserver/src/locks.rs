@@ -201,6 +201,7 @@ fn lock_info(row: &Row) -> Inner<LockInfo> {
     Ok(LockInfo {
         fence: Fence(row::seq(row, 1)?),
         holder: (expires_at > now).then_some(holder),
+        holder_gone: false,
         expired_for: (RELEASED < expires_at && expires_at <= now)
             .then(|| millis_between(expires_at, now)),
     })

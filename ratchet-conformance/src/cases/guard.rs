@@ -241,15 +241,20 @@ cases! {
         assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
         let guard = leader.leadership().guard().expect("it leads");
         assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
-        // A renewal counts from the clock as it is now.
+        // A renewal ends the lock no sooner, but at two times its ttl from now at the latest.
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
-        assert_eq!(held(ok(other.turn(b.id).await)), HOUR);
+        assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
+        cx.set_back(HOUR).await;
+        let renewed = ok(leader.turn(a.id).await);
+        assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
+        assert_eq!(held(ok(other.turn(b.id).await)), 2 * HOUR);
         // The leader is gone when the clock steps: its lock lasts longer by the step.
         cx.set_back(30 * MINUTE).await;
-        cx.advance(90 * MINUTE - MILLI).await;
+        cx.advance(150 * MINUTE - MILLI).await;
         assert_eq!(held(ok(other.turn(b.id).await)), MILLI);
         cx.advance(MILLI).await;
+        let mut other = candidate(&b, "role");
         let elected = ok(other.turn(b.id).await);
         assert!(matches!(elected, ElectionOutcome::Elected(_)), "{elected:?}");
     }
@@ -259,11 +264,12 @@ cases! {
     async fn a_role_given_up_is_free_at_once_and_one_abandoned_after_the_delay(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let mut leader = candidate(&a, "role");
-        let mut patient = candidate(&b, "role").takeover_delay(MINUTE);
+        let patient = || candidate(&b, "role").takeover_delay(MINUTE);
         ok(leader.turn(a.id).await);
-        let held = ok(patient.turn(b.id).await);
+        let held = ok(patient().turn(b.id).await);
         assert!(matches!(held, ElectionOutcome::OtherLeader { .. }), "{held:?}");
         cx.advance(HOUR).await;
+        let mut patient = patient();
         assert_eq!(ok(patient.turn(b.id).await), ElectionOutcome::Conflict);
         cx.advance(59_999 * MILLI).await;
         assert_eq!(ok(patient.turn(b.id).await), ElectionOutcome::Conflict);

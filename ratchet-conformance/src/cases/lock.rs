@@ -131,14 +131,38 @@ cases! {
         take(&b, SECOND).await;
     }
 
-    #[proves("lock.again")]
+    #[proves("lock.again", "lock.renew")]
     #[needs(Clock)]
-    async fn acquiring_again_may_shorten_the_time(cx: &Cx) {
+    async fn a_call_that_takes_effect_late_does_not_end_the_lock_sooner(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
-        take(&a, HOUR).await;
-        take(&a, SECOND).await;
-        cx.advance(SECOND).await;
+        let held = take(&a, 20 * SECOND).await;
+        // As calls do that began four seconds ago.
+        assert_eq!(take(&a, 16 * SECOND).await, held);
+        assert_eq!(renew(&a, held, 16 * SECOND).await, Fenced::Applied);
+        cx.advance(20 * SECOND - MILLI).await;
+        assert!(is_held(&b.acquire("lock", SECOND).await));
+        cx.advance(MILLI).await;
         take(&b, SECOND).await;
+    }
+
+    #[proves("lock.again", "lock.renew")]
+    #[needs(Clock)]
+    async fn a_lock_ends_two_times_its_new_ttl_from_now_at_the_latest(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        // As if the clock had stepped back since.
+        for again in [false, true] {
+            let held = take(&a, HOUR).await;
+            if again {
+                assert_eq!(take(&a, SECOND).await, held);
+            } else {
+                assert_eq!(renew(&a, held, SECOND).await, Fenced::Applied);
+            }
+            cx.advance(2 * SECOND - MILLI).await;
+            assert!(is_held(&b.acquire("lock", SECOND).await));
+            cx.advance(MILLI).await;
+            let theirs = take(&b, SECOND).await;
+            assert_eq!(release(&b, theirs).await, Fenced::Applied);
+        }
     }
 
     #[proves("lock.fence")]
@@ -298,6 +322,7 @@ cases! {
         let expected = LockInfo {
             fence: held,
             holder: Some(holder),
+            holder_gone: false,
             expired_for: None,
         };
         for _ in 0..2 {
@@ -307,6 +332,7 @@ cases! {
         let free = LockInfo {
             fence: held,
             holder: None,
+            holder_gone: false,
             expired_for: None,
         };
         assert_eq!(b.inspect("lock").await, Some(free));
@@ -321,6 +347,7 @@ cases! {
         let expired = |ago| LockInfo {
             fence,
             holder: None,
+            holder_gone: false,
             expired_for: Some(ago),
         };
         assert_eq!(node.inspect("lock").await, Some(expired(Duration::ZERO)));

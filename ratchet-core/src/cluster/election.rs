@@ -10,7 +10,7 @@ use crate::id::{Fence, NodeId};
 use crate::metrics::{self, StepDown};
 use crate::model::Fenced;
 use crate::name::Name;
-use crate::store::{Acquired, LockInfo, SharedStore};
+use crate::store::{Acquired, HeldLock, LockInfo, SharedStore};
 use crate::time;
 
 /// What a turn of an [`Election`] came to.
@@ -42,8 +42,17 @@ pub struct Election {
     leadership: Leadership,
     timings: LeaderTimings,
     takeover_delay: Duration,
-    /// Until when nobody takes part: after a resignation, so that others can lead.
+    /// Until when this candidate takes no part: after a resignation, so that others can lead.
     sitting_out: Option<Instant>,
+    rival: Option<Rival>,
+}
+
+/// Another owner of the lock, when this candidate last asked.
+#[derive(Debug)]
+struct Rival {
+    owner: Name,
+    /// Until when that owner may trust its tenure, by this process's clock.
+    until: Instant,
 }
 
 impl Election {
@@ -66,6 +75,7 @@ impl Election {
             timings,
             takeover_delay: Duration::ZERO,
             sitting_out: None,
+            rival: None,
         })
     }
 
@@ -155,6 +165,11 @@ impl Election {
     /// itself.
     pub async fn resign(&mut self) -> Result<()> {
         self.leadership.step_down(StepDown::Resigned);
+        self.give_back().await
+    }
+
+    /// Frees the lock of the last tenure, if that has not been done.
+    async fn give_back(&self) -> Result<()> {
         let Some(tenure) = self.leadership.unreleased() else {
             return Ok(());
         };
@@ -196,7 +211,15 @@ impl Election {
         })
     }
 
-    async fn campaign(&self, owner: &Name) -> Result<ElectionOutcome> {
+    async fn campaign(&mut self, owner: &Name) -> Result<ElectionOutcome> {
+        // A release whose answer was lost may take effect later: not in a tenure with the same fence.
+        if self
+            .leadership
+            .unreleased()
+            .is_some_and(|tenure| tenure.resigned)
+        {
+            self.give_back().await?;
+        }
         let asked = time::monotonic();
         if self.sitting_out.is_some_and(|until| asked < until) {
             return Ok(ElectionOutcome::Conflict);
@@ -223,31 +246,66 @@ impl Election {
                     ElectionOutcome::Elected(fence)
                 }
             }
-            Acquired::Held(held) => ElectionOutcome::OtherLeader {
-                leader: held.owner,
-                remaining: held.remaining,
-            },
+            Acquired::Held(held) => self.meets(held),
         })
     }
 
-    /// Why a candidate with a takeover delay may not try yet.
-    async fn must_wait(&self, owner: &Name) -> Result<Option<ElectionOutcome>> {
-        if self.takeover_delay.is_zero() {
+    /// Why this candidate may not try to acquire the lock yet: another node holds it, or the database
+    /// says that the lock expired and it is too early to believe that or, with a takeover delay, to act
+    /// on it.
+    ///
+    /// The database's clock may have stepped forward, or another server with another clock may have taken
+    /// over. The leader does not know of that before its next renewal. So a candidate that saw the lock
+    /// held waits until the leader's trust has ended by its own clock, unless the lock was released.
+    async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
+        let rival = self.rival.take();
+        let rival = rival.filter(|rival| time::monotonic() < rival.until);
+        if self.takeover_delay.is_zero() && rival.is_none() {
             return Ok(None);
         }
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());
-        let lock = within(self.timings.renew_timeout, "inspect", inspect).await?;
-        Ok(lock.and_then(|lock| match (lock.holder, lock.expired_for) {
-            (Some(holder), _) if holder.owner != *owner => Some(ElectionOutcome::OtherLeader {
-                leader: holder.owner,
-                remaining: holder.remaining,
-            }),
-            (None, Some(expired)) if expired < self.takeover_delay => {
+        let lock = match within(self.timings.renew_timeout, "inspect", inspect).await {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.rival = rival;
+                return Err(error);
+            }
+        };
+        let Some(lock) = lock else {
+            return Ok(None);
+        };
+        Ok(match (lock.holder, lock.expired_for, rival) {
+            // The store gives it to this candidate, unless that is to prefer others.
+            _ if lock.holder_gone && self.takeover_delay.is_zero() => None,
+            (Some(holder), ..) if holder.owner != *owner => Some(self.meets(holder)),
+            (None, Some(_), Some(rival)) => {
+                let outcome = ElectionOutcome::OtherLeader {
+                    leader: rival.owner.clone(),
+                    remaining: rival.until.saturating_duration_since(time::monotonic()),
+                };
+                self.rival = Some(rival);
+                Some(outcome)
+            }
+            (None, Some(expired), None) if expired < self.takeover_delay => {
                 Some(ElectionOutcome::Conflict)
             }
             _ => None,
-        }))
+        })
+    }
+
+    /// Notes that another owner has the lock. It trusts its tenure for less than a ttl from now on, even
+    /// if the lock lasts longer, as it does after a step back of the database's clock.
+    fn meets(&mut self, holder: HeldLock) -> ElectionOutcome {
+        let trusted = holder.remaining.min(self.timings.ttl);
+        self.rival = Some(Rival {
+            owner: holder.owner.clone(),
+            until: time::monotonic() + trusted,
+        });
+        ElectionOutcome::OtherLeader {
+            leader: holder.owner,
+            remaining: holder.remaining,
+        }
     }
 }
 

@@ -70,6 +70,7 @@ mod tests {
             fence: Fence(fence),
             expired_for: holder.is_none().then_some(Duration::from_secs(1)),
             holder,
+            holder_gone: false,
         };
         (Name::new("lock", name).unwrap(), info)
     }

@@ -39,7 +39,8 @@ pub(super) struct Tenure {
     pub(super) until: Instant,
     /// Whether the watchers were told that it began, and not yet that it ended.
     announced: bool,
-    /// Whether its lock was given back.
+    /// Whether its lock is to be given back, and whether it was.
+    pub(super) resigned: bool,
     pub(super) released: bool,
 }
 
@@ -116,6 +117,7 @@ impl Leadership {
             term,
             until,
             announced: true,
+            resigned: false,
             released: false,
         });
         drop(slot);
@@ -140,6 +142,7 @@ impl Leadership {
     pub(crate) fn step_down(&self, mut why: StepDown) {
         if let Some(tenure) = &mut *self.tenure() {
             let now = time::monotonic();
+            tenure.resigned |= matches!(why, StepDown::Resigned);
             if tenure.until <= now {
                 why = StepDown::Fenced;
             }

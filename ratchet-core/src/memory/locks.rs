@@ -10,7 +10,7 @@ use crate::id::{Fence, next_in_time};
 use crate::limits::check_limit;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
-use crate::store::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+use crate::store::{Acquired, HeldLock, LockInfo, LockStore, renewed_end, validate_ttl};
 use crate::time::millis_between;
 
 /// The expiry of a lock that was released.
@@ -41,6 +41,7 @@ impl Lock {
         LockInfo {
             fence: Fence(self.fence),
             holder: self.is_held(now).then(|| self.holder(now)),
+            holder_gone: false,
             expired_for: self.expired_for(now),
         }
     }
@@ -73,7 +74,7 @@ impl LockStore for MemoryStore {
                 lock.fence = next_in_time(lock.fence, now);
                 lock.owner = owner.clone();
             }
-            lock.expires_at = now.saturating_add(ttl);
+            lock.expires_at = renewed_end(lock.expires_at, now, ttl);
             Ok(Acquired::Acquired {
                 fence: Fence(lock.fence),
             })
@@ -92,7 +93,7 @@ impl LockStore for MemoryStore {
         self.call("renew", |tables, now| {
             Ok(match tables.locks.get_mut(name) {
                 Some(lock) if lock.is_held_by(owner, fence, now) => {
-                    lock.expires_at = now.saturating_add(ttl);
+                    lock.expires_at = renewed_end(lock.expires_at, now, ttl);
                     Fenced::Applied
                 }
                 _ => Fenced::Stale,

@@ -85,6 +85,7 @@ mod tests {
                 let free = LockInfo {
                     fence: Fence(1),
                     holder: None,
+                    holder_gone: false,
                     expired_for: None,
                 };
                 let lock = match name.contains('!') {

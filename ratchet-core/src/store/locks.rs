@@ -14,7 +14,7 @@ use crate::time::duration_millis;
 /// A store may have a setting, off by default, with which a lock is also free once the database
 /// knows that the connection of its holder is gone. The tenure then lasts until somebody takes the
 /// lock, with a larger fence: until that, it can be renewed, its guard holds, and
-/// [`inspect`](Self::inspect) names its holder.
+/// [`inspect`](Self::inspect) names its holder and says that it is gone.
 #[async_trait]
 pub trait LockStore: Debug + Send + Sync {
     /// Takes a lock that is free or expired, or takes it again.
@@ -24,8 +24,8 @@ pub trait LockStore: Debug + Send + Sync {
     /// - **[lock.held]** While it is held, others get `Held` with the owner and the time left.
     /// - **[lock.expire]** It is free once `ttl` has passed on the database's clock, and not before,
     ///   from one millisecond to at least 30 days.
-    /// - **[lock.again]** The owner of an unexpired lock acquires it again with the same fence and
-    ///   the new `ttl`.
+    /// - **[lock.again]** The owner of an unexpired lock acquires it again with the same fence. The lock
+    ///   then ends as after a renewal.
     /// - **[lock.fence]** Every other acquisition has a fence strictly larger than all before it,
     ///   across releases and expiries, for ever: [`next_in_time`](crate::next_in_time) of the fence
     ///   before it (0: none) and the database's clock. So it is larger, too, than a fence that a
@@ -40,7 +40,7 @@ pub trait LockStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[lock.renew]** Applies only while the lock is unexpired and has this owner and this
-    ///   fence; otherwise `Stale` and nothing changes.
+    ///   fence; otherwise `Stale` and nothing changes. The lock then ends when [`renewed_end`] says.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -91,6 +91,27 @@ pub fn validate_ttl(ttl: Duration) -> Result<i64> {
         .map_err(|problem| StoreError::new(StoreErrorKind::Invalid, "lock").with_source(problem))
 }
 
+/// Returns when a lock ends that its owner renews at `now` for `ttl`: `stored`, its end until then, but
+/// not before `now + ttl` and not after `now + 2 * ttl`. All are milliseconds.
+///
+/// A renewal does not end a lock sooner: a call whose caller gave up waiting may take effect after a later
+/// call, with the time at which it began. The upper bound frees a lock in time whose end was stored before
+/// the clock stepped back.
+///
+/// # Examples
+/// ```
+/// use ratchet_core::store::renewed_end;
+///
+/// assert_eq!(renewed_end(5_000, 1_000, 9_000), 10_000);
+/// assert_eq!(renewed_end(12_000, 1_000, 9_000), 12_000);
+/// assert_eq!(renewed_end(3_600_000, 1_000, 9_000), 19_000);
+/// ```
+#[must_use]
+pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
+    let soonest = now.saturating_add(ttl);
+    stored.clamp(soonest, soonest.saturating_add(ttl))
+}
+
 /// What became of a try to take a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
@@ -119,6 +140,8 @@ pub struct LockInfo {
     pub fence: Fence,
     /// Who holds it; none: it is free.
     pub holder: Option<HeldLock>,
+    /// Whether the connection of the holder is gone, so that the lock can be acquired before it expires.
+    pub holder_gone: bool,
     /// How long ago it expired; none: it is held, or was released.
     pub expired_for: Option<Duration>,
 }

@@ -48,7 +48,7 @@ pub use archive::ArchiveStore;
 pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
 pub use lock_page::LockPage;
-pub use locks::{Acquired, HeldLock, LockInfo, LockStore, validate_ttl};
+pub use locks::{Acquired, HeldLock, LockInfo, LockStore, renewed_end, validate_ttl};
 pub use nodes::NodeStore;
 pub use permits::PermitStore;
 pub use queues::{Changed, QueueStore};

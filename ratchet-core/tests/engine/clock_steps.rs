@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{LeaderTimings, Leadership};
 use ratchet_core::memory::{Fault, ManualClock};
-use ratchet_core::model::{Guard, Guarded, NodeStatus, NodeSweep};
+use ratchet_core::model::NodeStatus;
 use ratchet_core::store::NodeStore;
 use ratchet_core::time::{monotonic, wall_clock};
 use ratchet_core::{JobId, JobState, MemoryStore, NewJob, NodeBuilder, NodeId};
@@ -262,16 +262,8 @@ async fn a_node_that_dies_at_a_step_back_is_followed_late_by_the_step_at_most() 
     );
 }
 
-/// Whether a write under this guard would land.
-async fn lands(world: &World, guard: Guard) -> bool {
-    let sweep = NodeSweep::new(24 * HOUR, 24 * HOUR).guarded(Some(guard));
-    world.store.sweep_nodes(&sweep).await.unwrap() != Guarded::Stale
-}
-
 #[tokio::test(start_paused = true)]
-async fn after_a_step_forward_two_lead_for_one_renewal_interval_at_most() {
-    let timings = LeaderTimings::default();
-    let mut longest = Duration::ZERO;
+async fn after_a_step_forward_nobody_leads_beside_the_old_leader() {
     for phase in 0..30 {
         let (world, clock) = world();
         let mut nodes = Vec::new();
@@ -283,24 +275,16 @@ async fn after_a_step_forward_two_lead_for_one_renewal_interval_at_most() {
         sleep(20 * SECOND + phase * 100 * MILLI).await;
         let old = nodes.iter().position(|node| maintenance(node).is_leader());
         let old = maintenance(&nodes[old.unwrap()]);
-        let (term, guard) = (old.term().unwrap(), old.guard().unwrap());
+        let term = old.term().unwrap();
         clock.advance(HOUR);
-        let mut together = Duration::ZERO;
         for _ in 0..2_000 {
             sleep(10 * MILLI).await;
             let terms: Vec<_> = nodes
                 .iter()
                 .filter_map(|node| maintenance(node).term())
                 .collect();
-            assert!(terms.len() <= 2, "{terms:?}");
-            if terms.len() == 2 {
-                together += 10 * MILLI;
-                assert_eq!(old.term(), Some(term), "the other one is the old leader");
-                assert!(!lands(&world, guard.clone()).await);
-            }
+            assert!(terms.len() <= 1, "phase {phase}: {terms:?}");
         }
-        assert!(together <= timings.heartbeat, "phase {phase}: {together:?}");
-        longest = longest.max(together);
         let leaders = nodes.iter().filter(|node| maintenance(node).is_leader());
         assert_eq!(leaders.count(), 1);
         assert_ne!(old.term(), Some(term));
@@ -308,7 +292,6 @@ async fn after_a_step_forward_two_lead_for_one_renewal_interval_at_most() {
             node.stop().await.unwrap();
         }
     }
-    assert!(longest > Duration::ZERO, "the overlap never came about");
 }
 
 #[tokio::test(start_paused = true)]

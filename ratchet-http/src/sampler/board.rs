@@ -406,6 +406,7 @@ mod tests {
                 owner,
                 remaining: Duration::from_secs(2),
             }),
+            holder_gone: false,
             expired_for: None,
         };
         let cluster = Cluster {

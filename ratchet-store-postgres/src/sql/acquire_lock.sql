@@ -4,6 +4,7 @@
 -- beginning this role may not see counts as alive. The sessions are read where the row is locked
 -- already and nowhere before: they are read once in a statement, and the holder may have come back
 -- on a new one while this statement waited for the row.
+-- How a lock ends is ratchet_core::store::renewed_end.
 -- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 taken AS (
@@ -11,7 +12,11 @@ taken AS (
         (name, owner, fence, expires_at, session_pid, session_start)
     SELECT $1, $2, now, now + $3, $4::integer, $5::bigint FROM clock
     ON CONFLICT (name) DO UPDATE
-    SET owner = excluded.owner, expires_at = excluded.expires_at,
+    SET owner = excluded.owner,
+        expires_at = CASE
+            WHEN lock.owner = excluded.owner
+            THEN least(greatest(lock.expires_at, excluded.expires_at), excluded.expires_at + $3)
+            ELSE excluded.expires_at END,
         session_pid = excluded.session_pid, session_start = excluded.session_start,
         fence = CASE
             WHEN lock.owner = excluded.owner AND lock.expires_at > (SELECT now FROM clock)

@@ -109,7 +109,15 @@ async fn end_session(schema: &Schema) {
 pub(crate) async fn a_lock_whose_session_ended_is_taken_at_once(schema: Arc<Schema>) {
     let (holder, other) = (bound(&schema).await, timed(&schema).await);
     let old = take(&holder, "old").await;
+    let lock = name("lock");
+    let shown = other.inspect(&lock).await.unwrap().unwrap();
+    assert!(!shown.holder_gone);
     end_session(&schema).await;
+    let gone = other.inspect(&lock).await.unwrap().unwrap();
+    assert!(gone.holder_gone);
+    assert_eq!(gone.holder.as_ref().unwrap().owner, name("old"));
+    let listed = other.list_locks(None, 9).await.unwrap();
+    assert!(listed[0].1.holder_gone);
     // By a store without the setting: the holder has said that its lock ends so.
     let new = take(&other, "new").await;
     assert!(new > old, "{new:?} is not after {old:?}");

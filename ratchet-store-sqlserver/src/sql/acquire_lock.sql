@@ -1,5 +1,6 @@
 -- Takes a lock that is free, or takes it again; otherwise says who has it. Two callers that meet at a
 -- lock that nobody has had yet may leave one with an error (duplicate key): it looks again.
+-- How a lock ends is ratchet_core::store::renewed_end.
 -- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 DECLARE @now bigint = {now};
 DECLARE @taken TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
@@ -7,7 +8,9 @@ BEGIN TRANSACTION;
 UPDATE {schema}.locks
 SET fence = CASE WHEN owner = @P2 AND expires_at > @now THEN fence
                  WHEN fence >= @now THEN fence + 1 ELSE @now END,
-    owner = @P2, expires_at = @now + @P3
+    owner = @P2,
+    expires_at = CASE WHEN owner <> @P2 OR expires_at < @now + @P3 THEN @now + @P3
+                      WHEN expires_at > @now + 2 * @P3 THEN @now + 2 * @P3 ELSE expires_at END
 OUTPUT inserted.name INTO @taken
 WHERE name = @P1 AND (owner = @P2 OR expires_at <= @now);
 IF NOT EXISTS (SELECT 1 FROM @taken)
