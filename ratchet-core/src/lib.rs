@@ -28,6 +28,7 @@ pub mod model;
 pub mod name;
 #[cfg(feature = "otel")]
 mod otel;
+mod outage;
 pub mod permit;
 pub mod priority;
 pub mod rate;

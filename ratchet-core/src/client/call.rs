@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::metrics;
+use crate::outage::Outage;
 use crate::store::{SharedStore, Store};
 use crate::time;
 
@@ -77,39 +78,52 @@ impl Calls {
 }
 
 /// Delays between tries of a failing store: doubling from 50 ms to 5 s, each cut by up to half at
-/// random so that nodes do not come back together.
+/// random so that nodes do not come back together. Logs the outage.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     tries: u32,
-    /// Who waits, for the metrics; none: not for the store.
-    who: Option<&'static str>,
+    /// The outage of the store that is waited for. `None` if the wait is not for the store.
+    outage: Option<Outage>,
 }
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(5);
 
-    /// The delays of somebody who waits for the store.
-    pub(crate) const fn of(who: &'static str) -> Self {
+    /// Builds the delays of the loop with this name, which waits for the store.
+    pub(crate) const fn of(task: &'static str) -> Self {
         Self {
             tries: 0,
-            who: Some(who),
+            outage: Some(Outage::of(task)),
         }
     }
 
-    /// The delay before the next try, for a `random` in `0.0..1.0`.
+    /// Logs a failure of the store, and returns the delay before the next try, for a `random` in
+    /// `0.0..1.0`.
+    pub(crate) fn failed(&mut self, error: &StoreError, random: f64) -> Duration {
+        if let Some(outage) = &mut self.outage {
+            outage.failed(error);
+        }
+        self.next(random)
+    }
+
+    /// Returns the delay before the next try, for a `random` in `0.0..1.0`.
     pub(crate) fn next(&mut self, random: f64) -> Duration {
         let doubled = Self::FIRST.saturating_mul(1 << self.tries.min(10));
         self.tries += 1;
         let delay = doubled.min(Self::LONGEST).mul_f64(1.0 - random / 2.0);
-        if let Some(who) = self.who {
-            metrics::store_backoff(who, delay);
+        if let Some(outage) = &self.outage {
+            metrics::store_backoff(outage.task, delay);
         }
         delay
     }
 
+    /// Starts again with the shortest delay: the store works.
     pub(crate) fn reset(&mut self) {
         self.tries = 0;
+        if let Some(outage) = &mut self.outage {
+            outage.ended();
+        }
     }
 }
 

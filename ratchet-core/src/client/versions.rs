@@ -103,10 +103,7 @@ impl VersionWatch {
                     backoff.reset();
                     INTERVAL
                 }
-                Err(error) => {
-                    tracing::warn!(%error, namespace = %self.namespace, "a version cannot be read");
-                    backoff.next(fastrand::f64()).min(INTERVAL)
-                }
+                Err(error) => backoff.failed(&error, fastrand::f64()).min(INTERVAL),
             };
             // Wakeups about a queue are of jobs.
             let woken = async { while self.wakeups.next().await.queue.is_some() {} };

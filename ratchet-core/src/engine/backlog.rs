@@ -13,6 +13,7 @@ use crate::cluster::Leadership;
 use crate::error::Result;
 use crate::metrics::QueueMetrics;
 use crate::name::Name;
+use crate::outage::Outage;
 use crate::time;
 
 /// The most queues that a node measures: each is two time series and a call in every pass.
@@ -55,23 +56,21 @@ async fn measure(run: &Run, leadership: &Leadership) {
         .iter()
         .map(|queue| (queue, QueueMetrics::new(queue)))
         .collect();
-    let mut failed = 0;
+    let (mut failed, mut outage) = (0, Outage::of("backlog"));
     loop {
         let began = time::monotonic();
         if leadership.is_leader() {
             match pass(run, queues.keys().copied()).await {
                 Ok(figures) => {
                     failed = 0;
+                    outage.ended();
                     for (metrics, (due, oldest)) in queues.values().zip(figures) {
                         metrics.set(due, oldest);
                     }
                 }
                 Err(error) => {
                     failed += 1;
-                    if failed == 1 {
-                        // Once for each outage: a repetition in every pass says nothing new.
-                        tracing::warn!(%error, "cannot measure the backlog of the queues, trying again");
-                    }
+                    outage.failed(&error);
                     if failed == FAILED_PASSES {
                         for metrics in queues.values() {
                             metrics.set(0, Duration::ZERO);

@@ -22,7 +22,7 @@ pub(super) async fn drain(run: &Run) {
     run.draining.cancel();
     run.hand_back_waiting();
     run.set_status(NodeStatus::Draining);
-    if let Err(error) = heartbeat::beat(run, NodeStatus::Draining).await {
+    if let Err(error) = heartbeat::announce(run, NodeStatus::Draining).await {
         tracing::warn!(%error, "could not say that the node drains");
     }
     let (began, mut result) = (time::monotonic(), "clean");

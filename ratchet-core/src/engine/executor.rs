@@ -89,9 +89,6 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
             };
         }
         // What may have happened while the limiter was asked.
-        if ready.node != run.node() {
-            return run.lose_waiting(pool, claim.token);
-        }
         if run.draining.is_cancelled() || run.stands_by() {
             let released = Settlement::new(claim.token, Outcome::Released);
             return run.settle(pool, &claim, released);
@@ -99,6 +96,14 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     }
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;
+    }
+    // A process that was stopped, or cut off from its database, may hold claims that others took back.
+    if !run.is_alive().await {
+        let released = Settlement::new(claim.token, Outcome::Released);
+        return run.settle(pool, &claim, released);
+    }
+    if ready.node != run.node() {
+        return run.lose_waiting(pool, claim.token);
     }
     let job = begin(run, &claim).await;
     let begun = job.begun;
@@ -318,8 +323,11 @@ where
     let mut backoff = Backoff::of("executor");
     loop {
         match call().await {
-            Ok(answer) => return Some(answer),
-            Err(error) => tracing::warn!(%error, "a job cannot begin yet, trying again"),
+            Ok(answer) => {
+                run.inputs_outage().ended();
+                return Some(answer);
+            }
+            Err(error) => run.inputs_outage().failed(&error),
         }
         tokio::select! {
             biased;

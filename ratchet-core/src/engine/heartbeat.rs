@@ -33,9 +33,8 @@ pub(super) async fn run(run: Arc<Run>) {
                 published.min(run.pace.interval())
             }
             Err(error) => {
-                tracing::warn!(%error, "the heartbeat failed, trying again");
                 let shortest = run.shared.config.heartbeat_interval;
-                backoff.next(run.shared.random()).min(shortest)
+                backoff.failed(&error, run.shared.random()).min(shortest)
             }
         };
         tokio::select! {
@@ -73,13 +72,21 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Sends one heartbeat with this status.
+/// Sends one heartbeat with this status, after the one that is under way, if there is one: two at once
+/// would take each other's `last_seen` for a rewind.
+pub(super) async fn announce(run: &Run, status: NodeStatus) -> Result<HeartbeatReply> {
+    let _beating = run.beating.lock().await;
+    beat(run, status).await
+}
+
+/// Sends one heartbeat with this status. The caller holds [`Run::beating`], or no loop runs yet.
 pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply> {
     let config = &run.shared.config;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let mut load = NodeLoad::new(count(run.running.len()), count(run.shared.capacity()));
     load.connections = run.shared.calls.store().connections();
     load.totals = Some(run.shared.totals.read());
+    load.unheld_claims = Some(count(run.ledger.unheld()));
     if let Some((cpu_percent, memory_bytes)) = run.gauge.read() {
         load.cpu_percent = Some(cpu_percent);
         load.memory_bytes = Some(memory_bytes);
@@ -100,6 +107,7 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
     let reply = reply?;
     run.heard(&heartbeat, asked, &reply);
     run.ledger.compare(&reply.claims);
+    run.metrics.unheld_claims(run.ledger.unheld());
     let listed = reply.claims.iter().map(|claim| claim.token).collect();
     run.running.doubt_unlisted(&listed, asked);
     Ok(reply)

@@ -97,8 +97,8 @@ pub(super) async fn run(run: Arc<Run>, candidacy: Arc<Candidacy>) {
                 wait
             }
             Err(error) => {
-                tracing::warn!(%error, role = %candidacy.leadership.role(), "the election failed, trying again");
-                backoff.next(run.shared.random()).min(heartbeat(&run))
+                let delay = backoff.failed(&error, run.shared.random());
+                delay.min(heartbeat(&run))
             }
         };
         tokio::select! {

@@ -236,9 +236,9 @@ pub(super) async fn join(run: &Run) -> Result<()> {
             if !error.is_transient() {
                 return Err(error);
             }
-            tracing::warn!(%error, "cannot join yet, trying again");
-            tokio::time::sleep(backoff.next(run.shared.random())).await;
+            tokio::time::sleep(backoff.failed(&error, run.shared.random())).await;
         }
+        backoff.reset();
         run.set_status(status);
     }
     tracing::info!(node = %run.node(), label = %run.label, "node joined");

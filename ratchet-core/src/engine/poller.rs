@@ -199,13 +199,12 @@ impl Poller {
                 (Some(claimed), wait)
             }
             Err(error) => {
-                tracing::warn!(%error, "claiming failed, trying again");
                 // Jobs may have been claimed all the same. Once the store answers again, another
                 // heartbeat finds those of the calls that took effect late.
                 if !std::mem::replace(&mut self.failing, true) {
                     run.doubt_claims();
                 }
-                (None, self.backoff.next(run.shared.random()))
+                (None, self.backoff.failed(&error, run.shared.random()))
             }
         }
     }

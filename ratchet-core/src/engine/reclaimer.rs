@@ -14,12 +14,14 @@ use std::time::Duration;
 use super::heartbeat;
 use super::leader::MAINTENANCE;
 use super::run::Run;
+use super::settler;
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreErrorKind};
 use crate::handler::CancelReason;
 use crate::id::JobId;
 use crate::metrics::{self, Rows};
 use crate::model::{Claim, Fenced, Guarded, NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::outage::Outage;
 use crate::time;
 
 /// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
@@ -37,10 +39,12 @@ pub(super) async fn run(run: Arc<Run>) {
     let interval = run.shared.config.reclaim_interval;
     let leadership = run.shared.roles.leadership(MAINTENANCE);
     let mut watch = leadership.map(Leadership::watch);
+    let mut outage = Outage::of("reclaimer");
     loop {
         let began = time::monotonic();
-        if let Err(error) = tick(&run).await {
-            tracing::warn!(%error, "reclaiming failed");
+        match tick(&run).await {
+            Ok(()) => outage.ended(),
+            Err(error) => outage.failed(&error),
         }
         metrics::reclaim_pass(began.elapsed());
         if leadership.is_some_and(Leadership::is_leader) {
@@ -151,25 +155,22 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
     if failed.is_empty() {
         return Ok(());
     }
-    let settle = run
-        .shared
-        .calls
-        .call("settle", |store| store.jobs().settle(&failed));
-    let answers = settle.await?;
-    let applied: Vec<&Settlement> = failed
-        .iter()
-        .zip(answers)
-        .filter(|(_, answer)| *answer == Fenced::Applied)
-        .map(|(settlement, _)| settlement)
-        .collect();
+    let (mut applied, mut failure) = (Vec::new(), Ok(()));
+    for (end, answer) in failed.iter().zip(settler::settle_each(run, &failed).await) {
+        match answer {
+            Ok(Fenced::Applied) => applied.push(end),
+            Ok(Fenced::Stale) => {}
+            Err(error) => failure = Err(error),
+        }
+    }
     metrics::exhausted(applied.len());
     for settlement in &applied {
         run.shared.totals.ended(&settlement.outcome);
     }
-    if run.shared.hooks.is_empty() {
-        return Ok(());
+    if !run.shared.hooks.is_empty() {
+        tell(run, &applied).await?;
     }
-    tell(run, &applied).await
+    failure
 }
 
 /// Lets the hooks hear of jobs that were failed here: what they were is read for that.
@@ -179,7 +180,8 @@ async fn tell(run: &Run, failed: &[&Settlement]) -> Result<()> {
     let jobs = calls.call("get", |store| store.jobs().get(&ids)).await?;
     for (end, job) in failed.iter().zip(jobs) {
         if let Some(job) = job {
-            let claim = Claim::of(&job);
+            let mut claim = Claim::of(&job);
+            claim.token = end.token;
             run.shared.hooks.tell(|hook| hook.job_ended(&claim, end));
         }
     }

@@ -81,10 +81,7 @@ pub(super) async fn run(run: Arc<Run>) {
                 }
                 pause(&run, looked.next)
             }
-            Err(error) => {
-                tracing::warn!(%error, "firing recurring definitions failed, trying again");
-                backoff.next(run.shared.random())
-            }
+            Err(error) => backoff.failed(&error, run.shared.random()),
         };
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR);
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);

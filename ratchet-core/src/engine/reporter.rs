@@ -18,6 +18,7 @@ use crate::handler::{CancelReason, ReportSink};
 use crate::id::ClaimToken;
 use crate::metrics;
 use crate::model::{Claim, Report, ReportKind, Reported};
+use crate::outage::Outage;
 use crate::time;
 
 /// How often reports are sent; each body's latest only.
@@ -119,14 +120,16 @@ fn one(answers: Vec<Reported>) -> Result<Reported> {
 
 /// Reports for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
+    let mut outage = Outage::of("reporter");
     loop {
         tokio::select! {
             biased;
             () = run.reporter.urgent.notified() => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        if let Err(error) = tick(&run).await {
-            tracing::warn!(%error, "reporting failed");
+        match tick(&run).await {
+            Ok(()) => outage.ended(),
+            Err(error) => outage.failed(&error),
         }
     }
 }

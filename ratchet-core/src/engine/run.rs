@@ -21,8 +21,11 @@ use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::id::{ClaimToken, NodeId};
 use crate::metrics::{self, NodeMetrics};
-use crate::model::{Claim, ClockTrust, Heartbeat, HeartbeatReply, NodeStatus, Outcome, Settlement};
+use crate::model::{
+    Claim, ClockTrust, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, Outcome, Settlement,
+};
 use crate::name::Name;
+use crate::outage::Outage;
 use crate::schedule::ZoneData;
 use crate::time::{self, Timestamp};
 
@@ -31,7 +34,7 @@ pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) label: Name,
     identity: Mutex<(NodeId, NodeStatus)>,
-    metrics: NodeMetrics,
+    pub(super) metrics: NodeMetrics,
     pub(super) pools: Box<[Bulkhead]>,
     pub(super) suspects: Suspects,
     /// The jobs of limited keys that were put off.
@@ -45,10 +48,14 @@ pub(super) struct Run {
     pub(super) courtesy: Courtesy,
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
+    /// Notified at each heartbeat that comes through.
+    heard: Notify,
     /// Since when this node's heartbeats have come through without a gap.
     heard_since: Mutex<Option<Heard>>,
     /// Whether the database's clock stepped between two of them.
     clock: Mutex<ClockWatch>,
+    /// Whether the executors' reads fail: one outage, however many bodies wait for their inputs.
+    inputs_outage: Mutex<Outage>,
     /// How often the node beats.
     pub(super) pace: Pace,
     pub(super) gauge: Gauge,
@@ -81,6 +88,8 @@ struct Heard {
     since: Instant,
     /// When the last did.
     last: Instant,
+    /// Until when no other node can take this one for dead.
+    alive_until: Instant,
     /// The node of the last heartbeat, and the `last_seen` that it wrote.
     told: (NodeId, Timestamp),
     /// How long after it the next may come without there being a gap.
@@ -109,8 +118,10 @@ impl Run {
             settlements: SettleBuffer::default(),
             courtesy: Courtesy::default(),
             settled: Notify::new(),
+            heard: Notify::new(),
             heard_since: Mutex::new(None),
             clock: Mutex::new(ClockWatch::new()),
+            inputs_outage: Mutex::new(Outage::of("executor")),
             pace,
             gauge: Gauge::new(),
             zone_data: ZoneData::in_use(),
@@ -154,6 +165,12 @@ impl Run {
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
             .0 = NodeId::new();
+    }
+
+    pub(super) fn inputs_outage(&self) -> MutexGuard<'_, Outage> {
+        self.inputs_outage
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// How many bodies run.
@@ -224,6 +241,8 @@ impl Run {
                 .filter(in_time)
                 .map_or(now, |heard| heard.since),
             last: now,
+            alive_until: sent
+                + NodeRecord::patience(heartbeat.interval, self.shared.config.dead_after),
             told: (node, database),
             // A gap in which this node could not have been taken for dead is none.
             gap: heartbeat
@@ -231,6 +250,31 @@ impl Run {
                 .saturating_mul(2)
                 .max(self.shared.config.dead_after / 2),
         });
+        drop(heard);
+        self.heard.notify_waiters();
+    }
+
+    /// Waits until no other node can have taken this one for dead, since a heartbeat came through lately.
+    /// Returns `false` if the node drains before that.
+    pub(super) async fn is_alive(&self) -> bool {
+        loop {
+            let heard = self.heard.notified();
+            let alive_until = self
+                .heard_since
+                .lock()
+                .unwrap_or_else(|broken| broken.into_inner())
+                .as_ref()
+                .map(|heard| heard.alive_until);
+            if alive_until.is_some_and(|until| time::monotonic() < until) {
+                return true;
+            }
+            self.beat_now.notify_one();
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => return false,
+                () = heard => {}
+            }
+        }
     }
 
     /// The database went back to an earlier state: it failed over to a copy that lags, or was restored.

@@ -154,11 +154,11 @@ impl RunningSet {
         self.jobs().values().cloned().collect()
     }
 
-    /// Tells one body to stop.
+    /// Tells one body to stop, also if its claim was taken away from this node.
     pub(super) fn cancel(&self, token: ClaimToken, reason: CancelReason) {
         let jobs = self.jobs();
         let job = jobs.get(&token.job);
-        if let Some(job) = job.filter(|job| job.claim.token == token) {
+        if let Some(job) = job.filter(|job| job.claim.token.disowned() == token.disowned()) {
             job.cancel.cancel(reason);
         }
     }

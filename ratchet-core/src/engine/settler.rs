@@ -22,6 +22,7 @@ use crate::client::Backoff;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::metrics::{self, JobPlace};
 use crate::model::{Claim, Fenced, Outcome, Settlement};
+use crate::outage::Outage;
 use crate::time;
 
 /// How long a settlement waits for others while more bodies are about to run.
@@ -33,8 +34,11 @@ pub(super) const TELL: Duration = Duration::from_millis(20);
 /// How often a batch may take longer than the store's deadline before its settlements are sent one by
 /// one: one of them may be too much for it, such as the end of a job that very many wait for.
 const TIMEOUTS: u32 = 1;
-/// How many contended settlements are sent at once, each in a call of its own.
-const APART: usize = 16;
+/// How many contended settlements are sent at once, each in a call of its own: fewer than the
+/// connections of a store's default pool, since each may wait for the length of a deadline.
+const APART: usize = 5;
+/// How often a settlement contends before that is worth a warning.
+const CONTENTIONS: u32 = 3;
 
 /// Settlements that are to be sent.
 #[derive(Default)]
@@ -252,6 +256,7 @@ async fn gather(run: &Run) {
 
 /// What a settler remembers from one batch to the next.
 pub(super) struct Settler {
+    outage: Outage,
     /// Settlements that the store does not take, though it takes others.
     refused: Batch,
     retry_at: Option<Instant>,
@@ -264,6 +269,7 @@ pub(super) struct Settler {
 impl Settler {
     pub(super) fn new() -> Self {
         Self {
+            outage: Outage::of("settler"),
             refused: Batch::default(),
             retry_at: None,
             backoff: Backoff::of("settler"),
@@ -288,6 +294,7 @@ impl Settler {
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
                 Ok(answers) => {
+                    self.outage.ended();
                     wind_up(run, &batch, &answers).await;
                     break;
                 }
@@ -305,12 +312,12 @@ impl Settler {
                 }
                 Err(error) if error.is_transient() && timeouts < TIMEOUTS => {
                     timeouts += u32::from(error.kind() == StoreErrorKind::Timeout);
-                    tracing::warn!(%error, jobs = batch.len(), "settling failed, trying again");
+                    self.outage.failed(&error);
                     tokio::time::sleep(backoff.next(run.shared.random())).await;
                 }
                 Err(error) => {
-                    // Or one of them takes longer than the store has time for.
-                    tracing::error!(%error, "the store refused settlements");
+                    // One of them is invalid, or takes longer than the store has time for.
+                    self.outage.failed(&error);
                     self.one_by_one(run, batch).await;
                     break;
                 }
@@ -329,7 +336,9 @@ impl Settler {
             let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
             self.contended.spawn(async move {
                 let mut backoff = Backoff::of("settler");
+                let job = ending.settlement.token.job;
                 let one: Batch = [ending].into_iter().collect();
+                let mut contentions = 0;
                 loop {
                     let turn = apart.acquire().await;
                     let sent = send(&run, &one.settlements).await;
@@ -337,7 +346,13 @@ impl Settler {
                     match sent {
                         Ok(answers) => return wind_up(&run, &one, &answers).await,
                         Err(error) if contends(&error, &one) => {
-                            tracing::debug!(%error, "an end contends, trying it again");
+                            contentions += 1;
+                            if contentions == CONTENTIONS {
+                                tracing::warn!(
+                                    %job, %error,
+                                    "the end of a job waits for a transaction that stays open"
+                                );
+                            }
                             tokio::time::sleep(backoff.next(run.shared.random())).await;
                         }
                         Err(_) => return run.settlements.put_back(one.into_iter()),
@@ -358,23 +373,25 @@ impl Settler {
             match send(run, &one.settlements).await {
                 Ok(answers) => {
                     timeouts_in_a_row = 0;
+                    self.outage.ended();
                     wind_up(run, &one, &answers).await;
                 }
                 Err(error)
                     if error.kind() == StoreErrorKind::Timeout && timeouts_in_a_row < TIMEOUTS =>
                 {
                     timeouts_in_a_row += 1;
-                    tracing::warn!(%error, "an end takes too long, trying it later");
+                    self.outage.failed(&error);
                     one.into_iter().for_each(|ending| self.refused.push(ending));
                 }
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(%error, "settling failed, trying again");
+                    self.outage.failed(&error);
                     run.settlements.put_back(one.into_iter().chain(batch));
                     tokio::time::sleep(self.backoff.next(run.shared.random())).await;
                     break;
                 }
                 Err(error) => {
                     metrics::settlement_refused();
+                    tracing::error!(%error, "the store refused the end of a job");
                     for mut ending in one.into_iter() {
                         if error.kind() == StoreErrorKind::Invalid {
                             ending.settlement = failed(&ending.settlement, &error);
@@ -413,6 +430,25 @@ async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
         Err(error) => metrics::settle_failed(error.kind()),
     }
     answers
+}
+
+/// Settles claims that this node does not hold. If one of them contends, each is settled by itself, so
+/// that the caller learns which have ended: they are not returned to it again.
+pub(super) async fn settle_each(run: &Run, ends: &[Settlement]) -> Vec<Result<Fenced>> {
+    let calls = &run.shared.calls;
+    let settle = |ends| calls.call("settle", move |store| store.jobs().settle(ends));
+    match settle(ends).await {
+        Ok(answers) => answers.into_iter().map(Ok).collect(),
+        Err(error) if error.kind() == StoreErrorKind::Contention && ends.len() > 1 => {
+            let mut answers = Vec::with_capacity(ends.len());
+            for end in ends {
+                let one = settle(std::slice::from_ref(end)).await;
+                answers.push(one.map(|answers| answers.first().copied().unwrap_or(Fenced::Stale)));
+            }
+            answers
+        }
+        Err(error) => vec![Err(error)],
+    }
 }
 
 /// What became of the claims of one pool.

@@ -13,36 +13,39 @@ use crate::id::ClaimToken;
 use crate::limits;
 use crate::metrics;
 use crate::model::{Fenced, NodeStatus, Outcome, Settlement};
+use crate::outage::Outage;
 
 /// Hands claims back for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
+    let mut outage = Outage::of("undelivered");
     loop {
         run.ledger.found().await;
-        if let Err(error) = hand_back(&run).await {
-            tracing::warn!(%error, "could not hand back claims whose answer was lost");
+        match hand_back(&run).await {
+            Ok(()) => outage.ended(),
+            Err(error) => outage.failed(&error),
         }
     }
 }
 
 /// Beats with this status, and hands back what the reply shows to be undelivered.
 pub(super) async fn beat_and_hand_back(run: &Run, status: NodeStatus) -> Result<()> {
-    heartbeat::beat(run, status).await?;
+    heartbeat::announce(run, status).await?;
     hand_back(run).await
 }
 
 /// Hands back what the last heartbeat found: at no attempt and no crash, with the old due times.
 async fn hand_back(run: &Run) -> Result<()> {
-    let mut handed_back = 0;
+    let (mut handed_back, mut failure) = (0, Ok(()));
     for tokens in run.ledger.take_undelivered().chunks(limits::MAX_BATCH) {
         let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Undelivered);
         let ends: Vec<Settlement> = tokens.iter().map(end).collect();
-        let calls = &run.shared.calls;
-        let settle = calls.call("settle", |store| store.jobs().settle(&ends));
-        let answers = settle.await?;
-        handed_back += answers
-            .iter()
-            .filter(|one| **one == Fenced::Applied)
-            .count();
+        for answer in settler::settle_each(run, &ends).await {
+            match answer {
+                Ok(Fenced::Applied) => handed_back += 1,
+                Ok(Fenced::Stale) => {}
+                Err(error) => failure = Err(error),
+            }
+        }
     }
     if handed_back > 0 {
         metrics::claims_undelivered(handed_back);
@@ -53,5 +56,5 @@ async fn hand_back(run: &Run) -> Result<()> {
         run.shared.bells.ring(None);
         run.shared.client.wake_others(settler::TELL).await;
     }
-    Ok(())
+    failure
 }

@@ -247,6 +247,8 @@ catalog! {
         "Claims that this node took back, so that their jobs run again.";
     CLAIMS_UNDELIVERED: Counter "ratchet_claims_undelivered_total" []
         "Claims that this node handed back because the store's answer to them never arrived.";
+    CLAIMS_UNHELD: Gauge "ratchet_claims_unheld" []
+        "Claims that the store listed under the node at its last two heartbeats and the node does not hold: their jobs wait.";
     JOBS_EXHAUSTED: Counter "ratchet_jobs_exhausted_total" []
         "Jobs that were lost with their node too often and failed for it: dead letters.";
     SIGNALS_EXPIRED: Counter "ratchet_signals_expired_total" []

@@ -4,10 +4,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::catalog::{
-    CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES, DAEMON_STARTS,
-    DATABASE_REWINDS, DRAIN, HEARTBEAT, HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED,
-    LOOP_PANICS, MAINTENANCE, MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT, RECLAIM,
-    RECURRING_FIRED, RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS,
+    CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLAIMS_UNHELD, CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES,
+    DAEMON_STARTS, DATABASE_REWINDS, DRAIN, HEARTBEAT, HEARTBEATS, HOOK_PANICS, JOB_ACTIONS,
+    JOBS_EXHAUSTED, LOOP_PANICS, MAINTENANCE, MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT,
+    RECLAIM, RECURRING_FIRED, RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS,
     SIGNALS_EXPIRED, TAKEN_FOR_DEAD,
 };
 use super::record::Amount;
@@ -23,6 +23,7 @@ use crate::time::{Timestamp, millis_between, to_millis};
 pub(crate) struct NodeMetrics {
     /// Its part in the number of nodes of its status; none before it joins.
     presence: Mutex<Option<Amount>>,
+    unheld_claims: Amount,
 }
 
 impl NodeMetrics {
@@ -32,7 +33,13 @@ impl NodeMetrics {
         super::begin();
         Self {
             presence: Mutex::default(),
+            unheld_claims: Amount::new(CLAIMS_UNHELD.gauge([])),
         }
+    }
+
+    /// Sets the number of claims that the node does not hold.
+    pub(crate) fn unheld_claims(&self, claims: usize) {
+        self.unheld_claims.set(claims);
     }
 
     /// The node has this status now.

@@ -90,6 +90,9 @@ pub struct NodeLoad {
     pub memory_bytes: Option<u64>,
     /// What it has done since it was built; none: a node of an earlier version, which does not say.
     pub totals: Option<NodeTotals>,
+    /// Claims that the store lists under the node, at two heartbeats in a row, and the node does not hold:
+    /// their jobs wait. `None` for a node of an earlier version, which does not say.
+    pub unheld_claims: Option<u32>,
 }
 
 impl NodeLoad {
@@ -103,6 +106,7 @@ impl NodeLoad {
             cpu_percent: None,
             memory_bytes: None,
             totals: None,
+            unheld_claims: None,
         }
     }
 }

@@ -7,8 +7,10 @@ use serde_json::{Map, Value};
 use crate::model::{Heartbeat, NodeRecord, NodeTotals};
 use crate::schedule::ZoneData;
 
-/// The key of the zone data; the keys of the totals stand beside it.
+/// The key of the zone data; the keys of the totals are beside it.
 const ZONE_DATA: &str = "zone_data";
+/// The key of the number of claims that the node does not hold.
+const UNHELD_CLAIMS: &str = "unheld_claims";
 
 #[derive(Serialize)]
 struct Notes<'a> {
@@ -16,11 +18,13 @@ struct Notes<'a> {
     totals: Option<&'a NodeTotals>,
     #[serde(skip_serializing_if = "Option::is_none")]
     zone_data: Option<&'a ZoneData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unheld_claims: Option<u32>,
 }
 
 impl Heartbeat {
-    /// Returns the totals and the zone data as one text, as stores keep them. `None` if the heartbeat has
-    /// neither.
+    /// Returns the totals, the zone data and the number of unheld claims as one text, as stores keep them.
+    /// `None` if the heartbeat has none of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -42,10 +46,16 @@ impl Heartbeat {
     pub fn notes(&self) -> Option<String> {
         let totals = self.load.totals.as_ref();
         let zone_data = self.profile.zone_data.as_ref();
-        if totals.is_none() && zone_data.is_none() {
+        let unheld_claims = self.load.unheld_claims;
+        if totals.is_none() && zone_data.is_none() && unheld_claims.is_none() {
             return None;
         }
-        match serde_json::to_string(&Notes { totals, zone_data }) {
+        let notes = Notes {
+            totals,
+            zone_data,
+            unheld_claims,
+        };
+        match serde_json::to_string(&notes) {
             Ok(text) => Some(text),
             Err(_) => unreachable!("numbers and texts can be written as JSON"),
         }
@@ -53,14 +63,15 @@ impl Heartbeat {
 }
 
 impl NodeRecord {
-    /// Takes the totals and the zone data from a text that [`Heartbeat::notes`] made, in this version or
-    /// another. A missing number is 0, an unknown key is ignored, and what cannot be read is `None`: it
+    /// Takes what [`Heartbeat::notes`] wrote into a text, in this version or another. A missing number is 0, an unknown key is ignored, and what cannot be read is `None`: it
     /// is not worth the node.
     pub fn read_notes(&mut self, notes: Option<&str>) {
         let read = |text| serde_json::from_str::<Map<String, Value>>(text).ok();
         let mut notes = notes.and_then(read).unwrap_or_default();
         let zone_data = notes.remove(ZONE_DATA);
         self.profile.zone_data = zone_data.and_then(read_value);
+        let unheld_claims = notes.remove(UNHELD_CLAIMS);
+        self.load.unheld_claims = unheld_claims.and_then(read_value);
         self.load.totals = match notes.is_empty() {
             true => None,
             false => read_value(Value::Object(notes)),
@@ -82,46 +93,59 @@ mod tests {
     use crate::name::Name;
     use crate::time::from_millis;
 
-    fn beat(totals: Option<NodeTotals>, zone_data: Option<ZoneData>) -> Heartbeat {
+    type Said = (Option<NodeTotals>, Option<ZoneData>, Option<u32>);
+
+    fn beat((totals, zone_data, unheld_claims): Said) -> Heartbeat {
         let label = Name::new("label", "n").unwrap();
         let second = Duration::from_secs(1);
         let mut beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, second);
         (beat.load.totals, beat.profile.zone_data) = (totals, zone_data);
+        beat.load.unheld_claims = unheld_claims;
         beat
     }
 
-    fn read(notes: Option<&str>) -> (Option<NodeTotals>, Option<ZoneData>) {
-        let other = beat(Some(NodeTotals::default()), Some(ZoneData::built_in()));
+    fn read(notes: Option<&str>) -> Said {
+        let other = (
+            Some(NodeTotals::default()),
+            Some(ZoneData::built_in()),
+            Some(9),
+        );
+        let other = beat(other);
         let mut row = NodeRecord::joined(&other, from_millis(0));
         row.read_notes(notes);
-        (row.load.totals, row.profile.zone_data)
+        let load = row.load;
+        (load.totals, row.profile.zone_data, load.unheld_claims)
     }
 
     #[test]
     fn notes_come_back_as_they_were() {
         let most = NodeTotals::new(u64::MAX, 1, 2, 3, 4);
         let zones = ZoneData::new("/usr/share/zoneinfo", None);
-        for (totals, zone_data) in [
-            (None, None),
-            (Some(NodeTotals::default()), None),
-            (None, Some(ZoneData::built_in())),
-            (Some(most), Some(zones)),
+        for said in [
+            (None, None, None),
+            (Some(NodeTotals::default()), None, None),
+            (None, Some(ZoneData::built_in()), None),
+            (None, None, Some(0)),
+            (Some(most), Some(zones), Some(u32::MAX)),
         ] {
-            let notes = beat(totals, zone_data.clone()).notes();
-            assert_eq!(read(notes.as_deref()), (totals, zone_data), "{notes:?}");
+            let notes = beat(said.clone()).notes();
+            assert_eq!(read(notes.as_deref()), said, "{notes:?}");
         }
     }
 
     #[test]
     fn notes_of_other_versions_can_be_read() {
         let three = Some(NodeTotals::new(3, 0, 0, 0, 0));
-        assert_eq!(read(Some(r#"{"begun":3,"later":true}"#)), (three, None));
-        let odd = r#"{"begun":3,"zone_data":7}"#;
-        assert_eq!(read(Some(odd)), (three, None));
+        assert_eq!(
+            read(Some(r#"{"begun":3,"later":true}"#)),
+            (three, None, None)
+        );
+        let odd = r#"{"begun":3,"zone_data":7,"unheld_claims":-1}"#;
+        assert_eq!(read(Some(odd)), (three, None, None));
         let zones = r#"{"begun":-1,"zone_data":{"source":"/z","version":"2026f","later":1}}"#;
         let data = ZoneData::new("/z", Some("2026f".to_owned()));
-        assert_eq!(read(Some(zones)), (None, Some(data)));
-        assert_eq!(read(Some("begun")), (None, None));
-        assert_eq!(read(None), (None, None));
+        assert_eq!(read(Some(zones)), (None, Some(data), None));
+        assert_eq!(read(Some("begun")), (None, None, None));
+        assert_eq!(read(None), (None, None, None));
     }
 }

@@ -1,7 +1,7 @@
 //! Building, joining, dying, coming back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratchet_core::cluster::LeaderTimings;
@@ -203,6 +203,47 @@ async fn a_node_that_was_taken_for_dead_drops_what_it_held_and_goes_on() {
     assert_eq!(slow_ones, [NodeStatus::Active, NodeStatus::Dead]);
     assert_eq!(world.ended(id).await.state, JobState::Succeeded);
     slow.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
+    let world = World::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let job = world.job("once", {
+        let begun = Arc::clone(&begun);
+        move |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            async { Ok(()) }
+        }
+    });
+    // As if the process were stopped between its claim and the body.
+    let stopped = Arc::new(AtomicBool::new(false));
+    let store = world.store.clone().with_faults({
+        let stopped = Arc::clone(&stopped);
+        move |operation| match operation {
+            "claim_next_batch" if stopped.load(Ordering::SeqCst) => {
+                Fault::DelayedAnswer(120 * SECOND)
+            }
+            "heartbeat" if stopped.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        }
+    });
+    let builder = world.builder_on(store).store_deadline(200 * SECOND);
+    let node = Started::new(builder.build().unwrap());
+    sleep(SECOND).await;
+    stopped.store(true, Ordering::SeqCst);
+    let id = world.enqueue(job).await;
+    world.until(id, |job| job.state == JobState::Running).await;
+    let other = world.start();
+    world.ended(id).await;
+    // By now the node has the answer to its claim.
+    sleep(120 * SECOND).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+    stopped.store(false, Ordering::SeqCst);
+    sleep(60 * SECOND).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+    node.stop().await.unwrap();
+    other.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

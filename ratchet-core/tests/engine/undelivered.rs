@@ -63,6 +63,38 @@ async fn a_claim_whose_answer_is_lost_is_handed_back_within_one_heartbeat() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_says_how_many_of_its_claims_it_does_not_hold() {
+    let world = World::new();
+    let id = world.enqueue(world.job("lost", |_| async { Ok(()) })).await;
+    let refuses = Arc::new(AtomicBool::new(true));
+    let claims = AtomicUsize::new(0);
+    let lossy = world.store.clone().with_faults({
+        let refuses = Arc::clone(&refuses);
+        move |operation| match operation {
+            "settle" if refuses.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
+            "claim_next_batch" if claims.fetch_add(1, Ordering::SeqCst) < 2 => {
+                Fault::ErrorAfterCommit
+            }
+            _ => Fault::None,
+        }
+    });
+    let node = Started::new(world.builder_on(lossy).build().unwrap());
+    let unheld = async || {
+        let nodes = world.store.nodes().await.unwrap();
+        nodes.first().and_then(|node| node.load.unheld_claims)
+    };
+    while unheld().await != Some(1) {
+        sleep(SECOND).await;
+    }
+    refuses.store(false, Ordering::SeqCst);
+    world.ended(id).await;
+    while unheld().await != Some(0) {
+        sleep(SECOND).await;
+    }
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undelivered_claim_keeps_neither_its_lane_nor_its_permit() {
     let world = World::new();
     let resource = Name::new("permit", "printer").unwrap();

@@ -76,7 +76,7 @@ scenarios! {
     upkeep::what_is_old_is_done_away_with,
     upkeep::signals_that_do_not_come,
     upkeep::the_leader_measures_the_named_queues,
-    upkeep::a_backlog_that_cannot_be_read_is_warned_of_once,
+    upkeep::an_outage_is_logged_when_it_begins_and_when_it_ends,
     upkeep::what_alerts_watch_is_there_before_anything_happens,
 }
 

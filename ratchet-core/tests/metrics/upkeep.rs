@@ -18,6 +18,7 @@ use ratchet_core::{
     Recurring, Result, Retain, Retention, time,
 };
 use tokio::time::sleep;
+use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::documents::counters_of_alerts;
@@ -125,22 +126,36 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     assert_eq!((due("quiet"), oldest("quiet")), (0.0, 0.0));
 }
 
-/// Counts the warnings of the loop that measures the backlog.
+/// The lines about outages of the backlog's store: how many began, and how many ended.
 #[derive(Clone, Default)]
-struct Warnings(Arc<AtomicUsize>);
+struct Outages(Arc<[AtomicUsize; 2]>);
 
-impl<S: tracing::Subscriber> Layer<S> for Warnings {
+/// Whether an event is of the task `backlog`.
+struct OfBacklog(bool);
+
+impl Visit for OfBacklog {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0 |= field.name() == "task" && value == "backlog";
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Outages {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let event = event.metadata();
-        if *event.level() == tracing::Level::WARN && event.target().ends_with("::backlog") {
-            self.0.fetch_add(1, Ordering::SeqCst);
+        let mut of_backlog = OfBacklog(false);
+        event.record(&mut of_backlog);
+        let began = *event.metadata().level() == tracing::Level::WARN;
+        let ended = *event.metadata().level() == tracing::Level::INFO;
+        if of_backlog.0 && (began || ended) {
+            self.0[usize::from(ended)].fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
-pub(crate) async fn a_backlog_that_cannot_be_read_is_warned_of_once(metrics: &Metrics) {
-    let warnings = Warnings::default();
-    let subscriber = tracing_subscriber::registry().with(warnings.clone());
+pub(crate) async fn an_outage_is_logged_when_it_begins_and_when_it_ends(metrics: &Metrics) {
+    let outages = Outages::default();
+    let subscriber = tracing_subscriber::registry().with(outages.clone());
     let _installed = tracing::subscriber::set_default(subscriber);
     let world = World::new();
     let (fails, tries) = (
@@ -175,20 +190,25 @@ pub(crate) async fn a_backlog_that_cannot_be_read_is_warned_of_once(metrics: &Me
         sleep(SECOND).await;
     };
     let due = || metrics.sum(QUEUE_DUE, &[]);
-    let warned = || warnings.0.load(Ordering::SeqCst);
+    let logged = || {
+        outages
+            .0
+            .each_ref()
+            .map(|lines| lines.load(Ordering::SeqCst))
+    };
     passes(1).await;
-    assert_eq!((due(), warned()), (1.0, 0));
-    for outages in 1..=2 {
+    assert_eq!((due(), logged()), (1.0, [0, 0]));
+    for outage in 1..=2 {
         fails.store(true, Ordering::SeqCst);
         passes(1).await;
-        assert_eq!((due(), warned()), (1.0, outages));
+        assert_eq!((due(), logged()), (1.0, [outage, outage - 1]));
         passes(1).await;
         assert_eq!((due(), metrics.sum(QUEUE_OLDEST_DUE, &[])), (0.0, 0.0));
         passes(4).await;
-        assert_eq!((due(), warned()), (0.0, outages));
+        assert_eq!((due(), logged()), (0.0, [outage, outage - 1]));
         fails.store(false, Ordering::SeqCst);
         passes(1).await;
-        assert_eq!((due(), warned()), (1.0, outages));
+        assert_eq!((due(), logged()), (1.0, [outage, outage]));
     }
     node.stop().await.unwrap();
 }

@@ -86,6 +86,7 @@ pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
         .partition(|node| node.is_silent(NodeRecord::DEAD_AFTER, seen.now));
     findings.extend(nodes(&silent, &live, seen));
     findings.extend(leaders(&live, &seen.leaders));
+    findings.extend(unheld_claims(&live));
     findings.extend(zone_data(&live));
     findings.extend(seen.stranded.iter().map(stranded));
     findings.extend(overdue(seen, tolerance.overdue));
@@ -171,6 +172,27 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
         )
     });
     missing.collect()
+}
+
+/// Live nodes that do not hold all the claims that the store lists under them.
+fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
+    let unheld = |node: &&NodeRecord| {
+        let claims = node.load.unheld_claims.filter(|claims| *claims > 0)?;
+        Some((claims, format!("{}: {claims}", node.label)))
+    };
+    let (claims, nodes): (Vec<u32>, Vec<String>) = live.iter().filter_map(unheld).unzip();
+    let sum: u64 = claims.iter().copied().map(u64::from).sum();
+    (sum > 0).then(|| {
+        found(
+            Severity::Warning,
+            "claims_unheld",
+            format!("The store lists {sum} claims under nodes that do not hold them"),
+            "Each node hands such claims back by itself, within seconds of an outage. If the number stays, \
+             the store refuses that, or is too slow: the node's log says why. Stopping the node hands them \
+             back too.",
+        )
+        .detail(nodes.join(", "))
+    })
 }
 
 /// Live nodes whose time-zone data differs, or is older than the data that this program has.
@@ -292,6 +314,7 @@ mod tests {
                 owner: name(&node.node.to_string()),
                 remaining: SECOND,
             }),
+            holder_gone: false,
             expired_for: None,
         };
         Seen {
@@ -365,6 +388,21 @@ mod tests {
         let mut seen = seen(vec![node(3)]);
         seen.leaders.clear();
         assert_eq!(codes(&seen), ["no_leader"]);
+    }
+
+    #[test]
+    fn claims_that_nobody_holds_are_counted() {
+        let with = |unheld| {
+            let mut node = node(0);
+            node.load.unheld_claims = unheld;
+            node
+        };
+        assert!(codes(&seen(vec![with(None), with(Some(0))])).is_empty());
+        let seen = seen(vec![with(Some(2)), with(Some(0)), with(Some(1))]);
+        assert_eq!(codes(&seen), ["claims_unheld"]);
+        let finding = unheld_claims(&seen.nodes.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(finding.detail.as_deref(), Some("alpha: 2, alpha: 1"));
+        assert!(finding.summary.contains("3 claims"));
     }
 
     #[test]
