@@ -155,15 +155,16 @@ impl From<InvalidInput> for Failure {
     }
 }
 
+/// What is wrong with a pooler that gives a client another session without its prepared statements.
+pub(crate) const LOSES_STATEMENTS: &str = "the pooler between here and the server does not keep prepared statements: use PgBouncer 1.21 or \
+     later with max_prepared_statements above 0, or pool_mode=session";
+
 /// What is shown of an error of the server. Messages may quote stored values, so only those are shown
 /// that are known to name nothing but the server's own objects.
 fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     let class = code.get(..2).unwrap_or_default();
     let message = match (code, class) {
-        ("26000" | "42P05", _) => {
-            "the pooler between here and the server does not keep prepared statements: use \
-             PgBouncer 1.21 or later with max_prepared_statements above 0, or pool_mode=session"
-        }
+        ("26000" | "42P05", _) => LOSES_STATEMENTS,
         // A trigger may raise any code.
         _ if routine == Some("exec_stmt_raise") => "a trigger or a function refused the call",
         ("XX001" | "XX002", _)

@@ -1,13 +1,19 @@
-//! Whether the pool leads to where the connection past it leads, and whether that leads past it.
+//! Whether the pool leads to where the connection past it leads, whether that leads past it, and whether
+//! a pooler on the way keeps prepared statements.
+
+use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
 use sqlx::Row;
 
 use crate::connection::{Lease, Liveness, Pool};
-use crate::error::{Failure, Result};
+use crate::error::{Failure, LOSES_STATEMENTS, Result};
 use crate::migrate;
 use crate::session::Binding;
 use crate::statements::{Statements, quoted};
+
+/// How long the check of prepared statements waits for two connections.
+const TWO_CONNECTIONS: Duration = Duration::from_secs(1);
 
 /// What one connection finds.
 #[derive(PartialEq, Eq)]
@@ -79,6 +85,42 @@ pub(crate) async fn check(
         )));
     }
     Ok(())
+}
+
+/// Refuses a pooler that gives a client another session for each transaction and does not keep prepared
+/// statements: a call would fail there, or run the statement that another client gave the same name.
+///
+/// Two connections are in transactions at once, so each has a session of its own. The pooler gives away
+/// the session that came free last: then the first connection gets that of the second. Without a pooler,
+/// and with one session a client, each connection keeps its own, and nothing shows. A pool that has no
+/// two connections within a second is not checked.
+pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
+    if pool.max_connections() < 2 {
+        return Ok(());
+    }
+    let both = async { Ok::<_, Failure>((pool.lease().await?, pool.lease().await?)) };
+    let Ok(Ok((mut one, mut other))) = tokio::time::timeout(TWO_CONNECTIONS, both).await else {
+        return Ok(());
+    };
+    one.begin().await?;
+    let first = echo(&mut one, 1).await?;
+    other.begin().await?;
+    let unlike = sqlx::query("SELECT $1::text").bind("another statement");
+    let unlike = other.rows(unlike).await;
+    one.finish(Ok(())).await?;
+    other.finish(unlike).await?;
+    match echo(&mut one, 2).await {
+        Ok(second) if (first, second) == (1, 2) => Ok(()),
+        Err(failure) if failure.kind.is_transient() => Err(failure),
+        Ok(_) | Err(_) => Err(refused(LOSES_STATEMENTS.to_owned())),
+    }
+}
+
+async fn echo(lease: &mut Lease<'_>, number: i64) -> Result<i64> {
+    let echo = sqlx::query("SELECT $1::bigint").bind(number);
+    let rows = lease.rows(echo).await?;
+    let echoed = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(echoed.unwrap_or_default())
 }
 
 /// Binds locks to the session of the connection for heartbeats and locks, and refuses to if that is

@@ -200,6 +200,7 @@ impl PostgresStore {
             if config.session_locks {
                 pooler::bind_locks(&liveness, &sql).await?;
             }
+            pooler::check_statements(&pool).await?;
             let routes = Routes::default();
             routes.refresh(&mut liveness.lease().await?, &sql).await?;
             Ok((pool, beside, liveness, version, routes))

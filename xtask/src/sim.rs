@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Replays this one seed instead, and shows what it prints.
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     replay: Option<u64>,
+    /// Goes on after a failed seed, and counts the failures by kind.
+    #[arg(long)]
+    keep_going: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -27,5 +30,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .env("RATCHET_SIM_SEEDS", args.seeds.to_string())
             .env("RATCHET_SIM_FROM", args.from.to_string()),
     };
+    if args.keep_going {
+        test.env("RATCHET_SIM_KEEP_GOING", "1");
+    }
     process::run(&mut test)
 }

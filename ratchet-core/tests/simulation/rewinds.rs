@@ -14,7 +14,7 @@ use std::time::Duration;
 use ratchet_core::memory::{Fault, ManualClock, Snapshot};
 use ratchet_core::model::{JobFilter, NodeStatus, PageRequest};
 use ratchet_core::store::{JobStore, NodeStore, PermitStore};
-use ratchet_core::time::wall_clock;
+use ratchet_core::time::{Timestamp, wall_clock};
 use ratchet_core::{
     Fence, Job, JobContext, JobId, JobRecord, JobResult, JobState, MemoryStore, Name, NewJob, Node,
     NodeId, Ratchet, RetryPolicy,
@@ -54,8 +54,8 @@ fn shard_4_of_clusters_that_are_set_back_keeps_every_promise() {
     seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
-/// A claim as the store knew it when its body began: its number, and who made it.
-type Held = (u64, Option<NodeId>);
+/// A claim as the store knew it when its body began: its number, its node, and when it was made.
+type Held = (u64, Option<NodeId>, Option<Timestamp>);
 
 /// What the bodies of all nodes did.
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl Job for Work {
         let stored = machine.store.get(&[ctx.job_id()]).await?.remove(0);
         let body = fastrand::u64(..u64::from(u32::MAX));
         if let Some(job) = stored.filter(|job| job.state == JobState::Running) {
-            let held = (job.claim_seq, job.node);
+            let held = (job.claim_seq, job.node, job.claimed_at);
             machine.log.lock().unwrap().began.insert(body, held);
         }
         if self.reports {
@@ -134,7 +134,6 @@ impl Job for Work {
 }
 
 struct Simulation {
-    seed: u64,
     random: fastrand::Rng,
     clock: ManualClock,
     store: MemoryStore,
@@ -152,7 +151,6 @@ impl Simulation {
         let clock = ManualClock::running(wall_clock());
         let store = MemoryStore::with_clock(clock.clone());
         Self {
-            seed,
             random: fastrand::Rng::with_seed(seed),
             clock,
             copy: store.snapshot(),
@@ -201,7 +199,7 @@ impl Simulation {
         .register::<Work>()
         .state(machine)
         .concurrency(self.random.usize(1..6))
-        .prefetch(0)
+        .prefetch(self.random.usize(0..2) * 8)
         // A node that beats seldom does not see a rewind that is shorter than its interval.
         .heartbeat_max(HEARTBEAT)
         .lazy_payloads(self.random.bool())
@@ -254,7 +252,7 @@ impl Simulation {
     /// What must hold at every moment.
     async fn look(&mut self) {
         let doubles = self.log.lock().unwrap().doubles.clone();
-        assert!(doubles.is_empty(), "two bodies at once of {doubles:?}");
+        assert!(doubles.is_empty(), "two bodies at once: {doubles:?}");
         for job in self.jobs().await {
             assert_eq!(job.crash_count, 0, "a crash was counted: {job:?}");
         }
@@ -267,7 +265,7 @@ impl Simulation {
                 continue;
             };
             let leader = *self.terms.entry(term).or_insert(number);
-            assert_eq!(leader, number, "two led in term {term:?}");
+            assert_eq!(leader, number, "two led in one term: {term:?}");
         }
     }
 
@@ -289,7 +287,7 @@ impl Simulation {
         let jobs = self.jobs().await;
         let stuck = jobs.iter().filter(|job| !job.state.is_terminal());
         let stuck: Vec<&JobRecord> = stuck.collect();
-        panic!("seed {}: jobs that never end: {stuck:#?}", self.seed);
+        panic!("jobs that never end: {stuck:#?}");
     }
 
     /// Every claim that was not made just now has a body.
@@ -300,7 +298,7 @@ impl Simulation {
             let held = log.running.keys().any(|(_, running)| *running == job.id);
             let age = job.claimed_at.map(|at| now - at);
             let fresh = age.is_some_and(|age| age.num_seconds() < 20);
-            assert!(held || fresh, "nobody holds {job:?}");
+            assert!(held || fresh, "a claim without a holder: {job:?}");
         }
     }
 
@@ -310,7 +308,7 @@ impl Simulation {
             assert_eq!(job.state, JobState::Succeeded, "{job:?}");
             let history = self.store.history(job.id).await.unwrap();
             let last = history.last().unwrap();
-            let ended = (last.seq, last.node);
+            let ended = (last.seq, last.node, Some(last.claimed_at));
             let body: u64 = serde_json::from_str(job.result.as_ref().unwrap().as_str()).unwrap();
             let began = self.log.lock().unwrap().began.get(&body).copied();
             assert_eq!(began, Some(ended), "a stale result was applied: {job:?}");

@@ -1,8 +1,11 @@
 //! Which seeds are simulated, each on a runtime of its own with paused time.
 //!
 //! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
-//! `RATCHET_SIM_SEED=S` replays one.
+//! `RATCHET_SIM_SEED=S` replays one. With `RATCHET_SIM_KEEP_GOING=1` a failed seed does not end the run:
+//! the failures are counted by kind.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const ORDINARY_SEEDS: u64 = 320;
@@ -22,19 +25,38 @@ where
             .and_then(|text| text.parse::<u64>().ok())
     };
     if let Some(seed) = number("RATCHET_SIM_SEED") {
-        if shard == 0 {
-            simulate(seed, &simulation);
+        if shard == 0
+            && let Err(panic) = simulate(seed, &simulation)
+        {
+            resume_unwind(panic);
         }
         return;
     }
     let from = number("RATCHET_SIM_FROM").unwrap_or(0);
     let seeds = number("RATCHET_SIM_SEEDS").unwrap_or(ORDINARY_SEEDS);
+    let keep_going = std::env::var_os("RATCHET_SIM_KEEP_GOING").is_some();
+    let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for seed in (from..from + seeds).filter(|seed| seed % SHARDS == shard) {
-        simulate(seed, &simulation);
+        if let Err(panic) = simulate(seed, &simulation) {
+            if !keep_going {
+                resume_unwind(panic);
+            }
+            *failures.entry(kind(&*panic)).or_default() += 1;
+        }
     }
+    assert!(failures.is_empty(), "failed seeds by kind: {failures:#?}");
 }
 
-fn simulate<F>(seed: u64, simulation: &impl Fn(u64) -> F)
+/// What a failure is about: its message without the names and numbers of the seed.
+fn kind(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let first = text.unwrap_or("not a text").lines();
+    let first = first.take(1).flat_map(|line| line.split([':', '{', '[']));
+    first.take(1).map(str::trim).collect()
+}
+
+fn simulate<F>(seed: u64, simulation: &impl Fn(u64) -> F) -> std::thread::Result<()>
 where
     F: Future<Output = ()>,
 {
@@ -46,10 +68,11 @@ where
             .unwrap();
         runtime.block_on(simulation(seed));
     };
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+    let result = catch_unwind(AssertUnwindSafe(run));
+    if result.is_err() {
         eprintln!("seed {seed} failed; replay it with RATCHET_SIM_SEED={seed}");
-        resume_unwind(panic);
     }
+    result
 }
 
 fn silence_planned_panics() {

@@ -13,6 +13,7 @@ mod links;
 mod network;
 mod permits;
 mod plans;
+mod pooler;
 mod pools;
 mod races;
 mod routes;
@@ -87,6 +88,7 @@ tests! {
         purges_and_sweeps_whose_answer_is_lost_are_not_made_again
         ten_connections_that_fell_silent_cost_one_call
         a_setting_that_the_pooler_refuses_is_misconfigured;
+    pooler: a_pooler_that_loses_prepared_statements_is_refused;
     pools: a_time_in_which_nothing_can_be_written_passes a_limit_of_the_role_stays
         a_deadline_beyond_the_servers_numbers_works
         a_pool_that_leads_elsewhere_is_refused a_pool_that_cannot_work_is_refused;

@@ -382,7 +382,10 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
     }
     let known = !greeting.is_empty();
     if known {
-        client.write_all(greeting).await.unwrap();
+        // A client that did not wait for its turn has gone.
+        if client.write_all(greeting).await.is_err() {
+            return;
+        }
     } else {
         server.write_all(&asked[..length]).await.unwrap();
     }
