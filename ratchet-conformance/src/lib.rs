@@ -87,7 +87,7 @@
 //! | variable | |
 //! |---|---|
 //! | `RATCHET_REQUIRE` | `1`, or names of stores: being unavailable is a failure, not a reason to ignore |
-//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 400 |
+//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 100 |
 //! | `RATCHET_SEED` | the one random history to run, as a failure told it |
 //! | `RATCHET_CASE_SECONDS` | how long a case may take; 300 |
 //! | `RATCHET_REPORT_DIR` | where the results go |

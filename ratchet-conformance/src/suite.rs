@@ -50,7 +50,7 @@ impl Suite {
     }
 
     /// Sets how many random histories the `differential` cases run together, unless
-    /// `RATCHET_HISTORIES` says it: fewer for a store on which each step takes long. Default 400.
+    /// `RATCHET_HISTORIES` says it: fewer for a store on which each step takes long. Default 100.
     #[must_use]
     pub const fn histories(mut self, histories: u64) -> Self {
         self.settings.histories = histories;

@@ -17,7 +17,7 @@ use crate::server::Schema;
 
 fn main() -> ExitCode {
     // Each step of a history is many round trips, and on Babelfish the text of each is parsed anew.
-    let suite = Suite::new("sqlserver", Power::STORE).histories(100);
+    let suite = Suite::new("sqlserver", Power::STORE).histories(30);
     suite.run(async {
         let Some(url) = server::url() else {
             return Provision::unavailable(server::MISSING);

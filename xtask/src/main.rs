@@ -8,6 +8,7 @@ mod chaos;
 mod db;
 mod failover;
 mod features;
+mod load;
 mod matrix;
 mod process;
 mod sim;

@@ -6,10 +6,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::browser;
 use crate::db::{self, Server};
+use crate::load::Load;
 use crate::matrix;
 use crate::process::{self, Stopwatch};
 
@@ -99,6 +100,14 @@ impl Servers {
         Self { backends, redis }
     }
 
+    /// No server, for tests that need none.
+    fn none() -> Self {
+        Self {
+            backends: Vec::new(),
+            redis: Err(anyhow!("not needed")),
+        }
+    }
+
     /// The variables that name them.
     fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let backends = self.backends.iter();
@@ -123,10 +132,33 @@ fn required(backend: &str) -> bool {
 /// What to test.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Only what needs no server and little time: unit tests, the engine, and the conformance suite on
+    /// memory and SQLite.
+    #[arg(long)]
+    quick: bool,
+    /// Runs many random histories of the conformance suite on each store, for hours.
+    #[arg(long, conflicts_with = "quick")]
+    deep: bool,
+    /// Runs the tests so many times.
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// Keeps the processors and the disk busy beside the tests.
+    #[arg(long)]
+    under_load: bool,
     /// Passed on to the test runner, such as the name of a test.
     #[arg(last = true)]
     runner: Vec<String>,
 }
+
+/// The packages of a quick run.
+const QUICK: [&str; 4] = [
+    "ratchet-core",
+    "ratchet-config",
+    "ratchet-conformance",
+    "ratchet-store-sqlite",
+];
+/// How many random histories a deep run has on each store.
+const DEEP: &str = "2000";
 
 /// One finished step.
 struct Step {
@@ -148,9 +180,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         fs::remove_dir_all(&reports)?;
     }
 
+    if args.quick {
+        let servers = Servers::none();
+        return end(&repeated(args, &target, &servers)?, None.into_iter());
+    }
     let servers = Servers::start();
-    let mut steps = vec![
-        step("tests", || run_tests(&args.runner, &servers))?,
+    let mut steps = repeated(args, &target, &servers)?;
+    steps.extend([
         step("documentation tests", || {
             let mut docs = process::cargo(&["test", "--doc", "--workspace", "--all-features"]);
             docs.arg("--no-fail-fast").envs(servers.variables());
@@ -165,7 +201,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         })?,
         step("example recurring", || example("recurring", &[], &servers))?,
         step("example telemetry", || example("telemetry", &[], &servers))?,
-    ];
+    ]);
     let input = index_files_input(&target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));
     let words = [dir.as_os_str(), OsStr::new("--db"), db.as_os_str()];
@@ -189,6 +225,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 
     let missing = summarize(&steps, &reports, &servers, args.runner.is_empty())?;
+    end(&steps, missing)
+}
+
+/// Runs the tests as often as asked for, under load if asked for.
+fn repeated(args: &Args, target: &Path, servers: &Servers) -> Result<Vec<Step>> {
+    let load = args.under_load.then(|| Load::start(&target.join("xtask")));
+    let _load = load.transpose()?;
+    (0..args.repeat)
+        .map(|_| step("tests", || run_tests(args, servers)))
+        .collect()
+}
+
+/// Fails if a step failed, or a backend is missing.
+fn end(steps: &[Step], missing: impl Iterator<Item = &'static str>) -> Result<()> {
     let failed: Vec<&str> = steps
         .iter()
         .filter(|step| !step.passed)
@@ -223,16 +273,25 @@ fn step(name: &'static str, work: impl FnOnce() -> Result<(bool, String)>) -> Re
 }
 
 /// Every target of every package, with nextest if it is installed.
-fn run_tests(extra: &[String], servers: &Servers) -> Result<(bool, String)> {
-    let common = ["--workspace", "--all-features", "--no-fail-fast"];
+fn run_tests(args: &Args, servers: &Servers) -> Result<(bool, String)> {
+    let extra = &args.runner;
+    let packages = match args.quick {
+        true => QUICK.iter().flat_map(|name| ["--package", name]).collect(),
+        false => vec!["--workspace"],
+    };
+    let common: Vec<&str> = ["--all-features", "--no-fail-fast"]
+        .into_iter()
+        .chain(packages)
+        .collect();
+    let deep = args.deep.then_some(("RATCHET_HISTORIES", DEEP));
+    let variables = || servers.variables().chain(deep);
     if process::works(&mut process::cargo(&["nextest", "--version"])) {
         let mut nextest = process::cargo(&["nextest", "run"]);
-        let (passed, output) =
-            process::tee(nextest.args(common).args(extra).envs(servers.variables()))?;
+        let (passed, output) = process::tee(nextest.args(&common).args(extra).envs(variables()))?;
         return Ok((passed, Counts::of_nextest(&output).to_string()));
     }
     let mut test = process::cargo(&["test", "--lib", "--bins", "--tests", "--examples"]);
-    let (passed, output) = process::tee(test.args(common).args(extra).envs(servers.variables()))?;
+    let (passed, output) = process::tee(test.args(&common).args(extra).envs(variables()))?;
     Ok((passed, Counts::of_cargo_test(&output).to_string()))
 }
 

@@ -51,9 +51,13 @@ where
 fn kind(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    let first = text.unwrap_or("not a text").lines();
-    let first = first.take(1).flat_map(|line| line.split([':', '{', '[']));
-    first.take(1).map(str::trim).collect()
+    let text = text.and_then(|text| text.lines().next());
+    let text = text.unwrap_or("not a text");
+    let said = text
+        .strip_prefix("assertion `")
+        .and_then(|rest| rest.split_once(": "));
+    let text = said.map_or(text, |(_, said)| said);
+    text.split([':', '{', '[']).take(1).map(str::trim).collect()
 }
 
 fn simulate<F>(seed: u64, simulation: &impl Fn(u64) -> F) -> std::thread::Result<()>

@@ -13,7 +13,7 @@ use super::prelude::*;
 /// Histories are dealt out to so many cases, so that they run side by side.
 const CASES_IN_ALL: u64 = 10;
 /// How many histories all cases together run, unless the suite says otherwise.
-pub(crate) const HISTORIES: u64 = 400;
+pub(crate) const HISTORIES: u64 = 100;
 const STEPS: usize = 100;
 
 /// Runs the histories whose seed is `part`, `part` + 10, `part` + 20, …

@@ -1,0 +1,70 @@
+//! A busy machine: threads that only compute, and a file that is flushed again and again.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::Result;
+
+/// How many threads compute for each processor.
+const BURNERS: usize = 3;
+/// How much is written between two flushes, in bytes.
+const FLUSHED: usize = 4 << 20;
+
+/// The load, until it is dropped.
+pub(crate) struct Load {
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts the load. The file is in this directory.
+    pub(crate) fn start(directory: &Path) -> Result<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let processors = thread::available_parallelism()?.get();
+        let mut threads: Vec<JoinHandle<()>> = (0..processors * BURNERS)
+            .map(|_| {
+                let ends = Arc::clone(&ends);
+                thread::spawn(move || {
+                    while !ends.load(Ordering::Relaxed) {
+                        std::hint::black_box((0..10_000_u64).sum::<u64>());
+                    }
+                })
+            })
+            .collect();
+        let mut file = tempfile(directory)?;
+        let ended = Arc::clone(&ends);
+        threads.push(thread::spawn(move || {
+            let block = vec![7; FLUSHED];
+            while !ended.load(Ordering::Relaxed) {
+                let written = file.rewind().and_then(|()| file.write_all(&block));
+                if written.and_then(|()| file.sync_all()).is_err() {
+                    eprintln!("note: the file of the load cannot be written");
+                    return;
+                }
+            }
+        }));
+        Ok(Self { ends, threads })
+    }
+}
+
+fn tempfile(directory: &Path) -> Result<File> {
+    std::fs::create_dir_all(directory)?;
+    let path = directory.join("load");
+    let file = File::create(&path)?;
+    // It goes with the last handle.
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
