@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 
 use crate::browser;
-use crate::db::{self, Server};
+use crate::db::{self, InMemory, Server};
 use crate::load::Load;
 use crate::matrix;
 use crate::process::{self, Stopwatch};
@@ -77,10 +77,17 @@ struct Servers {
     backends: Vec<(&'static str, &'static str, Result<Server>)>,
     /// For the example of a coordinator of one's own.
     redis: Result<Server>,
+    /// Where they and the tests keep their files, unless that is a disk. Dropped after the servers.
+    memory: Option<InMemory>,
 }
 
 impl Servers {
-    fn start() -> Self {
+    fn start() -> Result<Self> {
+        let memory = db::use_memory()?;
+        match &memory {
+            Some(memory) => println!("files of the tests: in memory, {}", memory.path.display()),
+            None => println!("files of the tests: on disk"),
+        }
         let mut backends = Vec::new();
         for Backend { name, server } in &BACKENDS {
             if let Some(Needs { url, provide }) = server {
@@ -97,15 +104,20 @@ impl Servers {
         if let Err(reason) = &redis {
             println!("no server for the example custom_coordinator: {reason:#}");
         }
-        Self { backends, redis }
+        Ok(Self {
+            memory,
+            backends,
+            redis,
+        })
     }
 
     /// No server, for tests that need none.
-    fn none() -> Self {
-        Self {
+    fn none() -> Result<Self> {
+        Ok(Self {
+            memory: db::use_memory()?,
             backends: Vec::new(),
             redis: Err(anyhow!("not needed")),
-        }
+        })
     }
 
     /// The variables that name them.
@@ -113,7 +125,10 @@ impl Servers {
         let backends = self.backends.iter();
         let backends = backends.map(|(_, variable, server)| (*variable, server));
         let all = backends.chain([(db::redis::URL, &self.redis)]);
-        all.filter_map(|(variable, server)| Some((variable, server.as_ref().ok()?.url.as_str())))
+        let urls = all
+            .filter_map(|(variable, server)| Some((variable, server.as_ref().ok()?.url.as_str())));
+        let memory = self.memory.as_ref().and_then(|memory| memory.path.to_str());
+        urls.chain(memory.map(|path| ("TMPDIR", path)))
     }
 
     fn of(&self, backend: &str) -> Option<&Result<Server>> {
@@ -158,7 +173,7 @@ const QUICK: [&str; 4] = [
     "ratchet-store-sqlite",
 ];
 /// How many random histories a deep run has on each store.
-const DEEP: &str = "2000";
+const DEEP: &str = "1000";
 
 /// One finished step.
 struct Step {
@@ -181,10 +196,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 
     if args.quick {
-        let servers = Servers::none();
+        let servers = Servers::none()?;
         return end(&repeated(args, &target, &servers)?, None.into_iter());
     }
-    let servers = Servers::start();
+    let servers = Servers::start()?;
     let mut steps = repeated(args, &target, &servers)?;
     steps.extend([
         step("documentation tests", || {

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::keeper::Keeper;
+use super::memory;
 use super::{Control, Server, free_port, on_path, output, quoted};
 use crate::process;
 
@@ -169,8 +170,12 @@ impl User {
     }
 }
 
-/// A place on a disk: what is in memory has no durability to test or to measure.
+/// Where servers keep their data: on a disk, unless the tests are to run in memory. What is in memory
+/// has no durability to measure.
 pub(super) fn temporary() -> String {
+    if let Some(memory) = memory::in_use() {
+        return memory.display().to_string();
+    }
     let wanted = std::env::var("TMPDIR").ok().filter(|path| !path.is_empty());
     let kept = || {
         Path::new("/var/tmp")

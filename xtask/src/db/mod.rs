@@ -6,6 +6,7 @@
 mod compose;
 mod keeper;
 mod local;
+mod memory;
 pub(crate) mod mongodb;
 pub(crate) mod postgres;
 pub(crate) mod redis;
@@ -22,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use self::keeper::Keeper;
+pub(crate) use self::memory::{InMemory, use_memory};
 use crate::process;
 
 /// What to do with the server.
