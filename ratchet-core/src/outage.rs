@@ -1,8 +1,9 @@
-//! Logs a failing store once an outage, however often it is tried meanwhile.
+//! Logs a failing store once per outage, however often a loop tries it.
 
 use tokio::time::Instant;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::name::Name;
 use crate::time;
 
 /// The failures of one loop since its store last worked.
@@ -10,7 +11,9 @@ use crate::time;
 pub(crate) struct Outage {
     /// The loop, for the log.
     pub(crate) task: &'static str,
-    since: Option<Instant>,
+    /// Which of several loops with this name it is, such as the role of an election.
+    about: Option<Name>,
+    since: Option<(Instant, StoreErrorKind)>,
     failures: u64,
 }
 
@@ -19,28 +22,42 @@ impl Outage {
     pub(crate) const fn of(task: &'static str) -> Self {
         Self {
             task,
+            about: None,
             since: None,
             failures: 0,
         }
     }
 
-    /// Counts a failure. The first of an outage is a warning, the others are debug lines.
+    /// Names the role, the pool or whatever else tells this loop from others.
+    pub(crate) fn about(mut self, about: &Name) -> Self {
+        self.about = Some(about.clone());
+        self
+    }
+
+    /// Counts a failure. The first of an outage is a warning, and so is the first of another kind; the
+    /// others are debug lines.
     pub(crate) fn failed(&mut self, error: &StoreError) {
-        let task = self.task;
-        self.failures += 1;
-        if self.since.is_none() {
-            self.since = Some(time::monotonic());
-            tracing::warn!(task, %error, "the store failed, trying again until it works");
+        let (task, about, failures) = (self.task, self.shown(), self.failures);
+        let (since, kind) = self.since.unwrap_or((time::monotonic(), error.kind()));
+        if self.since.is_none() || kind != error.kind() {
+            tracing::warn!(task, about, %error, "the store failed, trying again until it works");
         } else {
-            tracing::debug!(task, %error, failures = self.failures, "the store still fails");
+            tracing::debug!(task, about, %error, failures, "the store still fails");
         }
+        self.since = Some((since, error.kind()));
+        self.failures += 1;
     }
 
     /// Ends the outage, if there is one, and logs its length.
     pub(crate) fn ended(&mut self) {
-        if let Some(since) = self.since.take() {
-            let (task, failures) = (self.task, std::mem::take(&mut self.failures));
-            tracing::info!(task, failures, lasted = ?since.elapsed(), "the store works again");
+        if let Some((since, _)) = self.since.take() {
+            let failures = std::mem::take(&mut self.failures);
+            let (task, about, lasted) = (self.task, self.shown(), since.elapsed());
+            tracing::info!(task, about, failures, ?lasted, "the store works again");
         }
+    }
+
+    fn shown(&self) -> Option<&str> {
+        self.about.as_ref().map(Name::as_str)
     }
 }

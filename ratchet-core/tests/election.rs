@@ -256,6 +256,39 @@ async fn a_step_of_the_databases_clock_makes_no_second_leader() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_database_that_lost_the_leaders_tenure_makes_no_second_leader() {
+    // The copy lacks the lock, shows one that was released, or one that is about to expire.
+    for before in ["nothing", "released", "held"] {
+        let store = MemoryStore::new();
+        let (mut first, first_id) = candidate(&store);
+        if before != "nothing" {
+            elected(&mut first, first_id).await;
+        }
+        if before == "released" {
+            first.resign().await.unwrap();
+        }
+        let copy = store.snapshot();
+        if before == "held" {
+            sleep(timings().ttl - 2 * SECOND).await;
+            first.resign().await.unwrap();
+        }
+        let ((mut a, a_id), (mut b, b_id)) = (candidate(&store), candidate(&store));
+        elected(&mut a, a_id).await;
+        let led = monotonic();
+        b.turn(b_id).await.unwrap();
+        store.rewind(&copy);
+        loop {
+            if let ElectionOutcome::Elected(_) = b.turn(b_id).await.unwrap() {
+                break;
+            }
+            sleep(timings().heartbeat / 10).await;
+        }
+        assert!(!a.leadership().is_leader(), "{before}");
+        assert!(monotonic() - led >= timings().fence_timeout, "{before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_candidate_is_there_when_the_lock_expires() {
     let store = MemoryStore::new();
     let ((mut a, a_id), (mut b, b_id)) = (candidate(&store), candidate(&store));

@@ -204,6 +204,7 @@ fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
     let (expires_at, now) = (row::int(row, "expires_at")?, row::int(row, "now")?);
     let holder = HeldLock {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        fence: Fence(row::count(row, "fence")?),
         remaining: millis_between(now, expires_at),
     };
     Ok(LockInfo {

@@ -74,7 +74,7 @@ fn differ(name: &str, host: &str, ahead: i64) -> Option<Finding> {
             .detail(format!("{host} is at least {by:?} {side} {name}"))
             .remedy(
                 "synchronize the clocks of the members: when the primary changes, locks expire early \
-                 or late by the difference",
+                 or late by the difference, and a node that starts then may lead beside another",
             )
     })
 }

@@ -7,13 +7,13 @@ use ratchet_core::StoreErrorKind;
 use sqlx::Row;
 
 use crate::connection::{Lease, Liveness, Pool};
-use crate::error::{Failure, LOSES_STATEMENTS, Result};
+use crate::error::{Failure, LOSES_STATEMENTS, Loss, Result};
 use crate::migrate;
 use crate::session::Binding;
 use crate::statements::{Statements, quoted};
 
-/// How long the check of prepared statements waits for two connections.
-const TWO_CONNECTIONS: Duration = Duration::from_secs(1);
+/// How long the check of prepared statements may take.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// What one connection finds.
 #[derive(PartialEq, Eq)]
@@ -92,16 +92,29 @@ pub(crate) async fn check(
 ///
 /// Two connections are in transactions at once, so each has a session of its own. The pooler gives away
 /// the session that came free last: then the first connection gets that of the second. Without a pooler,
-/// and with one session a client, each connection keeps its own, and nothing shows. A pool that has no
-/// two connections within a second is not checked.
+/// and with one session a client, each connection keeps its own, and nothing shows. Where that takes too
+/// long, as it does before a pooler with one free session, or fails, there is no proof, and nothing is
+/// refused.
 pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
     if pool.max_connections() < 2 {
         return Ok(());
     }
-    let both = async { Ok::<_, Failure>((pool.lease().await?, pool.lease().await?)) };
-    let Ok(Ok((mut one, mut other))) = tokio::time::timeout(TWO_CONNECTIONS, both).await else {
-        return Ok(());
-    };
+    match tokio::time::timeout(CHECK, loses_statements(pool)).await {
+        Ok(Ok(false)) => Ok(()),
+        Ok(Ok(true)) => Err(refused(LOSES_STATEMENTS.to_owned())),
+        Ok(Err(failure)) => {
+            tracing::debug!(%failure, "no check whether a pooler keeps prepared statements");
+            Ok(())
+        }
+        Err(_) => {
+            tracing::debug!("no time to check whether a pooler keeps prepared statements");
+            Ok(())
+        }
+    }
+}
+
+async fn loses_statements(pool: &Pool) -> Result<bool> {
+    let (mut one, mut other) = (pool.lease().await?, pool.lease().await?);
     one.begin().await?;
     let first = echo(&mut one, 1).await?;
     other.begin().await?;
@@ -110,9 +123,10 @@ pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
     one.finish(Ok(())).await?;
     other.finish(unlike).await?;
     match echo(&mut one, 2).await {
-        Ok(second) if (first, second) == (1, 2) => Ok(()),
-        Err(failure) if failure.kind.is_transient() => Err(failure),
-        Ok(_) | Err(_) => Err(refused(LOSES_STATEMENTS.to_owned())),
+        Ok(second) => Ok((first, second) != (1, 2)),
+        // The server refused it and the connection goes on: it is another statement, or none.
+        Err(failure) if failure.loss == Loss::No => Ok(true),
+        Err(failure) => Err(failure),
     }
 }
 

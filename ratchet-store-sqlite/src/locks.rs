@@ -103,6 +103,7 @@ impl Lock {
     fn holder(&self, now: i64) -> HeldLock {
         HeldLock {
             owner: self.owner.clone(),
+            fence: self.fence(),
             remaining: millis_between(now, self.expires_at),
         }
     }

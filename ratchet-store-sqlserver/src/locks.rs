@@ -16,9 +16,9 @@ use crate::error::{Failure, Result as Inner};
 use crate::store::SqlServerStore;
 use crate::{order, row};
 
-/// The longest time to live, in milliseconds: far beyond every calendar, and added to a time it is
+/// The longest time to live, in milliseconds: far beyond every calendar, and two of it added to a time are
 /// still a number that the database can hold.
-const LONGEST: i64 = i64::MAX / 2;
+const LONGEST: i64 = i64::MAX / 4;
 
 /// What `move_expiry.sql` sets the expiry of a lock to that is released.
 const RELEASED: i64 = 0;
@@ -95,12 +95,12 @@ impl SqlServerStore {
                 "the lock changed hands meanwhile",
             ));
         };
+        let fence = Fence(row::seq(row, 0)?);
         Ok(match row::name(row, 1, "owner")? {
-            None => Acquired::Acquired {
-                fence: Fence(row::seq(row, 0)?),
-            },
+            None => Acquired::Acquired { fence },
             Some(owner) => Acquired::Held(HeldLock {
                 owner,
+                fence,
                 remaining: millis_between(0, row.try_get(2)?),
             }),
         })
@@ -196,6 +196,7 @@ fn lock_info(row: &Row) -> Inner<LockInfo> {
     let (expires_at, now): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
     let holder = HeldLock {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        fence: Fence(row::seq(row, 1)?),
         remaining: millis_between(now, expires_at),
     };
     Ok(LockInfo {

@@ -95,14 +95,16 @@ pub(crate) fn promotion(samples: &[Sample], since: i64) -> Option<Duration> {
     ))
 }
 
-/// The jobs that were a step of a lane and began after a later one had begun.
-pub(crate) fn inversions(bodies: &str) -> Vec<&str> {
+/// The lines of steps that began after a later step of their lane had begun, without those that the
+/// process `stopped` wrote. It is stopped between its last look at the clock and the first line of a body,
+/// and writes that line when it goes on; its claim was taken back meanwhile.
+pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
+    let stopped = stopped.map(|process| process.to_string());
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     let mut inversions = Vec::new();
     for line in bodies.lines() {
-        let (job, rest) = line.split_once(' ').unwrap_or_default();
-        let mut words = rest.split(' ');
-        let (Some(lane), Some(number)) = (words.next(), words.next()) else {
+        let mut words = line.split(' ').skip(1);
+        let (Some(lane), Some(number), process) = (words.next(), words.next(), words.next()) else {
             continue;
         };
         let Ok(number) = number.parse::<u64>() else {
@@ -110,28 +112,12 @@ pub(crate) fn inversions(bodies: &str) -> Vec<&str> {
         };
         let last = last.entry(lane).or_insert(number);
         // The same again is a run after a crash.
-        if number < *last {
-            inversions.push(job);
+        if number < *last && (process != stopped.as_deref() || stopped.is_none()) {
+            inversions.push(line);
         }
         *last = (*last).max(number);
     }
     inversions
-}
-
-/// Those of these jobs that lost no claim. A process that is stopped between its last look at the clock
-/// and the first line of a body writes that line late; its claim was taken back meanwhile.
-pub(crate) async fn without_loss<'a>(client: &Client, jobs: &[&'a str]) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    for job in jobs {
-        let history = client.history(job.parse().unwrap()).await.unwrap();
-        if !history
-            .iter()
-            .any(|attempt| attempt.outcome == AttemptOutcome::Lost)
-        {
-            found.push(*job);
-        }
-    }
-    found
 }
 
 /// Every acknowledged job succeeded, and began again only under a new claim after one that was lost.
@@ -194,6 +180,10 @@ pub(crate) fn check_itself() {
     assert_eq!(judge_leaders(&good), Ok(reign));
     assert_eq!(promotion(&good, 3), Some(Duration::from_millis(6)));
     assert_eq!(promotion(&good, 10), None);
-    assert!(inversions("a l 1\na l 1\nb l 2\nc m 1\n").is_empty());
-    assert_eq!(inversions("a l 1\nb l 2\na l 1\n"), ["a"]);
+    assert!(inversions("a l 1 7\na l 1 7\nb l 2 7\nc m 1 7\n", None).is_empty());
+    let late = "a l 1 7\nb l 2 7\na l 1 8\n";
+    for other in [None, Some(7)] {
+        assert_eq!(inversions(late, other), ["a l 1 8"]);
+    }
+    assert!(inversions(late, Some(8)).is_empty());
 }

@@ -56,7 +56,8 @@ impl Job for Step {
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         // One short write to a file that is appended to is whole or absent, also after SIGKILL.
         let mut bodies: &File = ctx.state::<Arc<File>>();
-        let line = format!("{} {} {}\n", ctx.job_id(), self.lane, self.number);
+        let (id, process) = (ctx.job_id(), std::process::id());
+        let line = format!("{id} {} {} {process}\n", self.lane, self.number);
         bodies.write_all(line.as_bytes())?;
         tokio::time::sleep(Duration::from_millis(20)).await;
         Ok(())

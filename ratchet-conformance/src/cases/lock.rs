@@ -38,10 +38,11 @@ cases! {
     #[needs(Clock)]
     async fn a_held_lock_names_its_holder_and_the_time_left(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
-        take(&a, 10 * SECOND).await;
+        let fence = take(&a, 10 * SECOND).await;
         cx.advance(3_999 * MILLI).await;
         let held = HeldLock {
             owner: a.label.clone(),
+            fence,
             remaining: 6_001 * MILLI,
         };
         assert_eq!(b.acquire("lock", MINUTE).await, Acquired::Held(held));
@@ -317,6 +318,7 @@ cases! {
         cx.advance(20 * SECOND).await;
         let holder = HeldLock {
             owner: a.label.clone(),
+            fence: held,
             remaining: 40 * SECOND,
         };
         let expected = LockInfo {

@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::metrics;
+use crate::name::Name;
 use crate::outage::Outage;
 use crate::store::{SharedStore, Store};
 use crate::time;
@@ -96,6 +97,12 @@ impl Backoff {
             tries: 0,
             outage: Some(Outage::of(task)),
         }
+    }
+
+    /// Names the role, the pool or whatever else tells this loop from others.
+    pub(crate) fn about(mut self, about: &Name) -> Self {
+        self.outage = self.outage.map(|outage| outage.about(about));
+        self
     }
 
     /// Logs a failure of the store, and returns the delay before the next try, for a `random` in

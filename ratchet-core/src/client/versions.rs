@@ -91,7 +91,7 @@ impl VersionWatch {
     /// # Cancel safety
     /// No version is lost by dropping the future.
     pub async fn changed(&mut self) -> u64 {
-        let mut backoff = Backoff::of("version");
+        let mut backoff = Backoff::of("version").about(&self.namespace);
         loop {
             self.wakeups.clear();
             let wait = match self.read().await {

@@ -48,9 +48,11 @@ pub struct Election {
 }
 
 /// Another owner of the lock, when this candidate last asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Rival {
     owner: Name,
+    /// The term of the owner, or of an earlier one if that is larger.
+    fence: Fence,
     /// Until when that owner may trust its tenure, by this process's clock.
     until: Instant,
 }
@@ -246,47 +248,37 @@ impl Election {
                     ElectionOutcome::Elected(fence)
                 }
             }
-            Acquired::Held(held) => self.meets(held),
+            Acquired::Held(held) => self.note_rival(held),
         })
     }
 
     /// Why this candidate may not try to acquire the lock yet: another node holds it, or the database
-    /// says that the lock expired and it is too early to believe that or, with a takeover delay, to act
-    /// on it.
+    /// says that the lock is free and it is too early to believe that or, with a takeover delay, to act on
+    /// it.
     ///
-    /// The database's clock may have stepped forward, or another server with another clock may have taken
-    /// over. The leader does not know of that before its next renewal. So a candidate that saw the lock
-    /// held waits until the leader's trust has ended by its own clock, unless the lock was released.
+    /// The database's clock may have stepped forward, another server with another clock may have taken
+    /// over, or the database may have gone back to a state without the leader's tenure. The leader does not
+    /// know of that before its next renewal. So a candidate that saw the lock held waits until the leader's
+    /// trust has ended by its own clock, unless the leader released the lock.
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
-        let rival = self.rival.take();
+        let rival = self.rival.clone();
         let rival = rival.filter(|rival| time::monotonic() < rival.until);
         if self.takeover_delay.is_zero() && rival.is_none() {
             return Ok(None);
         }
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());
-        let lock = match within(self.timings.renew_timeout, "inspect", inspect).await {
-            Ok(lock) => lock,
-            Err(error) => {
-                self.rival = rival;
-                return Err(error);
-            }
-        };
+        let lock = within(self.timings.renew_timeout, "inspect", inspect).await?;
+        let still_held = rival.as_ref().map(Rival::leads);
         let Some(lock) = lock else {
-            return Ok(None);
+            return Ok(still_held);
         };
         Ok(match (lock.holder, lock.expired_for, rival) {
             // The store gives it to this candidate, unless that is to prefer others.
             _ if lock.holder_gone && self.takeover_delay.is_zero() => None,
-            (Some(holder), ..) if holder.owner != *owner => Some(self.meets(holder)),
-            (None, Some(_), Some(rival)) => {
-                let outcome = ElectionOutcome::OtherLeader {
-                    leader: rival.owner.clone(),
-                    remaining: rival.until.saturating_duration_since(time::monotonic()),
-                };
-                self.rival = Some(rival);
-                Some(outcome)
-            }
+            (Some(holder), ..) if holder.owner != *owner => Some(self.note_rival(holder)),
+            (None, None, Some(rival)) if lock.fence < rival.fence => still_held,
+            (None, Some(_), Some(_)) => still_held,
             (None, Some(expired), None) if expired < self.takeover_delay => {
                 Some(ElectionOutcome::Conflict)
             }
@@ -295,16 +287,32 @@ impl Election {
     }
 
     /// Notes that another owner has the lock. It trusts its tenure for less than a ttl from now on, even
-    /// if the lock lasts longer, as it does after a step back of the database's clock.
-    fn meets(&mut self, holder: HeldLock) -> ElectionOutcome {
+    /// if the lock lasts longer, as it does after a step back of the database's clock. This candidate waits
+    /// for no shorter time than it had to before: the database may have gone back to an earlier holder.
+    fn note_rival(&mut self, holder: HeldLock) -> ElectionOutcome {
         let trusted = holder.remaining.min(self.timings.ttl);
+        let until = time::monotonic() + trusted;
+        let before = self.rival.take();
         self.rival = Some(Rival {
             owner: holder.owner.clone(),
-            until: time::monotonic() + trusted,
+            fence: before
+                .as_ref()
+                .map_or(holder.fence, |rival| rival.fence.max(holder.fence)),
+            until: before.map_or(until, |rival| rival.until.max(until)),
         });
         ElectionOutcome::OtherLeader {
             leader: holder.owner,
             remaining: holder.remaining,
+        }
+    }
+}
+
+impl Rival {
+    /// What a turn comes to while this owner may lead.
+    fn leads(&self) -> ElectionOutcome {
+        ElectionOutcome::OtherLeader {
+            leader: self.owner.clone(),
+            remaining: self.until.saturating_duration_since(time::monotonic()),
         }
     }
 }

@@ -63,6 +63,7 @@ mod tests {
 
     fn lock(name: &str, fence: u64, owner: Option<&str>) -> (Name, LockInfo) {
         let holder = owner.map(|owner| HeldLock {
+            fence: Fence(fence),
             owner: Name::new("owner", owner).unwrap(),
             remaining: Duration::from_secs(9),
         });

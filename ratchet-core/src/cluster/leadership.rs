@@ -39,8 +39,9 @@ pub(super) struct Tenure {
     pub(super) until: Instant,
     /// Whether the watchers were told that it began, and not yet that it ended.
     announced: bool,
-    /// Whether its lock is to be given back, and whether it was.
+    /// Whether its lock is to be given back.
     pub(super) resigned: bool,
+    /// Whether its lock was given back.
     pub(super) released: bool,
 }
 

@@ -18,9 +18,10 @@ const TTL: &str = "leader_timings.ttl";
 ///   itself before its lock can expire. It holds because trust is counted from *before* the renewal
 ///   was sent, and the lock's time from when the database got it. A store that is told to free the
 ///   locks of holders whose connection is gone gives that up; see [`LockStore`]. So does a step
-///   forward of the database's clock: the lock expires early, and two can lead until the old leader's
-///   next renewal is answered, one `heartbeat` later, or its `fence_timeout` ends. Guarded writes stay
-///   exclusive.
+///   forward of the database's clock: the lock expires early. Candidates that saw the lock held wait for
+///   `ttl` by their own clocks, so all nodes should have the same timings. A candidate that starts after the
+///   step does not know of the leader, and two can lead until the old leader's next renewal is answered, one
+///   `heartbeat` later, or its `fence_timeout` ends. Guarded writes stay exclusive.
 ///
 /// [`LockStore`]: crate::store::LockStore
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const ABSENCES: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct ClaimLedger {
     entries: Mutex<Entries>,
-    found: Notify,
+    compared: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ struct Entries {
     unreceived: HashMap<ClaimToken, u64>,
     /// To be handed back.
     undelivered: Vec<ClaimToken>,
-    /// Listed and not held, for any reason, each with the number of lists in a row that had it.
+    /// Listed, and neither held nor given up, each with the number of lists in a row that had it.
     unheld: HashMap<ClaimToken, u32>,
 }
 
@@ -104,8 +104,8 @@ impl ClaimLedger {
         !self.entries().unreceived.is_empty()
     }
 
-    /// Returns how many claims the last two lists had that the node does not hold. One list alone may have
-    /// a claim whose answer is under way.
+    /// Returns how many claims the last two lists had that the node neither holds nor gave up. One list
+    /// alone often has a claim whose answer is under way.
     pub(super) fn unheld(&self) -> usize {
         let entries = self.entries();
         entries.unheld.values().filter(|lists| **lists > 1).count()
@@ -132,28 +132,24 @@ impl ClaimLedger {
             };
             *absences < ABSENCES
         });
-        unheld.retain(|token, _| listed.contains(token) && !held.contains(token));
-        for token in listed.iter().filter(|token| !held.contains(*token)) {
-            *unheld.entry(*token).or_default() += 1;
-        }
         unreceived.retain(|token, _| listed.contains(token) && !held.contains(token));
         let is_unreceived =
             |token: &&ClaimToken| !held.contains(token) && !given_up.contains_key(token);
+        unheld.retain(|token, _| listed.contains(token) && is_unreceived(&token));
         for token in listed.iter().filter(is_unreceived) {
             unreceived.entry(*token).or_insert(*next_call);
+            *unheld.entry(*token).or_default() += 1;
         }
         let oldest_call = calls.first().copied().unwrap_or(*next_call);
         // What cannot be handed back is listed again.
         let taken = unreceived.extract_if(|_, seen| *seen <= oldest_call);
         *undelivered = taken.map(|(token, _)| token).collect();
-        if !undelivered.is_empty() {
-            self.found.notify_one();
-        }
+        self.compared.notify_one();
     }
 
-    /// Waits until there are claims to hand back.
-    pub(super) async fn found(&self) {
-        self.found.notified().await;
+    /// Waits until a list was compared: there may be claims to hand back.
+    pub(super) async fn compared(&self) {
+        self.compared.notified().await;
     }
 
     /// Takes the claims to hand back.

@@ -24,6 +24,7 @@ use super::suspects;
 use crate::client::Backoff;
 use crate::error::Result;
 use crate::handler::{CancelReason, ContextParts, JobContext, Verdict, soft_timeout};
+use crate::id::NodeId;
 use crate::metrics::NotYet;
 use crate::model::{Claim, JobInput, Outcome, Reported, Settlement};
 use crate::time;
@@ -88,24 +89,16 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
                 false => run.settle(pool, &claim, settlement),
             };
         }
-        // What may have happened while the limiter was asked.
-        if run.draining.is_cancelled() || run.stands_by() {
-            let released = Settlement::new(claim.token, Outcome::Released);
-            return run.settle(pool, &claim, released);
-        }
+    }
+    if !is_cleared(run, pool, &claim, ready.node).await {
+        return;
     }
     if claim.crash_count > 0 && !announce(run, pool, &claim).await {
         return;
     }
-    // A process that was stopped, or cut off from its database, may hold claims that others took back.
-    if !run.is_alive().await {
-        let released = Settlement::new(claim.token, Outcome::Released);
-        return run.settle(pool, &claim, released);
-    }
-    if ready.node != run.node() {
-        return run.lose_waiting(pool, claim.token);
-    }
-    let job = begin(run, &claim).await;
+    let Some(job) = begin(run, pool, &claim, ready.node).await else {
+        return;
+    };
     let begun = job.begun;
     if claim.stall_timeout.is_some() {
         run.reporter.hurry();
@@ -157,17 +150,45 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
     run.settle_ended(pool, &claim, settlement);
 }
 
+/// Whether the body of a claim may begin: the node still holds the claim, as far as it can know, and still
+/// runs jobs. Otherwise the claim is lost or released.
+///
+/// A process that was stopped, or cut off from its database, may hold claims that other nodes took back.
+/// It waits for a heartbeat, which says so.
+async fn is_cleared(run: &Run, pool: &Bulkhead, claim: &Claim, node: NodeId) -> bool {
+    let alive = run.wait_until_alive().await;
+    if node != run.node() {
+        run.lose_waiting(pool, claim.token);
+        return false;
+    }
+    if !alive || run.draining.is_cancelled() || run.stands_by() {
+        let released = Settlement::new(claim.token, Outcome::Released);
+        run.settle(pool, claim, released);
+        return false;
+    }
+    true
+}
+
 /// Notes that the body of a claim begins, once an earlier body of its job is gone: the poller has told it
-/// to stop.
-async fn begin(run: &Run, claim: &Arc<Claim>) -> Arc<RunningJob> {
-    loop {
+/// to stop. `None` if the claim was lost or released before that.
+async fn begin(
+    run: &Run,
+    pool: &Bulkhead,
+    claim: &Arc<Claim>,
+    node: NodeId,
+) -> Option<Arc<RunningJob>> {
+    while is_cleared(run, pool, claim, node).await {
         let job = RunningJob::new(Arc::clone(claim), time::monotonic());
         let job = Arc::new(job);
         let Err(earlier) = run.running.insert(&job) else {
-            return job;
+            return Some(job);
         };
-        earlier.gone().await;
+        tokio::select! {
+            () = run.draining.cancelled() => {}
+            () = earlier.gone() => {}
+        }
     }
+    None
 }
 
 /// Why a job no longer runs here.
@@ -324,10 +345,10 @@ where
     loop {
         match call().await {
             Ok(answer) => {
-                run.inputs_outage().ended();
+                run.executors_outage().ended();
                 return Some(answer);
             }
-            Err(error) => run.inputs_outage().failed(&error),
+            Err(error) => run.executors_outage().failed(&error),
         }
         tokio::select! {
             biased;

@@ -102,6 +102,7 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
         store.nodes().heartbeat(&heartbeat)
     });
     let asked = time::monotonic();
+    run.beats(interval, asked);
     let reply = call.await;
     metrics::heartbeat(asked.elapsed(), reply.is_ok());
     let reply = reply?;

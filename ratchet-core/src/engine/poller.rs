@@ -93,13 +93,14 @@ pub(super) struct Poller {
 impl Poller {
     pub(super) fn new(run: &Run, pool: &Bulkhead) -> Self {
         let shared = &run.shared;
-        let request = pool.share(shared).request(run.node());
+        let share = pool.share(shared);
+        let request = share.request(run.node());
         let request = request.aging(shared.config.aging);
         Self {
             request,
             rate: Rate::new(time::monotonic()),
             delay: shared.config.poll_min,
-            backoff: Backoff::of("poller"),
+            backoff: Backoff::of("poller").about(&share.name),
             failing: false,
             due_at: time::monotonic(),
         }

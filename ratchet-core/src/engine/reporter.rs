@@ -128,14 +128,16 @@ pub(super) async fn run(run: Arc<Run>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         match tick(&run).await {
-            Ok(()) => outage.ended(),
+            Ok(0) => {}
+            Ok(_) => outage.ended(),
             Err(error) => outage.failed(&error),
         }
     }
 }
 
-/// Sends what there is to tell; a failure keeps it for the next time.
-pub(super) async fn tick(run: &Run) -> Result<()> {
+/// Sends what there is to tell, and returns how many reports that were. A failure keeps them for the next
+/// time.
+pub(super) async fn tick(run: &Run) -> Result<usize> {
     let now = time::monotonic();
     let (mut jobs, mut reports) = (Vec::new(), Vec::new());
     for job in run.running.all() {
@@ -149,7 +151,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
         }
     }
     if reports.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     match run.reporter.send_within(Duration::MAX, &reports).await {
         Ok(answers) => {
@@ -160,7 +162,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
                     Reported::Stale => job.cancel.cancel(CancelReason::ClaimLost),
                 }
             }
-            Ok(())
+            Ok(reports.len())
         }
         Err(error) => {
             for (job, report) in jobs.iter().zip(reports) {

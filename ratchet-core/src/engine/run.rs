@@ -54,8 +54,8 @@ pub(super) struct Run {
     heard_since: Mutex<Option<Heard>>,
     /// Whether the database's clock stepped between two of them.
     clock: Mutex<ClockWatch>,
-    /// Whether the executors' reads fail: one outage, however many bodies wait for their inputs.
-    inputs_outage: Mutex<Outage>,
+    /// Whether the executors' calls fail: one outage, however many bodies wait to begin.
+    executors_outage: Mutex<Outage>,
     /// How often the node beats.
     pub(super) pace: Pace,
     pub(super) gauge: Gauge,
@@ -88,7 +88,7 @@ struct Heard {
     since: Instant,
     /// When the last did.
     last: Instant,
-    /// Until when no other node can take this one for dead.
+    /// Until when no other node can take this one for dead because of its silence.
     alive_until: Instant,
     /// The node of the last heartbeat, and the `last_seen` that it wrote.
     told: (NodeId, Timestamp),
@@ -121,7 +121,7 @@ impl Run {
             heard: Notify::new(),
             heard_since: Mutex::new(None),
             clock: Mutex::new(ClockWatch::new()),
-            inputs_outage: Mutex::new(Outage::of("executor")),
+            executors_outage: Mutex::new(Outage::of("executor")),
             pace,
             gauge: Gauge::new(),
             zone_data: ZoneData::in_use(),
@@ -167,8 +167,8 @@ impl Run {
             .0 = NodeId::new();
     }
 
-    pub(super) fn inputs_outage(&self) -> MutexGuard<'_, Outage> {
-        self.inputs_outage
+    pub(super) fn executors_outage(&self) -> MutexGuard<'_, Outage> {
+        self.executors_outage
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
     }
@@ -209,6 +209,7 @@ impl Run {
     /// is a gap, and so is a rewind: the row is older than what was written, or missing.
     pub(super) fn heard(&self, heartbeat: &Heartbeat, sent: Instant, reply: &HeartbeatReply) {
         let (node, database) = (heartbeat.node, reply.database_time);
+        let alive = reply.status.is_live();
         let now = time::monotonic();
         let step = self.clock().note(Reading {
             sent,
@@ -241,8 +242,11 @@ impl Run {
                 .filter(in_time)
                 .map_or(now, |heard| heard.since),
             last: now,
-            alive_until: sent
-                + NodeRecord::patience(heartbeat.interval, self.shared.config.dead_after),
+            alive_until: if alive {
+                sent + self.patience(heartbeat.interval)
+            } else {
+                sent
+            },
             told: (node, database),
             // A gap in which this node could not have been taken for dead is none.
             gap: heartbeat
@@ -251,12 +255,30 @@ impl Run {
                 .max(self.shared.config.dead_after / 2),
         });
         drop(heard);
-        self.heard.notify_waiters();
+        if alive {
+            self.heard.notify_waiters();
+        }
     }
 
-    /// Waits until no other node can have taken this one for dead, since a heartbeat came through lately.
-    /// Returns `false` if the node drains before that.
-    pub(super) async fn is_alive(&self) -> bool {
+    /// Notes that a heartbeat with this interval is sent: it may be stored although no reply comes.
+    pub(super) fn beats(&self, interval: Duration, sent: Instant) {
+        let mut heard = self
+            .heard_since
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner());
+        if let Some(heard) = &mut *heard {
+            heard.alive_until = heard.alive_until.min(sent + self.patience(interval));
+        }
+    }
+
+    /// How long the other nodes wait for this one after a heartbeat with this interval.
+    fn patience(&self, interval: Duration) -> Duration {
+        NodeRecord::patience(interval, self.shared.config.dead_after)
+    }
+
+    /// Waits until no other node can have taken this one for dead because of its silence, if all nodes
+    /// have this one's `dead_after`. Returns `false` if the node drains before that.
+    pub(super) async fn wait_until_alive(&self) -> bool {
         loop {
             let heard = self.heard.notified();
             let alive_until = self

@@ -11,6 +11,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -66,6 +67,8 @@ struct Of {
     /// Whether other jobs wait for this end, in its lane or by links, so that the store has to write
     /// what others write too.
     awaited: bool,
+    /// Whether the store has refused it before.
+    refused: bool,
 }
 
 impl Ending {
@@ -87,6 +90,7 @@ impl Ending {
                 kind: pool.metrics.place(&claim.route.kind),
                 told: None,
                 awaited,
+                refused: false,
             },
             makes_room,
         }
@@ -317,7 +321,9 @@ impl Settler {
                 }
                 Err(error) => {
                     // One of them is invalid, or takes longer than the store has time for.
-                    self.outage.failed(&error);
+                    if error.is_transient() {
+                        self.outage.failed(&error);
+                    }
                     self.one_by_one(run, batch).await;
                     break;
                 }
@@ -350,7 +356,7 @@ impl Settler {
                             if contentions == CONTENTIONS {
                                 tracing::warn!(
                                     %job, %error,
-                                    "the end of a job waits for a transaction that stays open"
+                                    "the end of a job contends or takes too long, trying again"
                                 );
                             }
                             tokio::time::sleep(backoff.next(run.shared.random())).await;
@@ -391,8 +397,11 @@ impl Settler {
                 }
                 Err(error) => {
                     metrics::settlement_refused();
-                    tracing::error!(%error, "the store refused the end of a job");
                     for mut ending in one.into_iter() {
+                        if !std::mem::replace(&mut ending.of.refused, true) {
+                            let job = ending.settlement.token.job;
+                            tracing::error!(%job, %error, "the store refused the end of a job");
+                        }
                         if error.kind() == StoreErrorKind::Invalid {
                             ending.settlement = failed(&ending.settlement, &error);
                         }
@@ -432,23 +441,37 @@ async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
     answers
 }
 
-/// Settles claims that this node does not hold. If one of them contends, each is settled by itself, so
-/// that the caller learns which have ended: they are not returned to it again.
+/// Settles claims that this node does not hold. If one of them contends, or takes too long, each is settled
+/// by itself, so that the caller learns which have ended: they are not returned to it again. That takes no
+/// longer than two deadlines; what is left then is a timeout. On any other failure, the error is the only
+/// answer.
 pub(super) async fn settle_each(run: &Run, ends: &[Settlement]) -> Vec<Result<Fenced>> {
     let calls = &run.shared.calls;
-    let settle = |ends| calls.call("settle", move |store| store.jobs().settle(ends));
-    match settle(ends).await {
-        Ok(answers) => answers.into_iter().map(Ok).collect(),
-        Err(error) if error.kind() == StoreErrorKind::Contention && ends.len() > 1 => {
-            let mut answers = Vec::with_capacity(ends.len());
-            for end in ends {
-                let one = settle(std::slice::from_ref(end)).await;
-                answers.push(one.map(|answers| answers.first().copied().unwrap_or(Fenced::Stale)));
-            }
-            answers
-        }
-        Err(error) => vec![Err(error)],
+    let all = calls.call("settle", |store| store.jobs().settle(ends));
+    let error = match all.await {
+        Ok(answers) => return answers.into_iter().map(Ok).collect(),
+        Err(error) => error,
+    };
+    let in_the_way = [StoreErrorKind::Contention, StoreErrorKind::Timeout];
+    if !in_the_way.contains(&error.kind()) || ends.len() == 1 {
+        return vec![Err(error)];
     }
+    let until = time::monotonic() + run.shared.config.store_deadline;
+    let mut each = Vec::with_capacity(ends.len());
+    for end in ends {
+        each.push(settle_one(run, end.clone(), until));
+    }
+    stream::iter(each).buffered(APART).collect().await
+}
+
+async fn settle_one(run: &Run, end: Settlement, until: Instant) -> Result<Fenced> {
+    if time::monotonic() > until {
+        return Err(StoreError::new(StoreErrorKind::Timeout, "settle"));
+    }
+    let end = [end];
+    let calls = &run.shared.calls;
+    let one = calls.call("settle", |store| store.jobs().settle(&end));
+    Ok(one.await?.first().copied().unwrap_or(Fenced::Stale))
 }
 
 /// What became of the claims of one pool.

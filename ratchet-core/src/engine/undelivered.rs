@@ -19,7 +19,7 @@ use crate::outage::Outage;
 pub(super) async fn run(run: Arc<Run>) {
     let mut outage = Outage::of("undelivered");
     loop {
-        run.ledger.found().await;
+        run.ledger.compared().await;
         match hand_back(&run).await {
             Ok(()) => outage.ended(),
             Err(error) => outage.failed(&error),

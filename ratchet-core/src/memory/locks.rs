@@ -33,6 +33,7 @@ impl Lock {
     fn holder(&self, now: i64) -> HeldLock {
         HeldLock {
             owner: self.owner.clone(),
+            fence: Fence(self.fence),
             remaining: millis_between(now, self.expires_at),
         }
     }

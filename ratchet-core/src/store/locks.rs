@@ -23,7 +23,7 @@ pub trait LockStore: Debug + Send + Sync {
     /// - **[lock.exclusive]** Of concurrent callers with different owners exactly one acquires.
     /// - **[lock.held]** While it is held, others get `Held` with the owner and the time left.
     /// - **[lock.expire]** It is free once `ttl` has passed on the database's clock, and not before,
-    ///   from one millisecond to at least 30 days.
+    ///   from one millisecond to at least 30 days. [`renewed_end`] says when one ends that was renewed.
     /// - **[lock.again]** The owner of an unexpired lock acquires it again with the same fence. The lock
     ///   then ends as after a renewal.
     /// - **[lock.fence]** Every other acquisition has a fence strictly larger than all before it,
@@ -95,8 +95,8 @@ pub fn validate_ttl(ttl: Duration) -> Result<i64> {
 /// not before `now + ttl` and not after `now + 2 * ttl`. All are milliseconds.
 ///
 /// A renewal does not end a lock sooner: a call whose caller gave up waiting may take effect after a later
-/// call, with the time at which it began. The upper bound frees a lock in time whose end was stored before
-/// the clock stepped back.
+/// call, with the time at which it began. This holds for calls that are late by less than `ttl`. The upper
+/// bound frees a lock in time whose end was stored before the clock stepped back.
 ///
 /// # Examples
 /// ```
@@ -129,6 +129,8 @@ pub enum Acquired {
 pub struct HeldLock {
     /// Who.
     pub owner: Name,
+    /// The token of its tenure.
+    pub fence: Fence,
     /// The time left unless it is renewed.
     pub remaining: Duration,
 }

@@ -225,6 +225,8 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
                 Fault::DelayedAnswer(120 * SECOND)
             }
             "heartbeat" if stopped.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
+            // It asks who has its label when it finds that it was taken for dead.
+            "nodes" => Fault::DelayedAnswer(SECOND),
             _ => Fault::None,
         }
     });
@@ -244,6 +246,68 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
     assert_eq!(begun.load(Ordering::SeqCst), 1);
     node.stop().await.unwrap();
     other.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_whose_answer_is_lost_may_end_the_trust_sooner() {
+    let world = World::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let long = world.job("long", |_| async {
+        sleep(600 * SECOND).await;
+        Ok(())
+    });
+    let once = world.job("once", {
+        let begun = Arc::clone(&begun);
+        move |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            async { Ok(()) }
+        }
+    });
+    let (cut, slow) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let store = world.store.clone().with_faults({
+        let (cut, slow, beats) = (Arc::clone(&cut), Arc::clone(&slow), AtomicUsize::new(0));
+        move |operation| match operation {
+            "claim_next_batch" if slow.load(Ordering::SeqCst) => Fault::DelayedAnswer(45 * SECOND),
+            _ if !cut.load(Ordering::SeqCst) => Fault::None,
+            // The first says that the next comes soon.
+            "heartbeat" if beats.fetch_add(1, Ordering::SeqCst) == 0 => Fault::ErrorAfterCommit,
+            "heartbeat" => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        }
+    });
+    // The other node leads, and claims nothing at first.
+    let claims = Arc::new(AtomicBool::new(false));
+    let leader = world.store.clone().with_faults({
+        let claims = Arc::clone(&claims);
+        move |operation| match operation {
+            "claim_next_batch" if !claims.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        }
+    });
+    let other = Started::new(world.builder_on(leader).build().unwrap());
+    sleep(SECOND).await;
+    let builder = world.builder_on(store).store_deadline(200 * SECOND);
+    let node = Started::new(builder.build().unwrap());
+    // At rest it beats every 30 s, so the others would wait for 90 s.
+    sleep(310 * SECOND).await;
+    cut.store(true, Ordering::SeqCst);
+    let long = world.enqueue(long).await;
+    world
+        .until(long, |job| job.state == JobState::Running)
+        .await;
+    sleep(SECOND).await;
+    slow.store(true, Ordering::SeqCst);
+    let id = world.enqueue(once).await;
+    world.until(id, |job| job.state == JobState::Running).await;
+    claims.store(true, Ordering::SeqCst);
+    world.ended(id).await;
+    sleep(120 * SECOND).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
+    node.kill().await;
+    other.kill().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,8 +158,10 @@ async fn an_end_that_waits_to_be_stored_does_not_end_the_same_claim_of_the_new_h
         }
     });
     let node = Started::new(world.builder_on(store).build().unwrap());
-    while bodies.load(Ordering::SeqCst) == 0 {
-        sleep(SECOND / 100).await;
+    for _ in 0..6_000 {
+        if bodies.load(Ordering::SeqCst) == 0 {
+            sleep(SECOND / 100).await;
+        }
     }
     let before = world.read(id).await;
     assert_eq!(before.state, JobState::Running);

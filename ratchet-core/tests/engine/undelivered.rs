@@ -83,14 +83,19 @@ async fn a_node_says_how_many_of_its_claims_it_does_not_hold() {
         let nodes = world.store.nodes().await.unwrap();
         nodes.first().and_then(|node| node.load.unheld_claims)
     };
-    while unheld().await != Some(1) {
-        sleep(SECOND).await;
-    }
+    let until = async |claims| {
+        for _ in 0..600 {
+            if unheld().await == Some(claims) {
+                return;
+            }
+            sleep(SECOND).await;
+        }
+        panic!("never {claims} claims without a holder");
+    };
+    until(1).await;
     refuses.store(false, Ordering::SeqCst);
     world.ended(id).await;
-    while unheld().await != Some(0) {
-        sleep(SECOND).await;
-    }
+    until(0).await;
     node.stop().await.unwrap();
 }
 

@@ -404,6 +404,7 @@ mod tests {
             fence: Fence(7),
             holder: Some(HeldLock {
                 owner,
+                fence: Fence(7),
                 remaining: Duration::from_secs(2),
             }),
             holder_gone: false,

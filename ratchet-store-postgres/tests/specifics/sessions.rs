@@ -74,7 +74,9 @@ async fn renew(store: &PostgresStore, owner: &str, fence: Fence) -> Fenced {
 /// Asserts that it cannot be had, and that its holder is this one.
 async fn assert_held(store: &PostgresStore, by: &str) {
     match acquire(store, "who asks").await {
-        Acquired::Held(HeldLock { owner, remaining }) => {
+        Acquired::Held(HeldLock {
+            owner, remaining, ..
+        }) => {
             assert_eq!(owner, name(by));
             assert_eq!(remaining, HOUR);
         }

@@ -312,6 +312,7 @@ mod tests {
             fence: Fence(1),
             holder: nodes.first().map(|node| ratchet::store::HeldLock {
                 owner: name(&node.node.to_string()),
+                fence: Fence(1),
                 remaining: SECOND,
             }),
             holder_gone: false,
