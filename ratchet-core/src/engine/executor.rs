@@ -81,14 +81,14 @@ async fn execute(run: &Arc<Run>, pool: &Bulkhead, ready: Ready) {
             None => return,
         },
     };
-    if run.shared.limits.contains_key(&claim.route.kind) {
-        if let Err(settlement) = limits::admit(run, pool, &claim, &input).await {
-            // A key function that panics may be the job's last attempt.
-            return match settlement.effect(false).state.is_terminal() {
-                true => run.settle_ended(pool, &claim, settlement),
-                false => run.settle(pool, &claim, settlement),
-            };
-        }
+    if run.shared.limits.contains_key(&claim.route.kind)
+        && let Err(settlement) = limits::admit(run, pool, &claim, &input).await
+    {
+        // A key function that panics may be the job's last attempt.
+        return match settlement.effect(false).state.is_terminal() {
+            true => run.settle_ended(pool, &claim, settlement),
+            false => run.settle(pool, &claim, settlement),
+        };
     }
     if !is_cleared(run, pool, &claim, ready.node).await {
         return;
