@@ -33,6 +33,9 @@ pub(crate) const LANES: usize = 12;
 const PERMITS: u32 = 8;
 /// How often each producer enqueues, and the jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
+/// How many times as long a tick is on a replica set. Jobs in lanes need transactions there, and what is
+/// judged is no backlog.
+const SLOWER: u32 = 5;
 const BATCH: usize = 2;
 /// The jobs stored at once just before the fault.
 const BURST: usize = 200;
@@ -83,6 +86,8 @@ impl Event {
 /// The answers that the producers got.
 #[derive(Default)]
 pub(crate) struct Ledger {
+    /// How often each producer enqueues.
+    tick: Duration,
     stop: AtomicBool,
     /// Whether producers use new queues too, and whether jobs of those are stored.
     late: AtomicBool,
@@ -137,7 +142,13 @@ impl Scene {
         let pooled = Ratchet::client(pooled(&order).await);
         let stale = Ratchet::client(last.open().await.unwrap());
         let mut scene = Self {
-            ledger: Arc::default(),
+            ledger: Arc::new(Ledger {
+                tick: match backend {
+                    Backend::Postgres => TICK,
+                    _ => TICK * SLOWER,
+                },
+                ..Ledger::default()
+            }),
             clients: vec![client, pooled, stale],
             workers: Vec::new(),
             tasks: Vec::new(),
@@ -287,7 +298,7 @@ struct Producer {
 impl Producer {
     /// Enqueues from the menu until told to stop.
     async fn run(self, ledger: Arc<Ledger>) {
-        let mut ticks = interval(TICK);
+        let mut ticks = interval(ledger.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         for number in 0.. {
             ticks.tick().await;
