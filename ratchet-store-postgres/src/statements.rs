@@ -38,12 +38,22 @@ pub(crate) fn quoted(name: &str) -> String {
 pub(crate) const DATABASE_CLOCK: &str =
     "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// Puts the names of a schema and of a clock into the text of a file, without its comments: they
-/// are for readers of the file, and every call hashes the text.
+/// Holds if a row `lock` is bound to a session that the server no longer has. A session whose
+/// beginning this role may not see counts as alive.
+const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
+    SELECT FROM pg_catalog.pg_stat_activity AS session \
+    WHERE session.pid = lock.session_pid \
+      AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint \
+                   = lock.session_start, true)))";
+
+/// Fills in the placeholders of a file and drops its comments: they are for readers of the file,
+/// and every call hashes the text. `{now}` is the clock, `{schema}` the quoted schema,
+/// `{session_gone}` is [`SESSION_GONE`].
 pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
-    text.replace("{now}", now)
+    text.replace("{session_gone}", SESSION_GONE)
+        .replace("{now}", now)
         .replace("{schema}", &quoted(schema))
 }
 

@@ -23,12 +23,7 @@ taken AS (
             THEN lock.fence
             ELSE greatest(lock.fence + 1, (SELECT now FROM clock)) END
     WHERE lock.owner = excluded.owner OR lock.expires_at <= (SELECT now FROM clock)
-       OR (lock.session_pid IS NOT NULL AND NOT EXISTS (
-           SELECT FROM pg_catalog.pg_stat_activity AS session
-           WHERE session.pid = lock.session_pid
-             AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint
-                          = lock.session_start, true)
-       ))
+       OR {session_gone}
     RETURNING fence
 )
 SELECT fence, NULL, NULL FROM taken
