@@ -36,8 +36,8 @@ enum Backend {
 /// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
 /// own, which nobody else misses while it is stopped.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut test = process::cargo(&["test", "--release", "--package", "ratchet"]);
-    test.args(["--all-features", "--test", "chaos", "--"])
+    let mut test = process::cargo(&["test", "--release", "--package", "ratchet-acceptance"]);
+    test.args(["--test", "chaos", "--"])
         .args(["--nocapture", "--test-threads", "1"])
         .args(&args.tests)
         .env(

@@ -27,8 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!("{}; ttl {} ms", server.origin, args.ttl_millis);
     for round in 1..=args.rounds {
         println!("round {round} of {}", args.rounds);
-        let mut test = process::cargo(&["test", "--release", "--package", "ratchet"]);
-        test.args(["--all-features", "--test", "failover", "--"])
+        let mut test = process::cargo(&["test", "--release", "--package", "ratchet-acceptance"]);
+        test.args(["--test", "failover", "--"])
             .args(["--nocapture", "--test-threads", "1"])
             .args(&args.tests)
             .env(db::postgres::URL, &server.url)

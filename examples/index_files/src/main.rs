@@ -1,7 +1,7 @@
 //! Indexes a folder: one durable job per file, which notes its SHA-256, size and lines.
 //!
 //! ```sh
-//! cargo run --release --example index_files -- DIR [--db FILE] [--workers N]
+//! cargo run --release -p index-files-example -- DIR [--db FILE] [--workers N]
 //! ```
 //!
 //! Kill it at any point, even with `kill -9`, and run it again: it finishes the rest. Every file

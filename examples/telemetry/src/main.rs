@@ -2,7 +2,7 @@
 //! that enqueued it.
 //!
 //! ```sh
-//! cargo run --release --example telemetry --features otel
+//! cargo run --release -p telemetry-example
 //! ```
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 

@@ -2,29 +2,25 @@
 //!
 //! ```sh
 //! redis-server --port 6379 &
-//! cargo run --release --example custom_coordinator [-- redis://127.0.0.1:6379/]
+//! cargo run --release -p custom-coordinator-example [-- redis://127.0.0.1:6379/]
 //! ```
 //!
 //! The jobs are in an SQLite file, and both processes open it. The node polls every five seconds;
 //! a wakeup makes it look at once. Stop Redis and everything still works, at the speed of polling.
 //!
-//! The coordinator is in `coordinator.rs`; `tests/custom_coordinator.rs` runs the conformance suite
-//! on it.
+//! The coordinator is in `lib.rs`; `tests/conformance.rs` runs the conformance suite on it.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
-
-mod coordinator;
 
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use custom_coordinator_example::RedisCoordinator;
 use ratchet::{Client, Job, JobContext, JobResult, Ratchet};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
-
-use self::coordinator::RedisCoordinator;
 
 /// Says hello in the process that runs it.
 #[derive(Serialize, Deserialize)]

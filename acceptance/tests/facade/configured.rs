@@ -58,7 +58,6 @@ fn a_check_tells_all_that_the_backend_refuses() {
     );
 }
 
-#[cfg(feature = "postgres")]
 #[test]
 fn postgres_settings_are_named_by_their_keys() {
     assert_eq!(
@@ -79,7 +78,6 @@ fn postgres_settings_are_named_by_their_keys() {
     );
 }
 
-#[cfg(feature = "mongo")]
 #[test]
 fn mongo_settings_are_named_by_their_keys() {
     assert_eq!(
@@ -98,7 +96,6 @@ fn mongo_settings_are_named_by_their_keys() {
     );
 }
 
-#[cfg(feature = "sqlserver")]
 #[test]
 fn sqlserver_settings_are_named_by_their_keys() {
     assert_eq!(

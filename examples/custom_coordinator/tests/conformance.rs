@@ -1,20 +1,16 @@
 //! The conformance suite on the coordinator of the example: how an author of one tests it.
 
-#[path = "../examples/custom_coordinator/coordinator.rs"]
-mod coordinator;
-
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use custom_coordinator_example::RedisCoordinator;
 use ratchet::cluster::ClusterCoordinator;
 use ratchet_conformance::{
     BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
     Provision,
 };
-
-use crate::coordinator::RedisCoordinator;
 
 fn main() -> ExitCode {
     CoordinatorSuite::new("redis", &[Power::Delivery, Power::Outage]).run(async {

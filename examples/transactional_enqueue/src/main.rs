@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! RATCHET_TEST_POSTGRES_URL=postgres://… \
-//!     cargo run --release --features postgres --example transactional_enqueue
+//!     cargo run --release -p transactional-enqueue-example
 //! ```
 //!
 //! It makes a schema of its own and drops it at the end; `cargo xtask db up` starts a server to try

@@ -1,15 +1,15 @@
 //! The list of races names tests that exist.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use walkdir::{DirEntry, WalkDir};
 
+use crate::root;
+
 /// The rows of the table: the id, and the tests by name.
 fn rows() -> BTreeMap<String, Vec<String>> {
-    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/races.md"));
+    let list = fs::read_to_string(root().join("docs/races.md"));
     let list = list.unwrap();
     let cells = |line: &str| -> Vec<String> {
         line.split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -39,7 +39,7 @@ fn sources() -> BTreeSet<String> {
         let name = entry.file_name().to_string_lossy();
         entry.depth() > 0 && (name.starts_with('.') || name == "target")
     };
-    let all = WalkDir::new(env!("CARGO_MANIFEST_DIR")).into_iter();
+    let all = WalkDir::new(root()).into_iter();
     for entry in all.filter_entry(|entry| !is_hidden(entry)) {
         let entry = entry.unwrap();
         let path = entry.path();

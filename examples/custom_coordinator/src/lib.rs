@@ -1,4 +1,4 @@
-//! The coordinator.
+//! Wakeups over Redis: a coordinator of your own.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 /// `notify` only hands the hint to a task that publishes it; a second task receives what everybody
 /// publishes. Each has a connection and makes a new one when it breaks.
 #[derive(Clone, Debug)]
-pub(crate) struct RedisCoordinator {
+pub struct RedisCoordinator {
     outgoing: mpsc::Sender<Wakeup>,
     incoming: broadcast::Sender<Wakeup>,
     /// Both tasks: they end when the last clone is dropped.
@@ -33,7 +33,7 @@ impl RedisCoordinator {
     const PAUSE: Duration = Duration::from_secs(1);
 
     /// Joins a channel: one per database, so that nobody wakes the nodes of another.
-    pub(crate) async fn connect(url: &str, channel: &str) -> Result<Self> {
+    pub async fn connect(url: &str, channel: &str) -> Result<Self> {
         let redis = redis::Client::open(url)?;
         // Nothing depends on Redis, so a node could start without it. A person who tries this out
         // wants to know.

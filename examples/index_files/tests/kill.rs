@@ -1,9 +1,8 @@
 //! Real processes on one database file: killed with SIGKILL again and again, and many at once.
-#![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,18 +12,6 @@ use ratchet::{Client, JobState, Ratchet};
 use tempfile::TempDir;
 
 const FILES: usize = 3_000;
-
-/// The example, which the test runner builds beside the tests.
-fn index_files() -> PathBuf {
-    let deps = std::env::current_exe().unwrap();
-    let target = deps.parent().and_then(Path::parent).unwrap();
-    let example = target.join("examples").join("index_files");
-    assert!(
-        example.exists(),
-        "build the examples first: cargo build --examples"
-    );
-    example
-}
 
 /// A folder of files, and a place for the database.
 struct Input {
@@ -47,7 +34,7 @@ impl Input {
     }
 
     fn spawn(&self) -> Child {
-        Command::new(index_files())
+        Command::new(env!("CARGO_BIN_EXE_index-files-example"))
             .arg(self.folder.path().join("files"))
             .arg("--db")
             .arg(self.database())

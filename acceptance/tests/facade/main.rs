@@ -1,0 +1,14 @@
+//! The facade and the workspace as a whole, without a server.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod columns;
+mod configured;
+mod races;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap().to_owned()
+}
