@@ -13,6 +13,11 @@ use ratchet_core::{JobId, Name, SharedStore};
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// One isolated, empty database, made for one case and taken away after it.
+///
+/// Creating tables and indexes can take longer than a case. A fixture may keep them and only remove
+/// their contents, if it implements [`renew`](Self::renew) and no other case uses the same database at
+/// the same time, not even one in another process. cargo-nextest numbers the tests that run at once in
+/// the variable `NEXTEST_TEST_GLOBAL_SLOT`.
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
     /// Opens the database once more, as another node or process would. Every call gives its own
@@ -21,6 +26,16 @@ pub trait Fixture: Send + Sync + 'static {
     /// # Errors
     /// Whatever went wrong; it fails the case.
     async fn open(&self) -> Result<SharedStore, BoxError>;
+
+    /// Makes the database what it is before any store opens it, without tables. Cases about the first
+    /// opening call this before they open the database. The default does nothing, for fixtures that
+    /// make a new database for every case.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn renew(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
 
     /// The power [`Power::Clock`]: the database's clock, to be set by the case.
     fn clock(&self) -> Option<&dyn TestClock> {

@@ -53,6 +53,7 @@ impl CoordinatorFixture for Changes {
             url: line,
             prefix: self.space.prefix.clone(),
             database: self.space.database.clone(),
+            stays: false,
         };
         let store = space.builder().connect().await?;
         store

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         };
         Provision::ready(move || {
             let url = url.clone();
-            async move { Ok(PostgresFixture(Schema::create(&url).await?)) }
+            async move { Ok(PostgresFixture(Schema::reused(&url).await?)) }
         })
     })
 }
@@ -39,6 +39,10 @@ impl Fixture for PostgresFixture {
 
     fn vandal(&self) -> Option<&dyn Vandal> {
         Some(&self.0)
+    }
+
+    async fn renew(&self) -> Result<(), BoxError> {
+        self.0.renew().await
     }
 
     async fn teardown(&self) {

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
             let url = url.clone();
             async move {
                 Ok(BoundFixture {
-                    schema: Schema::create(&url).await?,
+                    schema: Schema::reused(&url).await?,
                     opened: Mutex::default(),
                 })
             }
@@ -56,6 +56,10 @@ impl Fixture for BoundFixture {
 
     fn vandal(&self) -> Option<&dyn Vandal> {
         Some(&self.schema)
+    }
+
+    async fn renew(&self) -> Result<(), BoxError> {
+        self.schema.renew().await
     }
 
     async fn teardown(&self) {

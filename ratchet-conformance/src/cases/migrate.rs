@@ -8,6 +8,9 @@ cases! {
     #[proves("enqueue.created")]
     async fn many_may_open_a_new_database_at_once(cx: &Cx) {
         let fixture = cx.fixture();
+        if let Err(error) = fixture.renew().await {
+            panic!("the database cannot be renewed: {error}");
+        }
         let opened = race(8, |_| {
             let fixture = std::sync::Arc::clone(&fixture);
             async move {

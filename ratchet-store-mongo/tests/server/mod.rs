@@ -1,5 +1,6 @@
 //! The server that the tests use, and collections of its own for each test.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +17,10 @@ pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
 /// A standalone server, for what there is to be seen without transactions.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
+
+/// The program of the server, for tests that start one of their own.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) const PROGRAM: &str = "RATCHET_TEST_MONGODB_PROGRAM";
 
 /// The server that a variable names.
 pub(crate) fn url(variable: &str) -> Option<String> {
@@ -34,20 +39,69 @@ pub(crate) struct Space {
     pub(crate) url: String,
     pub(crate) prefix: String,
     pub(crate) database: Database,
+    /// Whether a later test uses the collections again.
+    pub(crate) stays: bool,
 }
 
 impl Space {
     /// Room for one test, whose clock shows the same time in every test.
     pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
-        let client = Client::with_uri_str(url).await?;
-        let space = Self {
-            url: url.to_owned(),
-            prefix: format!("{}.", JobId::new()),
-            database: client.database("ratchet_test"),
-        };
-        let clock = doc! { "now_ms": 1_790_000_000_123_i64 };
-        space.of_majority("clock").insert_one(clock).await?;
+        let space = Self::prefixed(url, format!("{}.", JobId::new())).await?;
+        space.set_clock().await?;
         Ok(space)
+    }
+
+    /// Room for one test that keeps the collections and indexes of an earlier test, without their
+    /// documents: to make and to drop them takes longer than most cases. Where the test runner does not
+    /// number the tests that run at once, and for the second space of a test, they are new. Those of a
+    /// test run stay on the server, which is expected to be a throwaway one.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
+        static FIRST: AtomicBool = AtomicBool::new(true);
+        let variables = ["NEXTEST_RUN_ID", "NEXTEST_TEST_GLOBAL_SLOT"].map(std::env::var);
+        let ([Ok(run), Ok(slot)], true) = (variables, FIRST.swap(false, Ordering::SeqCst)) else {
+            return Self::create(url).await;
+        };
+        let mut space = Self::prefixed(url, format!("{run}.{slot}.")).await?;
+        space.stays = true;
+        for name in space.collections().await? {
+            let collection = space.database.collection::<Document>(&name);
+            collection.delete_many(doc! {}).await?;
+        }
+        space.set_clock().await?;
+        Ok(space)
+    }
+
+    /// Drops the collections.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn renew(&self) -> Result<(), BoxError> {
+        for name in self.collections().await? {
+            self.database.collection::<Document>(&name).drop().await?;
+        }
+        self.set_clock().await
+    }
+
+    async fn prefixed(url: &str, prefix: String) -> Result<Self, BoxError> {
+        let client = Client::with_uri_str(url).await?;
+        Ok(Self {
+            url: url.to_owned(),
+            prefix,
+            database: client.database("ratchet_test"),
+            stays: false,
+        })
+    }
+
+    async fn set_clock(&self) -> Result<(), BoxError> {
+        let clock = doc! { "now_ms": 1_790_000_000_123_i64 };
+        self.of_majority("clock").insert_one(clock).await?;
+        Ok(())
+    }
+
+    /// The names of the collections that there are.
+    async fn collections(&self) -> mongodb::error::Result<Vec<String>> {
+        let mut names = self.database.list_collection_names().await?;
+        names.retain(|name| name.starts_with(&self.prefix));
+        Ok(names)
     }
 
     /// A store in it, with few connections: many tests run at once.
@@ -82,16 +136,17 @@ impl Space {
         }
     }
 
-    /// Takes it away.
+    /// Takes it away, unless a later test uses it.
     pub(crate) async fn take_away(&self) {
-        let names = match self.database.list_collection_names().await {
+        if self.stays {
+            return;
+        }
+        let names = match self.collections().await {
             Ok(names) => names,
             Err(error) => return eprintln!("{} is left over: {error}", self.prefix),
         };
         for name in names {
-            if name.starts_with(&self.prefix)
-                && let Err(error) = self.database.collection::<Document>(&name).drop().await
-            {
+            if let Err(error) = self.database.collection::<Document>(&name).drop().await {
                 eprintln!("the collection {name} is left over: {error}");
             }
         }

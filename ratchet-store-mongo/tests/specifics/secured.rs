@@ -1,7 +1,7 @@
 //! Users and rights, on a server of its own that checks them.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use ratchet_core::store::{DiagnosticStore, JobStore, LockStore, NodeStore, Store
 use ratchet_core::{JobId, JobState, Json, Name, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
-use crate::server::Space;
+use crate::server::{self, Space};
 use crate::{assert_kind, claim_all, enqueue, job};
 
 /// What a user may do on the collections of its database who may also create them.
@@ -30,7 +30,7 @@ const RIGHTS: [&str; 9] = [
     "createIndex",
 ];
 
-/// A replica set of one, made with the program that runs the server of the tests.
+/// A replica set of one, made with the program that [`PROGRAM`](server::PROGRAM) names.
 struct Secured {
     process: Child,
     directory: PathBuf,
@@ -47,16 +47,8 @@ impl Drop for Secured {
 }
 
 impl Secured {
-    /// `None` where the program of the server is not on this machine.
-    async fn start(space: &Space) -> Option<Self> {
-        let admin = space.database.client().database("admin");
-        let options = admin.run_command(doc! { "getCmdLineOpts": 1 }).await;
-        let options = options.unwrap();
-        let program = options.get_array("argv").unwrap()[0].as_str().unwrap();
-        if !Path::new(program).is_absolute() || !Path::new(program).is_file() {
-            eprintln!("{program} is not here: no server with users can be started");
-            return None;
-        }
+    async fn start() -> Self {
+        let program = std::env::var_os(server::PROGRAM).unwrap();
         let directory = std::env::temp_dir().join(format!("ratchet-users-{}", JobId::new()));
         std::fs::create_dir_all(directory.join("db")).unwrap();
         let key = directory.join("key");
@@ -101,7 +93,7 @@ impl Secured {
             .await;
         secured.allow(&RIGHTS).await;
         secured.create_user().await;
-        Some(secured)
+        secured
     }
 
     async fn run(&self, command: Document) {
@@ -135,10 +127,8 @@ async fn codes(store: &MongoStore) -> Vec<Finding> {
     findings
 }
 
-pub(crate) async fn the_rights_in_the_guide_are_enough(space: Arc<Space>) {
-    let Some(server) = Secured::start(&space).await else {
-        return;
-    };
+pub(crate) async fn the_rights_in_the_guide_are_enough(_: Arc<Space>) {
+    let server = Secured::start().await;
     server.open().await;
     // What is there need not be created.
     server.allow(&RIGHTS[..7]).await;
@@ -185,10 +175,8 @@ pub(crate) async fn the_rights_in_the_guide_are_enough(space: Arc<Space>) {
     assert_eq!(findings[0].severity, Severity::Warning);
 }
 
-pub(crate) async fn a_missing_right_does_not_show_a_result(space: Arc<Space>) {
-    let Some(server) = Secured::start(&space).await else {
-        return;
-    };
+pub(crate) async fn a_missing_right_does_not_show_a_result(_: Arc<Space>) {
+    let server = Secured::start().await;
     let store = server.open().await;
     enqueue(&store, job()).await;
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
@@ -202,10 +190,8 @@ pub(crate) async fn a_missing_right_does_not_show_a_result(space: Arc<Space>) {
     assert!(text.contains("not authorized on jobs"), "{text}");
 }
 
-pub(crate) async fn a_user_that_was_dropped_and_created_again_is_let_in(space: Arc<Space>) {
-    let Some(server) = Secured::start(&space).await else {
-        return;
-    };
+pub(crate) async fn a_user_that_was_dropped_and_created_again_is_let_in(_: Arc<Space>) {
+    let server = Secured::start().await;
     let store = server.open().await;
     enqueue(&store, job()).await;
     store.database_time().await.unwrap();

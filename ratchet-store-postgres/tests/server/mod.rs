@@ -1,5 +1,6 @@
 //! The server that the tests use, and a schema of its own for each test.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,7 +8,7 @@ use ratchet_conformance::{BoxError, TestClock, Vandal};
 use ratchet_core::{JobId, Name, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, Connection, Executor};
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::sync::Mutex;
 
 /// Why tests that need a server cannot run.
@@ -50,7 +51,36 @@ pub(crate) struct Schema {
     pub(crate) url: String,
     pub(crate) name: String,
     connection: Mutex<PgConnection>,
+    /// Whether a later test uses it again.
+    stays: bool,
 }
+
+/// Removes all rows but those of the migrations.
+const EMPTY: &str = "
+    DO $empty$
+    DECLARE
+        one regclass;
+        filled boolean;
+    BEGIN
+        FOR one IN
+            SELECT oid FROM pg_catalog.pg_class
+            WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r'
+              AND relname NOT IN ('migrations', 'test_clock')
+        LOOP
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s)', one) INTO filled;
+            IF filled THEN
+                EXECUTE format('TRUNCATE %s', one);
+            END IF;
+        END LOOP;
+    END
+    $empty$;
+    UPDATE {schema}.test_clock SET now_ms = 1790000000123";
+
+/// Makes the schema.
+const CREATE: &str = "
+    CREATE SCHEMA {schema};
+    CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL);
+    INSERT INTO {schema}.test_clock VALUES (1790000000123)";
 
 impl Schema {
     /// A new, empty schema whose clock shows the same time in every test.
@@ -60,19 +90,52 @@ impl Schema {
 
     /// As [`create`](Self::create), with this name.
     pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
-        let schema = Self {
+        let schema = Self::named(url, name).await?;
+        schema.execute(CREATE).await?;
+        Ok(schema)
+    }
+
+    /// An empty schema that keeps the tables of an earlier test: to make and to drop them takes longer
+    /// than most cases. Where the test runner does not number the tests that run at once, and for the
+    /// second schema of a test, it is a new one. So it is where another test run holds the same
+    /// number on this server: the number is locked as long as this connection lives.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
+        static FIRST: AtomicBool = AtomicBool::new(true);
+        let slot = std::env::var("NEXTEST_TEST_GLOBAL_SLOT").ok();
+        let Some(slot) = slot.filter(|_| FIRST.swap(false, Ordering::SeqCst)) else {
+            return Self::create(url).await;
+        };
+        let mut schema = Self::named(url, &format!("test_slot_{slot}")).await?;
+        schema.stays = true;
+        let look = "SELECT pg_try_advisory_lock(hashtext('{name}')), EXISTS (
+                        SELECT FROM pg_catalog.pg_tables
+                        WHERE schemaname = '{name}' AND tablename = 'migrations')";
+        let found = schema.rows(&look.replace("{name}", &schema.name)).await?;
+        let (locked, migrated): (bool, bool) = (found[0].try_get(0)?, found[0].try_get(1)?);
+        match (locked, migrated) {
+            (false, _) => return Self::create(url).await,
+            (true, false) => schema.renew().await?,
+            (true, true) => schema.execute(EMPTY).await?,
+        }
+        Ok(schema)
+    }
+
+    /// Drops the tables.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn renew(&self) -> Result<(), BoxError> {
+        self.execute("DROP SCHEMA IF EXISTS {schema} CASCADE")
+            .await?;
+        self.execute(CREATE).await
+    }
+
+    async fn named(url: &str, name: &str) -> Result<Self, BoxError> {
+        Ok(Self {
             url: url.to_owned(),
             name: name.to_owned(),
             connection: Mutex::new(PgConnection::connect(url).await?),
-        };
-        schema
-            .execute(
-                "CREATE SCHEMA {schema};
-                 CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL);
-                 INSERT INTO {schema}.test_clock VALUES (1790000000123)",
-            )
-            .await?;
-        Ok(schema)
+            stays: false,
+        })
     }
 
     /// A store on it, with few connections: many tests run at once.
@@ -119,8 +182,11 @@ impl Schema {
         }
     }
 
-    /// Takes it away.
+    /// Takes it away, unless a later test uses it.
     pub(crate) async fn take_away(&self) {
+        if self.stays {
+            return;
+        }
         if let Err(error) = self.execute("DROP SCHEMA {schema} CASCADE").await {
             eprintln!("the schema {} is left over: {error}", self.name);
         }
