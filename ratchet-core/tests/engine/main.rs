@@ -6,6 +6,7 @@ mod cancel;
 mod clock_steps;
 mod contention;
 mod drain;
+mod election;
 mod hooks;
 mod kit;
 mod lanes;
@@ -16,6 +17,8 @@ mod lifecycle;
 mod limits;
 mod newer_definitions;
 mod operating;
+#[cfg(feature = "otel")]
+mod otel;
 mod outcomes;
 mod permits;
 mod polling;
@@ -30,6 +33,8 @@ mod robust;
 mod settings;
 mod signals;
 mod suspects;
+#[cfg(feature = "testing")]
+mod testing;
 mod undelivered;
 mod versions;
 mod workflows;

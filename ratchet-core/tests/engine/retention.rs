@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use crate::kit::{Scripted, Started, World};
 
-const HOUR: Duration = Duration::from_secs(3_600);
+/// How long ended jobs are kept; a leader looks for older ones every five minutes at the latest.
+const AGE: Duration = Duration::from_secs(1_200);
 
 /// Three jobs that succeed, fail and are cancelled, in this order.
 async fn one_of_each(world: &World) -> [JobId; 3] {
@@ -45,21 +46,21 @@ async fn each_way_to_end_has_its_own_retention() {
     let world = World::new();
     let ids = one_of_each(&world).await;
     let retention = Retention::all(Retain::Forever)
-        .succeeded(Retain::Delete(HOUR))
-        .failed(Retain::Archive(2 * HOUR))
-        .archive(Some(4 * HOUR));
+        .succeeded(Retain::Delete(AGE))
+        .failed(Retain::Archive(2 * AGE))
+        .archive(Some(4 * AGE));
     let builder = world.builder().retention(retention);
     let node = Started::new(builder.build().unwrap());
     for id in ids {
         world.ended(id).await;
     }
     let client = node.node.client();
-    sleep(HOUR / 2).await;
+    sleep(AGE / 2).await;
     assert_eq!(stored(&world, &ids).await, [true, true, true]);
-    sleep(HOUR).await;
+    sleep(AGE).await;
     assert_eq!(stored(&world, &ids).await, [false, true, true]);
     assert_eq!(archived(client).await, []);
-    sleep(HOUR).await;
+    sleep(AGE).await;
     assert_eq!(stored(&world, &ids).await, [false, false, true]);
     assert_eq!(archived(client).await, [ids[1]]);
     let found = client
@@ -70,7 +71,7 @@ async fn each_way_to_end_has_its_own_retention() {
         .unwrap()
         .unwrap();
     assert_eq!((found.job.id, found.history.len()), (ids[1], 1));
-    sleep(2 * HOUR).await;
+    sleep(2 * AGE).await;
     assert_eq!(archived(client).await, []);
     assert_eq!(stored(&world, &ids).await, [false, false, true]);
     let stats = node.node.stats();
@@ -90,13 +91,13 @@ async fn what_cannot_be_archived_does_not_keep_the_rest() {
             "archive" => Fault::ErrorBeforeCommit,
             _ => Fault::None,
         });
-    let retention = Retention::all(Retain::Delete(HOUR)).succeeded(Retain::Archive(HOUR));
+    let retention = Retention::all(Retain::Delete(AGE)).succeeded(Retain::Archive(AGE));
     let builder = world.builder_on(store).retention(retention);
     let node = Started::new(builder.build().unwrap());
     for id in ids {
         world.ended(id).await;
     }
-    sleep(2 * HOUR).await;
+    sleep(2 * AGE).await;
     assert_eq!(stored(&world, &ids).await, [true, false, false]);
     node.stop().await.unwrap();
 }
@@ -109,10 +110,10 @@ async fn a_whole_backlog_is_archived_in_bounded_passes() {
         let job = world.job(&number.to_string(), |_| async { Ok(()) });
         last = Some(world.enqueue(job).await);
     }
-    let retention = Retention::all(Retain::Archive(HOUR));
+    let retention = Retention::all(Retain::Archive(AGE));
     let node = Started::new(world.builder().retention(retention).build().unwrap());
     world.ended(last.unwrap()).await;
-    sleep(HOUR + Duration::from_secs(300)).await;
+    sleep(AGE + Duration::from_secs(300)).await;
     assert_eq!(node.node.stats().archived, 450);
     node.stop().await.unwrap();
 }
@@ -159,13 +160,13 @@ async fn a_store_without_an_archive_is_not_asked_to_archive() {
     };
     let all = Retention::all;
     for retention in [
-        all(Retain::Archive(HOUR)),
-        all(Retain::Forever).archive(Some(HOUR)),
+        all(Retain::Archive(AGE)),
+        all(Retain::Forever).archive(Some(AGE)),
     ] {
         let error = build(retention).unwrap_err();
         assert!(error.to_string().contains("archive"), "{error}");
     }
-    assert!(build(all(Retain::Delete(HOUR))).is_ok());
+    assert!(build(all(Retain::Delete(AGE))).is_ok());
     assert!(
         Ratchet::client(Arc::new(Plain(world.store.clone())))
             .archive()

@@ -263,15 +263,15 @@ async fn old_batches_are_deleted_with_the_retention() {
         client.create_batch().await.unwrap(),
     );
     client.close_batch(old).await.unwrap();
-    let day = 24 * 3_600 * SECOND;
+    let hour = 3_600 * SECOND;
     let node = Started::new(
         world
             .builder()
-            .retention(Retention::all(Retain::Delete(day)))
+            .retention(Retention::all(Retain::Delete(hour)))
             .build()
             .unwrap(),
     );
-    sleep(day - 600 * SECOND).await;
+    sleep(hour - 600 * SECOND).await;
     assert!(client.batch(old).await.unwrap().is_some());
     sleep(1_200 * SECOND).await;
     assert_eq!(client.batch(old).await.unwrap(), None);

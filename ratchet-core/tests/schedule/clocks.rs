@@ -189,7 +189,7 @@ fn slots_of_year(schedule: &Schedule, year: i32) -> Vec<DateTime<Utc>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(crate::cases(8))]
 
     /// One time of day: one slot on each day that the calendar has, whatever becomes of the clock.
     #[test]

@@ -30,3 +30,13 @@ fn local(at: DateTime<Utc>, zone: &TimeZone) -> DateTime<FixedOffset> {
     let offset = zone.to_offset(Timestamp::from_second(at.timestamp()).unwrap());
     at.with_timezone(&FixedOffset::east_opt(offset.seconds()).unwrap())
 }
+
+use proptest::test_runner::Config as ProptestConfig;
+
+/// As many cases as `PROPTEST_CASES` says, otherwise this many: `cargo xtask test --deep` sets it.
+fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(usual),
+    }
+}

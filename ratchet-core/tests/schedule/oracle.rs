@@ -61,7 +61,7 @@ fn fields() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(crate::cases(64))]
 
     #[test]
     fn the_slots_are_those_that_croner_finds(

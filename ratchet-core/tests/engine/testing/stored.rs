@@ -11,7 +11,7 @@ use ratchet_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::app::{Mail, Tick, cat, node};
+use super::app::{Mail, Tick, cat, node};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -235,7 +235,7 @@ async fn a_store_that_fails_a_while_is_waited_for_where_a_node_waits() {
         "claim_next_batch" => Fault::ErrorBeforeCommit,
         _ => Fault::None,
     });
-    let node = crate::app::node(Arc::new(broken));
+    let node = crate::testing::app::node(Arc::new(broken));
     assert!(matches!(drain(&node).await, Err(TestingError::Store(_))));
 }
 

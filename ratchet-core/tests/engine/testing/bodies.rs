@@ -6,7 +6,7 @@ use ratchet_core::testing::{TestContext, assert_enqueued, perform};
 use ratchet_core::{CancelReason, Job, JobContext, JobResult, NewJob, Priority, Verdict};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::app::{Mail, Resize, Runs, cat};
+use super::app::{Mail, Resize, Runs, cat};
 
 fn runs() -> Arc<Runs> {
     Arc::default()

@@ -1,5 +1,4 @@
 //! What candidates and leaders promise, on the memory store under paused time.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,4 @@
 //! Spans of jobs in the traces of those who enqueued them, as an exporter of OpenTelemetry gets them.
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "engine/kit.rs"]
 #[expect(dead_code, reason = "the tests of the engine need more of it")]

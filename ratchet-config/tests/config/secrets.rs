@@ -6,6 +6,14 @@ use ratchet_config::{Config, redact_url};
 /// Begins every secret, so that it can be found if a part of it gets out.
 const MARK: &str = "Zq7Xk";
 
+/// As many cases as `PROPTEST_CASES` says, otherwise this many: `cargo xtask test --deep` sets it.
+fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(usual),
+    }
+}
+
 /// Passwords, also ones that are not escaped as they should be.
 fn secret() -> impl Strategy<Value = String> {
     let tail = prop_oneof![
@@ -86,7 +94,7 @@ fn shown(file: &str, variables: &[(&str, &str)]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn urls_are_shown_without_their_passwords(secret in secret()) {
@@ -100,7 +108,7 @@ proptest! {
 
 proptest! {
     // Each case reads some hundreds of configurations.
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(cases(4))]
 
     #[test]
     fn no_output_has_a_secret(secret in secret()) {

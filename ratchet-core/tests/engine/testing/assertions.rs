@@ -7,7 +7,7 @@ use ratchet_core::testing::{assert_enqueued, drain, memory_store, refute_enqueue
 use ratchet_core::{Client, Job, JobState, MemoryStore, NewJob, Priority, Ratchet};
 use serde_json::json;
 
-use crate::app::{Mail, Resize, Tick, cat, node};
+use super::app::{Mail, Resize, Tick, cat, node};
 
 async fn filled() -> Client {
     let client = Ratchet::client(Arc::new(MemoryStore::new()));
@@ -34,7 +34,7 @@ async fn patterns_guards_and_conditions_select_jobs() {
     assert_enqueued!(client, Resize { width: 5, .. });
     assert_enqueued!(&client, Resize { path, width: 1.. } if path == "cat.png", count = 2);
     assert_enqueued!(client, Resize, count = 3,);
-    assert_enqueued!(client, crate::app::Mail(path) if path.starts_with("dog"), queue = "mail");
+    assert_enqueued!(client, crate::testing::app::Mail(path) if path.starts_with("dog"), queue = "mail");
     assert_enqueued!(client, Tick, delayed = true);
     assert_enqueued!(client, Resize { .. }, delayed = false, count = 3);
     assert_enqueued!(client, kind = "resize", count = 3);
