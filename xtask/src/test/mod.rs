@@ -1,0 +1,310 @@
+//! The test command: every test, the documentation's examples and the example programs, then a
+//! summary that says which backends ran.
+
+mod counts;
+mod nextest;
+mod servers;
+mod summary;
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Result, anyhow, bail};
+
+use self::counts::Counts;
+use self::nextest::{Ended, Reader};
+use self::servers::Servers;
+use crate::load::Load;
+use crate::matrix;
+use crate::process::{self, Stopwatch};
+
+/// What to test.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only what needs no server and little time: unit tests, the engine, and the conformance suite on
+    /// memory and SQLite
+    #[arg(long)]
+    quick: bool,
+    /// Runs many random histories of the conformance suite on each store, for hours
+    #[arg(long, conflicts_with = "quick")]
+    deep: bool,
+    /// Runs the tests this many times
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// Keeps the processors and the disk busy beside the tests
+    #[arg(long)]
+    under_load: bool,
+    /// Passed on to the test runner, such as the name of a test; then documentation tests and examples
+    /// are left out
+    #[arg(last = true)]
+    runner: Vec<String>,
+}
+
+/// What runs the tests.
+#[derive(Clone, Copy)]
+enum Runner {
+    /// cargo-nextest: every test in a process of its own.
+    Nextest,
+    /// Cargo itself, where nextest is not installed.
+    Cargo,
+}
+
+/// The packages of a quick run.
+const QUICK: [&str; 4] = [
+    "ratchet-core",
+    "ratchet-config",
+    "ratchet-conformance",
+    "ratchet-store-sqlite",
+];
+/// A deep run: how many random histories each store has, and how many cases each property.
+const DEEP: [(&str, &str); 2] = [("RATCHET_HISTORIES", "1000"), ("PROPTEST_CASES", "1000")];
+
+/// One finished step.
+struct Step {
+    name: String,
+    passed: bool,
+    seconds: f64,
+    note: String,
+    /// Its tests, if the runner reports them one by one.
+    tests: Vec<Ended>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if !process::works(process::program(c_compiler()).arg("--version")) {
+        eprintln!(
+            "note: no C compiler answers as `cc`; SQLite is compiled from source and needs one"
+        );
+    }
+    let target = process::target_dir()?;
+    let reports = matrix::directory(&target);
+    if reports.is_dir() {
+        fs::remove_dir_all(&reports)?;
+    }
+    let whole = !args.quick && args.runner.is_empty();
+    let runner = match process::works(&mut process::cargo(&["nextest", "--version"])) {
+        true => Runner::Nextest,
+        false => Runner::Cargo,
+    };
+
+    let mut steps = Vec::new();
+    let (built, servers) = thread::scope(|scope| {
+        let servers = scope.spawn(|| match args.quick {
+            true => Servers::none(),
+            false => Servers::start(),
+        });
+        let built = step("compile", || build(args, runner));
+        let servers = servers.join();
+        (
+            built,
+            servers.map_err(|_| anyhow!("the start of the servers panicked")),
+        )
+    });
+    let servers = servers??;
+    servers.announce();
+    let compiled = built.passed;
+    steps.push(built);
+    if compiled {
+        steps.extend(repeated(args, runner, &target, &servers)?);
+    }
+    if compiled && whole {
+        steps.push(step("documentation tests", || {
+            documentation_tests(&servers)
+        }));
+        steps.extend(examples(&target, &servers)?);
+    }
+    let missing = summary::print(&steps, &matrix::read(&reports)?, &servers, whole);
+    let failed: Vec<&str> = steps
+        .iter()
+        .filter(|step| !step.passed)
+        .map(|step| step.name.as_str())
+        .chain(missing)
+        .collect();
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn c_compiler() -> std::ffi::OsString {
+    env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
+/// What a step reports when it ended.
+struct Done {
+    passed: bool,
+    note: String,
+    tests: Vec<Ended>,
+}
+
+impl Done {
+    fn new(passed: bool, note: impl ToString) -> Self {
+        Self {
+            passed,
+            note: note.to_string(),
+            tests: Vec::new(),
+        }
+    }
+}
+
+/// Runs a step and remembers how it went; a step that cannot even start has failed.
+fn step(name: &str, work: impl FnOnce() -> Result<Done>) -> Step {
+    println!("\n== {name}");
+    let watch = Stopwatch::start();
+    let done = work().unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        Done::new(false, format!("{error:#}"))
+    });
+    Step {
+        name: name.to_owned(),
+        passed: done.passed,
+        seconds: watch.seconds(),
+        note: done.note,
+        tests: done.tests,
+    }
+}
+
+/// The packages and features that are built and tested. Other ones would be compiled anew.
+fn selection(args: &Args) -> Vec<&'static str> {
+    let packages = match args.quick {
+        true => QUICK.iter().flat_map(|name| ["--package", name]).collect(),
+        false => vec!["--workspace"],
+    };
+    [packages, vec!["--all-features"]].concat()
+}
+
+/// Compiles all tests, and the programs beside them.
+fn build(args: &Args, runner: Runner) -> Result<Done> {
+    let mut tests = match runner {
+        Runner::Nextest => process::cargo(&["nextest", "run", "--no-run"]),
+        Runner::Cargo => process::cargo(&["test", "--no-run"]),
+    };
+    process::run(tests.args(selection(args)))?;
+    // Examples have the features of development dependencies, as tests have; programs alone would not,
+    // and half of the dependencies would be compiled again without them.
+    let mut programs = process::cargo(&["build", "--bins", "--examples"]);
+    process::run(programs.args(selection(args)))?;
+    Ok(Done::new(true, ""))
+}
+
+/// Runs the tests as often as asked for, under load if asked for.
+fn repeated(args: &Args, runner: Runner, target: &Path, servers: &Servers) -> Result<Vec<Step>> {
+    let load = args.under_load.then(|| Load::start(&target.join("xtask")));
+    let _load = load.transpose()?;
+    let run = |number| {
+        let name = match args.repeat {
+            1 => "tests".to_owned(),
+            all => format!("tests, run {number} of {all}"),
+        };
+        step(&name, || match runner {
+            Runner::Nextest => run_nextest(args, servers),
+            Runner::Cargo => run_cargo_test(args, servers),
+        })
+    };
+    Ok((1..=args.repeat).map(run).collect())
+}
+
+/// The variables of the tests.
+fn variables<'a>(
+    args: &Args,
+    servers: &'a Servers,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let deep = DEEP.into_iter().filter(|_| args.deep);
+    servers.variables().chain(deep)
+}
+
+fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
+    let mut nextest = process::cargo(&["nextest", "run", "--no-fail-fast"]);
+    nextest
+        .args(["--status-level", "all", "--final-status-level", "none"])
+        .args(selection(args))
+        .args(&args.runner)
+        .envs(variables(args, servers));
+    let mut reader = Reader::default();
+    let mut output = String::new();
+    let passed = process::watch(&mut nextest, |line| {
+        let shown = reader.read(line);
+        shown.inspect(|shown| {
+            output.push_str(shown);
+            output.push('\n');
+        })
+    })?;
+    Ok(Done {
+        passed,
+        note: Counts::of_nextest(&output).to_string(),
+        tests: reader.ended,
+    })
+}
+
+fn run_cargo_test(args: &Args, servers: &Servers) -> Result<Done> {
+    let mut test = process::cargo(&["test", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+    test.args(selection(args))
+        .args(&args.runner)
+        .envs(variables(args, servers));
+    let (passed, output) = process::tee(&mut test)?;
+    Ok(Done::new(passed, Counts::of_cargo_test(&output)))
+}
+
+fn documentation_tests(servers: &Servers) -> Result<Done> {
+    let mut docs = process::cargo(&["test", "--doc", "--workspace", "--all-features"]);
+    docs.arg("--no-fail-fast").envs(servers.variables());
+    let (passed, output) = process::tee(&mut docs)?;
+    Ok(Done::new(passed, Counts::of_cargo_test(&output)))
+}
+
+/// Runs the example programs that end by themselves.
+fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
+    let input = index_files_input(target)?;
+    let (dir, db) = (input.join("files"), input.join("index.db"));
+    let index = [dir.as_os_str(), OsStr::new("--db"), db.as_os_str()];
+    let redis = servers.redis.as_ref().ok();
+    let redis = redis.map(|redis| OsStr::new(&redis.url));
+    let postgres = servers.of("postgres").is_some_and(Result::is_ok);
+    let runs: [(&str, Option<&[&OsStr]>); 8] = [
+        ("examples/quickstart", Some(&[])),
+        ("examples/reload_configuration", Some(&[])),
+        ("examples/recurring", Some(&[])),
+        ("telemetry-example", Some(&[])),
+        // The second run finds everything done.
+        ("index-files-example", Some(&index)),
+        ("index-files-example", Some(&index)),
+        ("transactional-enqueue-example", postgres.then_some(&[])),
+        (
+            "custom-coordinator-example",
+            redis.as_ref().map(std::slice::from_ref),
+        ),
+    ];
+    let run = |(program, args): (&str, Option<&[&OsStr]>)| {
+        let args = args?;
+        let name = program.strip_prefix("examples/").unwrap_or(program);
+        Some(step(&format!("example {name}"), || {
+            let mut command = process::program(target.join("debug").join(program));
+            process::run(command.args(args).envs(servers.variables()))?;
+            Ok(Done::new(true, "exit code 0"))
+        }))
+    };
+    Ok(runs.into_iter().filter_map(run).collect())
+}
+
+/// Makes a small directory for `index-files-example` to read, fresh at each run, and leaves room for
+/// its database beside it.
+fn index_files_input(target: &Path) -> Result<PathBuf> {
+    let input = target.join("xtask").join("index_files");
+    if input.is_dir() {
+        fs::remove_dir_all(&input)?;
+    }
+    let files = input.join("files");
+    fs::create_dir_all(files.join("deep/er"))?;
+    fs::write(files.join("empty"), "")?;
+    fs::write(files.join("two lines.txt"), "one\ntwo\n")?;
+    fs::write(files.join("binary"), [0, 159, 146, 150, 10])?;
+    for number in 0..20 {
+        fs::write(
+            files.join(format!("deep/er/{number}.txt")),
+            "line\n".repeat(number),
+        )?;
+    }
+    Ok(input)
+}

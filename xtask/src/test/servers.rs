@@ -1,0 +1,148 @@
+//! The stores of this workspace and the servers that their tests use.
+
+use std::env;
+use std::thread;
+
+use anyhow::{Result, anyhow};
+
+use crate::db::{self, InMemory, Server};
+
+/// A store that has a conformance test in this workspace.
+pub(super) struct Backend {
+    /// Its name, also in the conformance reports.
+    pub(super) name: &'static str,
+    /// The server its tests need, if they need one.
+    server: Option<Needs>,
+}
+
+/// A server for the tests of a store.
+struct Needs {
+    /// The variable that carries its URL to the tests.
+    url: &'static str,
+    /// Returns the server that the variable names, or starts one.
+    provide: fn() -> Result<Server>,
+}
+
+/// The stores there are. A new one is one entry.
+pub(super) const BACKENDS: [Backend; 6] = [
+    Backend {
+        name: "memory",
+        server: None,
+    },
+    Backend {
+        name: "sqlite",
+        server: None,
+    },
+    Backend {
+        name: "postgres",
+        server: Some(Needs {
+            url: db::postgres::URL,
+            provide: db::postgres::provide,
+        }),
+    },
+    Backend {
+        name: "sqlserver",
+        server: Some(Needs {
+            url: db::sqlserver::URL,
+            provide: db::sqlserver::provide,
+        }),
+    },
+    Backend {
+        name: "mongodb",
+        server: Some(Needs {
+            url: db::mongodb::URL,
+            provide: db::mongodb::provide,
+        }),
+    },
+    // The store without transactions.
+    Backend {
+        name: "mongodb-standalone",
+        server: Some(Needs {
+            url: db::mongodb::STANDALONE_URL,
+            provide: db::mongodb::provide_standalone,
+        }),
+    },
+];
+
+/// The servers of the tests, or why there is none. They are stopped when this is dropped.
+pub(super) struct Servers {
+    /// By the name of the backend, with the variable that names it.
+    backends: Vec<(&'static str, &'static str, Result<Server>)>,
+    /// For the example of a coordinator.
+    pub(super) redis: Result<Server>,
+    /// Where the servers and the tests keep their files, unless that is a disk. Dropped last.
+    memory: Option<InMemory>,
+}
+
+impl Servers {
+    /// Starts the servers, all at once.
+    pub(super) fn start() -> Result<Self> {
+        let memory = db::use_memory()?;
+        let needed = BACKENDS
+            .iter()
+            .filter_map(|Backend { name, server }| Some((*name, server.as_ref()?)));
+        let starting: Vec<_> = needed
+            .map(|(name, Needs { url, provide })| (name, *url, thread::spawn(*provide)))
+            .collect();
+        let backends = starting.into_iter().map(|(name, url, server)| {
+            let server = server.join();
+            let server = server.unwrap_or_else(|_| Err(anyhow!("its start panicked")));
+            (name, url, server)
+        });
+        Ok(Self {
+            backends: backends.collect(),
+            redis: db::redis::provide(),
+            memory,
+        })
+    }
+
+    /// No server, for tests that need none.
+    pub(super) fn none() -> Result<Self> {
+        Ok(Self {
+            memory: db::use_memory()?,
+            backends: Vec::new(),
+            redis: Err(anyhow!("not needed")),
+        })
+    }
+
+    /// Prints which servers there are.
+    pub(super) fn announce(&self) {
+        match &self.memory {
+            Some(memory) => println!("files of the tests: in memory, {}", memory.path.display()),
+            None => println!("files of the tests: on disk"),
+        }
+        for (name, _, server) in &self.backends {
+            match server {
+                Ok(server) => println!("server for {name}: {}", server.origin),
+                Err(reason) => println!("server for {name}: not available, {reason:#}"),
+            }
+        }
+    }
+
+    /// The variables that name them.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let backends = self.backends.iter();
+        let backends = backends.map(|(_, variable, server)| (*variable, server));
+        let all = backends.chain([(db::redis::URL, &self.redis)]);
+        let urls = all
+            .filter_map(|(variable, server)| Some((variable, server.as_ref().ok()?.url.as_str())));
+        let memory = self.memory.as_ref().and_then(|memory| memory.path.to_str());
+        let mongod = self.of("mongodb").and_then(|server| server.as_ref().ok());
+        let mongod = mongod.and_then(|server| server.program.as_ref()?.to_str());
+        urls.chain(memory.map(|path| ("TMPDIR", path)))
+            .chain(mongod.map(|path| (db::mongodb::PROGRAM, path)))
+    }
+
+    /// The server of a backend; `None` if its tests need none.
+    pub(super) fn of(&self, backend: &str) -> Option<&Result<Server>> {
+        let mut servers = self.backends.iter();
+        servers.find_map(|(name, _, server)| (*name == backend).then_some(server))
+    }
+}
+
+/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
+pub(super) fn required(backend: &str) -> bool {
+    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
+    let mut words = required.split(',').map(str::trim);
+    words.any(|word| word == "1" || word == "true" || word == backend)
+}

@@ -1,0 +1,116 @@
+//! The end of a test run: what ran, what failed and how to run it again, in few lines.
+
+use super::Step;
+use super::nextest::Ended;
+use super::servers::{BACKENDS, Servers, required};
+use crate::browser;
+use crate::matrix::{self, CaseResult};
+
+/// How many of the slowest tests are listed.
+const SLOWEST: usize = 10;
+/// How many failed tests are listed.
+const FAILED: usize = 2;
+
+/// Prints what ran, in at most 25 lines. Returns the backends that should have been tested and were
+/// not.
+pub(super) fn print(
+    steps: &[Step],
+    results: &[CaseResult],
+    servers: &Servers,
+    whole: bool,
+) -> Vec<&'static str> {
+    println!("\n== summary");
+    phases(steps);
+    let mut missing = backends(results, servers, whole);
+    if whole {
+        missing.extend(dashboard());
+    }
+    let tests: Vec<&Ended> = steps.iter().flat_map(|step| &step.tests).collect();
+    slowest(&tests);
+    failures(&tests);
+    missing
+}
+
+/// One line for each phase; the examples share one.
+fn phases(steps: &[Step]) {
+    let (examples, others): (Vec<&Step>, Vec<&Step>) = steps
+        .iter()
+        .partition(|step| step.name.starts_with("example "));
+    for step in others {
+        let passed = if step.passed { "passed" } else { "FAILED" };
+        println!(
+            "{:<20} {passed} {:>7.1} s  {}",
+            step.name, step.seconds, step.note
+        );
+    }
+    let failed = examples.iter().filter(|step| !step.passed);
+    let failed: Vec<&str> = failed.map(|step| step.name.as_str()).collect();
+    let seconds: f64 = examples.iter().map(|step| step.seconds).sum();
+    match (examples.len(), failed.as_slice()) {
+        (0, _) => {}
+        (all, []) => println!("examples             passed {seconds:>7.1} s  {all} runs"),
+        (_, failed) => println!(
+            "examples             FAILED {seconds:>7.1} s  {}",
+            failed.join(", ")
+        ),
+    }
+}
+
+/// One line for each backend. Returns those that should have been tested and were not.
+fn backends(results: &[CaseResult], servers: &Servers, whole: bool) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    let stores = BACKENDS.iter().map(|backend| backend.name);
+    for name in stores {
+        let says = match (matrix::summary(results, name), servers.of(name)) {
+            (_, Some(Err(reason))) if required(name) => {
+                missing.push(name);
+                format!("REQUIRED, BUT not available: {reason:#}")
+            }
+            (_, Some(Err(reason))) => format!("skipped, not available: {reason:#}"),
+            (Some(cases), _) => cases,
+            (None, _) if !whole => continue,
+            (None, _) => {
+                missing.push(name);
+                "DID NOT RUN: no report of a conformance case".to_owned()
+            }
+        };
+        println!("{name:<20} {says}");
+    }
+    let others: Vec<String> = matrix::stores(results)
+        .into_iter()
+        .filter(|other| BACKENDS.iter().all(|known| known.name != *other))
+        .filter_map(|other| Some(format!("{other} {}", matrix::summary(results, other)?)))
+        .collect();
+    if !others.is_empty() {
+        println!("other suites         {}", others.join("; "));
+    }
+    missing
+}
+
+/// The browser of the dashboard's tests. Returns its name if it should be there and is not.
+fn dashboard() -> Option<&'static str> {
+    let found = browser::find();
+    println!(
+        "dashboard            {}",
+        browser::summary(found.as_deref())
+    );
+    (found.is_none() && required(browser::NAME)).then_some(browser::NAME)
+}
+
+fn slowest(tests: &[&Ended]) {
+    let mut tests = tests.to_vec();
+    tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    for test in tests.iter().take(SLOWEST) {
+        println!("slow      {test}");
+    }
+}
+
+fn failures(tests: &[&Ended]) {
+    let failed: Vec<&&Ended> = tests.iter().filter(|test| !test.passed).collect();
+    for test in failed.iter().take(FAILED) {
+        println!("FAILED; again: cargo xtask test -- {}", test.filter());
+    }
+    if failed.len() > FAILED {
+        println!("FAILED: {} more, above", failed.len() - FAILED);
+    }
+}
