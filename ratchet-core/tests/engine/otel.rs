@@ -1,9 +1,6 @@
 //! Spans of jobs in the traces of those who enqueued them, as an exporter of OpenTelemetry gets them.
 
 #[path = "engine/kit.rs"]
-#[expect(dead_code, reason = "the tests of the engine need more of it")]
-mod kit;
-
 use std::time::Duration;
 
 use opentelemetry::trace::{SpanId, SpanKind, Status, TracerProvider};
