@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::{FindOptions, Hint};
-use ratchet_core::model::{HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimRequest, Reclaimed};
+use ratchet_core::model::{
+    HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed,
+};
 use ratchet_core::time::to_millis;
 use ratchet_core::{JobId, JobState, NodeId, StoreErrorKind};
 
@@ -26,6 +28,8 @@ struct Lost {
     /// The claim as it was judged.
     filter: Document,
     effect: ReclaimEffect,
+    /// Whether no earlier pass gave it up.
+    has_owner: bool,
     /// Whether the job ends with its claim, and somebody waits for that.
     followed: bool,
     reclaimed: Reclaimed,
@@ -86,16 +90,16 @@ impl MongoStore {
         let now = self.millis(side).await?;
         let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
         let nodes = Registry::new(nodes);
-        let mut lost = Vec::new();
+        let mut pass = ReclaimPass::of(request);
         for row in self.running_jobs().await? {
             match judge(&row, &nodes, request, now) {
-                Ok(judged) => lost.extend(judged),
+                Ok(Some(lost)) => pass.add(lost.reclaimed.token.job, lost.has_owner, lost),
+                Ok(None) => {}
                 // It does not hold up the others.
                 Err(error) => tracing::warn!(%error, "a running claim cannot be read"),
             }
         }
-        lost.sort_by_key(|lost: &Lost| lost.reclaimed.token);
-        lost.truncate(request.limit);
+        let lost = pass.chosen();
         if lost.is_empty() {
             return Ok(Vec::new());
         }
@@ -206,7 +210,7 @@ fn judge(
     let cancel = row::flag(row, "cancel_requested");
     // A count that makes no sense is above every budget: the job ends as a dead letter.
     let before = row::count(row, "crash_count").unwrap_or(u32::MAX - 1);
-    let effect = request.effect(reason, before, last_report.is_some(), cancel);
+    let effect = request.effect(&claim, reason, before, cancel);
     let mut filter = pipelines::held(token);
     let some_or_null = |value: Option<Bson>| value.unwrap_or(Bson::Null);
     filter.insert("node", some_or_null(node.map(row::id)));
@@ -226,6 +230,7 @@ fn judge(
     Ok(Some(Lost {
         filter,
         effect,
+        has_owner: node.is_some(),
         followed: ends && waited_for,
         reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
     }))

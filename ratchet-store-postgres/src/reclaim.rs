@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ratchet_core::JobId;
-use ratchet_core::model::{HeldClaim, Owner, ReclaimRequest, Reclaimed};
+use ratchet_core::model::{HeldClaim, Owner, ReclaimPass, ReclaimRequest, Reclaimed};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -36,13 +36,16 @@ impl PostgresStore {
     /// rules are the core's alone.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let mut lease = self.lease().await?;
-        let mut lost = Vec::new();
+        let mut pass = ReclaimPass::of(request);
         for row in lease.rows(self.sql().running_jobs.query()).await? {
-            if lost.len() == request.limit {
+            if pass.is_full() {
                 break;
             }
-            lost.extend(judge(&row, request)?);
+            if let Some(lost) = judge(&row, request)? {
+                pass.add(lost.id, lost.node.is_some(), lost);
+            }
         }
+        let lost = pass.chosen();
         if lost.is_empty() {
             return Ok(Vec::new());
         }
@@ -167,8 +170,7 @@ fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
     let cancel_requested = row.try_get(17)?;
     // A count that makes no sense is above every budget: the job ends as a dead letter.
     let before = u32::try_from(crash_count).unwrap_or(u32::MAX - 1);
-    let begun = claim.last_report.is_some();
-    let effect = request.effect(reason, before, begun, cancel_requested);
+    let effect = request.effect(&claim, reason, before, cancel_requested);
     let token = row::token(row, [14, 15, 20, 18])?;
     Ok(Some(Lost {
         id,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimReason, ReclaimRequest, Reclaimed,
+    AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimPass, ReclaimReason,
+    ReclaimRequest, Reclaimed,
 };
 use ratchet_core::time::{from_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, NodeId};
@@ -26,7 +27,7 @@ pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool>
 pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
     find_lost(work, request, request.limit)?
         .into_iter()
-        .map(|(claim, reason)| take_back(work, request, &claim, reason))
+        .map(|(claim, reason, effect)| take_back(work, &claim, reason, effect))
         .collect()
 }
 
@@ -85,33 +86,33 @@ impl Registry {
     }
 }
 
-fn find_lost(
-    work: &Work<'_>,
-    request: &ReclaimRequest,
-    limit: usize,
-) -> Result<Vec<(Running, ReclaimReason)>> {
+/// A claim that is to be taken back, why, and what that does to its job.
+type Lost = (Running, ReclaimReason, ReclaimEffect);
+
+fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<Vec<Lost>> {
     let nodes = Registry::read(work.conn)?;
-    let mut found = Vec::new();
+    let mut pass = ReclaimPass::new(limit);
     let mut statement = work.conn.prepare_cached(statements::RUNNING_JOBS)?;
     let mut rows = statement.query([])?;
-    while found.len() < limit
+    while !pass.is_full()
         && let Some(row) = rows.next()?
     {
         let running = Running::read(row)?;
-        if let Some(reason) = lost(work, &nodes, &running, request)? {
-            found.push((running, reason));
+        if let Some((reason, effect)) = lost(work, &nodes, &running, request)? {
+            let has_owner = running.node.is_some();
+            pass.add(running.id, has_owner, (running, reason, effect));
         }
     }
-    Ok(found)
+    Ok(pass.chosen())
 }
 
-/// Why the claim is to be taken back, if it is.
+/// Why the claim is to be taken back, if it is, and what that does to its job.
 fn lost(
     work: &Work<'_>,
     nodes: &Registry,
     running: &Running,
     request: &ReclaimRequest,
-) -> Result<Option<ReclaimReason>> {
+) -> Result<Option<(ReclaimReason, ReclaimEffect)>> {
     let owner = running.node.map_or(Owner::Nobody, |node| nodes.owner(node));
     let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
         (None, None)
@@ -125,7 +126,16 @@ fn lost(
         timeout,
         stall_timeout,
     };
-    Ok(request.lost(&claim, work.now))
+    let effect = |reason| {
+        request.effect(
+            &claim,
+            reason,
+            running.crash_count,
+            running.cancel_requested,
+        )
+    };
+    let reason = request.lost(&claim, work.now);
+    Ok(reason.map(|reason| (reason, effect(reason))))
 }
 
 fn timeouts(conn: &Connection, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
@@ -144,14 +154,12 @@ fn timeouts(conn: &Connection, data: i64) -> Result<(Option<Duration>, Option<Du
 
 fn take_back(
     work: &Work<'_>,
-    request: &ReclaimRequest,
     claim: &Running,
     reason: ReclaimReason,
+    effect: ReclaimEffect,
 ) -> Result<Reclaimed> {
     let claimed_at = from_millis(claim.claimed_at.unwrap_or(0));
     let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node, claimed_at);
-    let begun = claim.last_report.is_some();
-    let effect = request.effect(reason, claim.crash_count, begun, claim.cancel_requested);
     let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());
     if effect.is_exhausted() {
         work.conn

@@ -13,7 +13,8 @@ use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
     Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
     JobSelector, NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest,
-    ReclaimReason, ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement,
+    ReclaimEffect, ReclaimPass, ReclaimReason, ReclaimRequest, Reclaimed, Report, ReportKind,
+    Reported, Settlement,
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
@@ -284,31 +285,31 @@ impl Tables {
     }
 
     fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
-        let lost: Vec<(JobId, ReclaimReason)> = self
-            .running()
-            .filter_map(|row| Some((row.job.id, self.lost(row, request, now)?)))
-            .take(request.limit)
-            .collect();
-        let take_back = |(id, reason): (JobId, ReclaimReason)| {
+        let mut pass = ReclaimPass::of(request);
+        for row in self.running() {
+            let (job, claim) = (&row.job, self.held(row, now));
+            if let Some(reason) = request.lost(&claim, now) {
+                let effect = request.effect(&claim, reason, job.crash_count, job.cancel_requested);
+                pass.add(job.id, job.node.is_some(), (job.id, reason, effect));
+            }
+        }
+        let take_back = |(id, reason, effect): (JobId, ReclaimReason, ReclaimEffect)| {
             self.change(id, |row| {
                 let token = row.token();
-                let job = &mut row.job;
-                let begun = row.last_report.is_some();
-                let effect = request.effect(reason, job.crash_count, begun, job.cancel_requested);
-                job.crash_count = effect.crash_count;
+                row.job.crash_count = effect.crash_count;
                 if effect.is_exhausted() {
-                    job.node = None;
+                    row.job.node = None;
                 } else {
                     row.end_claim(effect.state, AttemptOutcome::Lost, now);
                 }
                 Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted())
             })
         };
-        lost.into_iter().filter_map(take_back).collect()
+        pass.chosen().into_iter().filter_map(take_back).collect()
     }
 
-    /// Why a running job's claim is to be taken back, if it is.
-    fn lost(&self, row: &Row, request: &ReclaimRequest, now: i64) -> Option<ReclaimReason> {
+    /// The claim of a running job, as a pass judges it.
+    fn held(&self, row: &Row, now: i64) -> HeldClaim<'_> {
         let owner = match row.job.node {
             None => Owner::Nobody,
             Some(id) => match self.nodes.get(&id) {
@@ -321,14 +322,13 @@ impl Tables {
                 }
             },
         };
-        let claim = HeldClaim {
+        HeldClaim {
             owner,
             claimed_at: row.job.claimed_at.map_or(now, time::to_millis),
             last_report: row.last_report,
             timeout: row.job.spec.timeout,
             stall_timeout: row.job.spec.stall_timeout,
-        };
-        request.lost(&claim, now)
+        }
     }
 
     fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {

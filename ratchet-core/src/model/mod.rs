@@ -19,6 +19,7 @@ mod permit;
 mod query;
 mod rate;
 mod reclaim;
+mod reclaim_pass;
 mod record;
 mod recurring;
 mod report;
@@ -52,6 +53,7 @@ pub use query::{
 };
 pub use rate::{RateAnswer, RateRequest};
 pub use reclaim::{HeldClaim, Owner, ReclaimEffect, ReclaimReason, ReclaimRequest, Reclaimed};
+pub use reclaim_pass::ReclaimPass;
 pub use record::{Attempt, AttemptOutcome, JobRecord, Progress};
 pub use recurring::{
     Definition, DueRecurring, Fired, PutOutcome, PutRecurring, Recurring, RecurringClaimRequest,

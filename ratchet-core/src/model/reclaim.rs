@@ -136,8 +136,11 @@ impl ReclaimRequest {
         .then_some(ReclaimReason::Overdue)
     }
 
-    /// What taking a claim back does to its job, which had lost `crash_count` claims before, whose
-    /// body had given a sign of life or not, and whose cancellation may have been requested.
+    /// What taking a claim back does to its job, which had lost `crash_count` claims before, and whose
+    /// cancellation may have been requested.
+    ///
+    /// A claim without an owner was given up by an earlier pass. It stays so, with the crashes that
+    /// were counted then, even if this pass allows more.
     ///
     /// The first loss of a job counts in any case. After that only bodies that had begun count: the
     /// engine begins no body of a job that was lost before without having reported it, so the
@@ -145,16 +148,18 @@ impl ReclaimRequest {
     #[must_use]
     pub const fn effect(
         &self,
+        claim: &HeldClaim<'_>,
         reason: ReclaimReason,
         crash_count: u32,
-        begun: bool,
         cancel_requested: bool,
     ) -> ReclaimEffect {
         // A job that is beyond its budget waits to be settled; it does not crash once more.
-        let given_up = crash_count > self.max_crashes;
+        let given_up = matches!(claim.owner, Owner::Nobody) || crash_count > self.max_crashes;
+        let begun = claim.last_report.is_some();
         let crashed = reason.is_crash() && !given_up && (begun || crash_count == 0);
         let crash_count = crash_count + crashed as u32;
-        let state = if reason.is_crash() && crash_count > self.max_crashes {
+        let exhausted = given_up || crash_count > self.max_crashes;
+        let state = if reason.is_crash() && exhausted {
             JobState::Running
         } else if cancel_requested {
             JobState::Cancelled
@@ -199,7 +204,7 @@ pub struct HeldClaim<'a> {
 /// Who holds a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
-    /// Nobody any more.
+    /// Nobody any more: an earlier pass gave the claim up.
     Nobody,
     /// A node that has no row.
     Unknown {
@@ -440,7 +445,8 @@ mod tests {
     #[test]
     fn crashes_are_counted_up_to_the_budget_and_once_beyond() {
         let request = ReclaimRequest::new().max_crashes(2);
-        let effect = |count| request.effect(ReclaimReason::OwnerLost, count, true, false);
+        let held = claim(UNKNOWN, Some(1));
+        let effect = |count| request.effect(&held, ReclaimReason::OwnerLost, count, false);
         let counts: Vec<(u32, bool)> = (0..5)
             .map(|count| (effect(count).crash_count, effect(count).is_exhausted()))
             .collect();
@@ -448,20 +454,30 @@ mod tests {
             counts,
             [(1, false), (2, false), (3, true), (3, true), (4, true)]
         );
-        let free = request.effect(ReclaimReason::NotStarted, 2, false, false);
+        let free = claim(UNKNOWN, None);
+        let free = request.effect(&free, ReclaimReason::NotStarted, 2, false);
         assert_eq!((free.crash_count, free.state), (2, JobState::Pending));
-        let cancelled = request.effect(ReclaimReason::OwnerLost, 0, true, true);
+        let cancelled = request.effect(&held, ReclaimReason::OwnerLost, 0, true);
         assert_eq!(cancelled.state, JobState::Cancelled);
+    }
+
+    #[test]
+    fn a_claim_that_was_given_up_stays_so_and_is_not_counted_again() {
+        let request = ReclaimRequest::new().max_crashes(5);
+        let held = claim(Owner::Nobody, Some(1));
+        let effect = request.effect(&held, ReclaimReason::OwnerLost, 3, true);
+        assert_eq!((effect.crash_count, effect.is_exhausted()), (3, true));
     }
 
     #[test]
     fn a_suspect_that_had_not_begun_is_innocent() {
         let request = ReclaimRequest::new();
-        let count = |crashes, begun| {
-            let effect = request.effect(ReclaimReason::OwnerLost, crashes, begun, false);
+        let count = |crashes, last_report| {
+            let held = claim(UNKNOWN, last_report);
+            let effect = request.effect(&held, ReclaimReason::OwnerLost, crashes, false);
             effect.crash_count
         };
-        assert_eq!((count(0, false), count(0, true)), (1, 1));
-        assert_eq!((count(1, false), count(1, true)), (1, 2));
+        assert_eq!((count(0, None), count(0, Some(1))), (1, 1));
+        assert_eq!((count(1, None), count(1, Some(1))), (1, 2));
     }
 }
