@@ -406,4 +406,86 @@ cases! {
         assert_eq!(outcomes, [deleted, refused, ActionOutcome::NotFound, deleted]);
         assert_eq!(node.everything().await.len(), 1);
     }
+
+    #[proves("act.twice")]
+    async fn an_id_that_is_given_twice_is_acted_on_twice(cx: &Cx) {
+        for action in JobAction::ALL {
+            let other = cx.another().await;
+            let node = other.node().await;
+            for id in one_in_every_state(&node).await {
+                let before = node.get(id).await.state;
+                let twice = JobSelector::Ids(vec![id, id]);
+                let acted = node.act_on(&twice, action).await;
+                let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+                let after = match before.respond(action) {
+                    Response::Become(state) => Some(state),
+                    Response::Remove => None,
+                    _ => Some(before),
+                };
+                let second = match after {
+                    None => ActionOutcome::NotFound,
+                    Some(state) if state.respond(action) == Response::Refuse => {
+                        ActionOutcome::Refused(state)
+                    }
+                    // What changes no state is done again.
+                    Some(_) => outcomes[0],
+                };
+                assert_eq!(outcomes.len(), 2, "{action:?} of a {before} job");
+                assert_eq!(outcomes[1], second, "{action:?} of a {before} job");
+                let found = node.find(id).await.map(|job| job.state);
+                assert_eq!(found, after, "{action:?} of a {before} job");
+            }
+            drop(node);
+            cx.close(other).await;
+        }
+    }
+
+    #[proves("act.twice", "requeue.key")]
+    async fn a_dead_letter_that_is_given_twice_takes_its_key_once(cx: &Cx) {
+        let node = cx.node().await;
+        let mut dead = Vec::new();
+        for _ in 0..2 {
+            dead.push(node.add(job().unique_key("k")).await);
+            node.fail(node.take().await).await;
+        }
+        let ids = JobSelector::Ids(vec![dead[0], dead[1], dead[0], dead[1]]);
+        let acted = node.act_on(&ids, JobAction::Requeue).await;
+        let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+        let expected = [
+            ActionOutcome::Became(JobState::Pending),
+            ActionOutcome::KeyTaken(dead[0]),
+            ActionOutcome::Refused(JobState::Pending),
+            ActionOutcome::KeyTaken(dead[0]),
+        ];
+        assert_eq!(outcomes, expected);
+        assert_eq!(node.claim_ids(10).await, dead[..1]);
+    }
+
+    #[proves("requeue.pass", "act.select")]
+    async fn jobs_whose_key_is_taken_count_and_hold_no_pass_up(cx: &Cx) {
+        let node = cx.node().await;
+        let mut dead = Vec::new();
+        for new in [job().unique_key("k"), job().unique_key("k"), job(), job()] {
+            dead.push(node.add(new).await);
+            node.fail(node.take().await).await;
+        }
+        let holder = node.add(job().unique_key("k")).await;
+        let (taken, became) = (
+            ActionOutcome::KeyTaken(holder),
+            ActionOutcome::Became(JobState::Pending),
+        );
+        let mut after = None;
+        for expected in [&[taken, taken][..], &[became, became], &[]] {
+            let selector = JobSelector::matching(JobFilter::all(), 2).after(after);
+            let acted = node.act_on(&selector, JobAction::Requeue).await;
+            let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
+            assert_eq!(outcomes, expected);
+            after = acted.last().map(|one| one.job);
+        }
+        // Passes that begin anew meet the same jobs again.
+        let selector = JobSelector::matching(JobFilter::all(), 2);
+        let acted = node.act_on(&selector, JobAction::Requeue).await;
+        let met: Vec<JobId> = acted.iter().map(|one| one.job).collect();
+        assert_eq!(met, dead[..2]);
+    }
 }

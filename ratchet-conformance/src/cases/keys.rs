@@ -200,13 +200,18 @@ cases! {
         node.add(once("i")).await;
     }
 
-    #[proves("keys.idempotency")]
+    #[proves("keys.both")]
     async fn the_idempotency_key_is_looked_at_before_the_unique_key(cx: &Cx) {
         let node = cx.node().await;
         node.add(unique("u")).await;
         let first = node.add(once("i")).await;
         let both = unique("u").idempotency_key("i");
         assert_eq!(node.offer(&both).await, Enqueued::Duplicate(first));
+        // The same inside one batch.
+        let batch = [unique("v"), once("j"), unique("v").idempotency_key("j")];
+        let answers = node.enqueue(&batch).await;
+        assert_eq!(answers[2], Enqueued::Duplicate(batch[1].id()));
+        assert_eq!(node.everything().await.len(), 4);
     }
 
     #[proves("keys.unique", "reclaim.requeue")]
@@ -268,6 +273,23 @@ cases! {
             .filter(|answer| matches!(answer, Enqueued::Created(_)));
         assert_eq!(created.count(), 16);
         assert_eq!(nodes[0].everything().await.len(), 16);
+    }
+
+    #[proves("keys.idempotency", "enqueue.repeat")]
+    #[needs(Clock)]
+    async fn a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = [once("k"), job()];
+        node.add_all(&batch).await;
+        for claimed in node.claim(2).await {
+            node.succeed(claimed.claim.token).await;
+        }
+        cx.advance(HOUR).await;
+        assert_eq!(node.purge(JobState::Succeeded, MINUTE, 10).await, 2);
+        let [keyed, plain] = batch.each_ref().map(NewJob::id);
+        let answers = node.enqueue(&batch).await;
+        assert_eq!(answers, [Enqueued::Duplicate(keyed), Enqueued::Created(plain)]);
+        assert_eq!(node.claim_ids(10).await, [plain]);
     }
 }
 

@@ -13,6 +13,7 @@ mod diag;
 mod differential;
 mod enqueue;
 mod errors;
+mod given_up;
 mod guard;
 mod keys;
 mod lane;
@@ -55,6 +56,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     retry::CASES,
     report::CASES,
     reclaim::CASES,
+    given_up::CASES,
     act::CASES,
     cancel::CASES,
     diag::CASES,

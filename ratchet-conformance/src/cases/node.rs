@@ -467,4 +467,41 @@ cases! {
         cx.advance(DEAD_AFTER).await;
         assert_eq!(node.sweep(DEAD_AFTER, DAY).await.died, []);
     }
+
+    #[proves("node.forget", "node.silent")]
+    #[needs(Clock)]
+    async fn a_node_that_was_silent_for_long_dies_and_is_forgotten_in_one_pass(cx: &Cx) {
+        let (idle, busy, live) = (cx.node().await, cx.node().await, cx.node().await);
+        idle.beat().await;
+        busy.beat().await;
+        busy.add(job()).await;
+        busy.take().await;
+        cx.advance(HOUR + MILLI).await;
+        live.beat().await;
+        let mut died = vec![idle.id, busy.id];
+        died.sort();
+        let forgotten = 1;
+        let swept = live.sweep(DEAD_AFTER, HOUR).await;
+        assert_eq!(swept, SweptNodes { died, forgotten });
+        let left = live.nodes().await;
+        let left: Vec<_> = left.iter().map(|row| (row.node, row.status)).collect();
+        assert_eq!(left, [(live.id, NodeStatus::Active), (busy.id, NodeStatus::Dead)]);
+    }
+
+    #[proves("node.silent")]
+    #[needs(Clock)]
+    async fn nodes_that_die_in_one_pass_are_listed_in_order_of_their_ids(cx: &Cx) {
+        let nodes = cx.nodes(5).await;
+        let mut ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+        ids.sort();
+        // They began neither in that order nor in the opposite one.
+        for place in [2, 0, 4, 1, 3] {
+            let mut node = nodes[0].clone();
+            (node.id, node.label) = (ids[place], name(&format!("node {place}")));
+            node.beat().await;
+            cx.advance(MILLI).await;
+        }
+        cx.advance(HOUR).await;
+        assert_eq!(nodes[0].sweep(DEAD_AFTER, DAY).await.died, ids);
+    }
 }

@@ -526,6 +526,21 @@ cases! {
             assert_eq!(held(&nodes[0], &resource).await, ran.len() as u64);
         }
     }
+
+    #[proves("permit.unknown", "keys.idempotency", "keys.unique")]
+    #[needs(Permits)]
+    async fn an_unknown_permit_is_refused_even_if_its_job_is_a_duplicate(cx: &Cx) {
+        let node = cx.node().await;
+        node.add_all(&[job().idempotency_key("i"), job().unique_key("u")]).await;
+        for keyed in [job().idempotency_key("i"), job().unique_key("u")] {
+            let batch = [job(), keyed.permit("api")];
+            assert_refused(node.jobs().enqueue(&batch).await, "permit");
+            assert_eq!(node.everything().await.len(), 2);
+        }
+        set(&node, "api", 1).await;
+        let again = job().idempotency_key("i").permit("api");
+        assert!(matches!(node.offer(&again).await, Enqueued::Duplicate(_)));
+    }
 }
 
 /// Whether any job is not at its end.

@@ -628,4 +628,23 @@ cases! {
         assert_refused(node.jobs().reclaim(&reclaim().limit(0)).await, "limit");
         assert_refused(node.jobs().reclaim(&reclaim().limit(10_001)).await, "limit");
     }
+
+    #[proves("reclaim.order")]
+    async fn lost_claims_are_returned_in_order_of_their_tokens(cx: &Cx) {
+        let node = cx.node().await;
+        node.beat().await;
+        // The last is claimed first.
+        for (number, new) in jobs(5).into_iter().enumerate() {
+            node.add(new.priority(Priority::ALL[number])).await;
+        }
+        let mut claimed: Vec<ClaimToken> = Vec::new();
+        for _ in 0..5 {
+            claimed.push(node.take().await);
+        }
+        claimed.sort();
+        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        let taken = node.reclaim(&reclaim()).await;
+        let tokens: Vec<ClaimToken> = taken.iter().map(|one| one.token).collect();
+        assert_eq!(tokens, claimed);
+    }
 }

@@ -223,4 +223,24 @@ cases! {
         assert_eq!(b.get(first.job).await, running);
         b.succeed(second).await;
     }
+
+    #[proves("settle.repeat", "settle.history")]
+    async fn an_end_told_again_is_applied_until_the_next_claim_is_settled(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let id = a.add(job()).await;
+        let first = a.take().await;
+        assert_eq!(a.settle(first, retry(Duration::ZERO)).await, Fenced::Applied);
+        let second = b.take().await;
+        let running = (b.get(id).await, b.history(id).await);
+        assert_eq!(running.1.len(), 1);
+        for outcome in outcomes() {
+            let again = a.settle(first, outcome.clone()).await;
+            assert_eq!(again, Fenced::Applied, "{outcome:?}");
+            assert_eq!((b.get(id).await, b.history(id).await), running);
+        }
+        b.release(second).await;
+        assert_stale(&a, first).await;
+        b.release(second).await;
+        assert_eq!(b.history(id).await.len(), 2);
+    }
 }

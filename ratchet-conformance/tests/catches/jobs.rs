@@ -32,6 +32,9 @@ impl Sabotaged {
         let now = time::to_millis(self.inner.database_time().await?);
         let spec = job.spec();
         let fresh = || format!("fresh {}", JobId::new());
+        if let Some(holder) = self.unique_holder(job).await? {
+            return Ok(Enqueued::Duplicate(holder));
+        }
         let job = match self.how {
             Sabotage::TruncatesTimesToSeconds => {
                 let due = job.due().resolve(now) / 1_000 * 1_000;
@@ -253,6 +256,10 @@ impl JobStore for Sabotaged {
         for settlement in settlements {
             let mut settlement = settlement.clone();
             let token = settlement.token;
+            if let Some(answer) = self.repeated(token).await? {
+                answers.push(answer);
+                continue;
+            }
             match (self.how, &settlement.outcome) {
                 (Sabotage::IgnoresTokensOnSettle, _) => {
                     settlement.token = self.present(token).await?;
@@ -347,6 +354,9 @@ impl JobStore for Sabotaged {
             Sabotage::IgnoresTheCrashBudget => asked.max_crashes = u32::MAX,
             _ => {}
         }
+        if let Some(given_up) = self.given_up(request.limit).await? {
+            return Ok(given_up);
+        }
         let blocked = self.blocked().await?;
         let mut lost = self.inner.reclaim(&asked).await?;
         if self.is(Sabotage::ForgetsToReleaseAfterReclaim) {
@@ -368,7 +378,7 @@ impl JobStore for Sabotaged {
                 }
             }
         }
-        Ok(lost)
+        self.recounted(request, lost).await
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
@@ -391,6 +401,9 @@ impl JobStore for Sabotaged {
                     self.memory().requeued.extend(batch);
                 }
             }
+            return Ok(acted);
+        }
+        if let Some(acted) = self.misanswered(jobs, action).await? {
             return Ok(acted);
         }
         if let JobSelector::Ids(ids) = jobs
@@ -493,6 +506,7 @@ impl JobStore for Sabotaged {
         if self.is(Sabotage::KeepsOnlyTheLastAttempt) && !history.is_empty() {
             history.drain(..history.len() - 1);
         }
+        self.named(&mut history);
         Ok(history)
     }
 

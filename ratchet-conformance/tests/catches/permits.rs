@@ -49,7 +49,12 @@ impl Sabotaged {
             .iter()
             .filter_map(|job| job.spec().route.permit.as_ref());
         let unknown: Vec<&Name> = resources.filter(is_unknown).collect();
-        if self.is(Sabotage::TakesUnknownPermits) {
+        let mut needless = self.is(Sabotage::TakesUnknownPermitsOfDuplicates);
+        for job in jobs {
+            let needs = job.spec().route.permit.is_some();
+            needless = needless && (!needs || self.is_duplicate(job).await?);
+        }
+        if needless || self.is(Sabotage::TakesUnknownPermits) {
             for resource in unknown {
                 self.inner.set_permits(resource, 1).await?;
             }

@@ -97,6 +97,9 @@ impl NodeStore for Sabotaged {
             };
             reply.claims = page.jobs.iter().map(claim).collect();
         }
+        if self.is(Sabotage::ListsClaimsAsTheyCome) {
+            reply.claims.reverse();
+        }
         if self.is(Sabotage::HidesTheOtherNodes) {
             reply.others = Others::default();
         }
@@ -118,7 +121,7 @@ impl NodeStore for Sabotaged {
         let mut sweep = sweep.clone();
         sweep.guard = self.weakened(sweep.guard).await?;
         sweep.clock = self.believed(sweep.clock);
-        self.inner.sweep_nodes(&sweep).await
+        self.sweep(&sweep).await
     }
 
     async fn database_time(&self) -> Result<Timestamp> {

@@ -162,6 +162,20 @@ sabotages! {
     CriesWolf,
     ListsFindingsAsTheyCome,
     EndsAtALookThatFails,
+    LooksAtUniqueKeysFirst,
+    TakesUnknownPermitsOfDuplicates,
+    ForgetsEndsAtTheNextClaim,
+    RemembersEveryEnd,
+    RevivesGivenUpJobs,
+    SparesReportedClaims,
+    NamesSomeNode,
+    ReturnsGivenUpClaimsFirst,
+    ReturnsLostClaimsAsTheyCome,
+    ActsOnEachIdOnce,
+    HidesTakenKeys,
+    KeepsTheNewlyDead,
+    ListsTheDeadAsTheyCome,
+    ListsClaimsAsTheyCome,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.

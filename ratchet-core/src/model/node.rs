@@ -251,7 +251,7 @@ impl HeartbeatReply {
         }
     }
 
-    /// Returns the tokens of the claims whose jobs an operator or a client wants cancelled.
+    /// Returns the tokens of the claims whose jobs an operator or a client wants cancelled, in order.
     #[must_use]
     pub fn cancel_requested(&self) -> Vec<ClaimToken> {
         let requested = self.claims.iter().filter(|claim| claim.cancel_requested);
@@ -395,9 +395,9 @@ impl NodeSweep {
 /// What a pass over the node table found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweptNodes {
-    /// The nodes that this pass marked dead.
+    /// The nodes that this pass marked dead, in order of their ids.
     pub died: Vec<NodeId>,
-    /// How many ended nodes it deleted.
+    /// How many ended nodes it deleted; some of them may be among those that died.
     pub forgotten: u64,
 }
 

@@ -18,7 +18,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[archive.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first, at most `limit`.
+    ///   `older_than`; the longest finished first, at most `limit`. The order of jobs that finished at
+    ///   the same time is unspecified.
     /// - **[archive.awaited]** None whose children have not all ended, since those may read its result;
     ///   it keeps no other.
     /// - **[archive.move]** Each is in the archive with everything known about it and its whole
@@ -64,7 +65,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[archive.purge]** Only those that finished longer ago than `older_than`; the longest
-    ///   finished first, at most `limit`. Nothing else changes, and idempotency keys stay used.
+    ///   finished first, at most `limit`; the order of jobs that finished at the same time is
+    ///   unspecified. Nothing else changes, and idempotency keys stay used.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

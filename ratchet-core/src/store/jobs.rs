@@ -25,14 +25,18 @@ pub trait JobStore: Debug + Send + Sync {
     ///   batch does nothing.
     /// - **[enqueue.atomic]** If the call fails, no job of it is stored and no key is taken.
     /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored
-    ///   again, so that an enqueue with an unknown outcome can be repeated.
+    ///   again, so that an enqueue with an unknown outcome can be repeated. A job that was purged is
+    ///   not stored any more: enqueued again, it is stored again, unless its idempotency key prevents
+    ///   that.
     /// - **[enqueue.due]** `RunAt::Now` and `RunAt::In` are resolved on the database's clock.
     /// - **[enqueue.validate]** The store calls [`NewJob::validate_all`] first.
     /// - **[keys.idempotency]** A job whose idempotency key was ever used is not stored and answered
     ///   `Duplicate(id of the first)`, also when the first has ended or was purged, and also inside
-    ///   one batch.
+    ///   one batch. A purged job that is enqueued again is therefore a `Duplicate` of itself.
     /// - **[keys.unique]** A job whose unique key an unfinished job has is not stored and answered
     ///   `Duplicate(id of that job)`; then its idempotency key is not used up.
+    /// - **[keys.both]** If the two keys of a job belong to different jobs, the answer is `Duplicate`
+    ///   of the one with the idempotency key.
     /// - **[tag.set]** The tags of a job are those it was enqueued with, to the letter. A job that is
     ///   not stored has none.
     /// - **[keys.race]** Of concurrent enqueues with one key exactly one is answered `Created`.
@@ -43,7 +47,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   is `Pending`, `Paused` or `Running`; all others are `Blocked`, at every moment, however many
     ///   enqueue, claim, settle and act at once. A blocked job keeps its `run_at`.
     /// - **[permit.unknown]** A batch with a job whose permit is of a resource that was never set is
-    ///   refused as `Invalid` (`permit`), and nothing of it is stored.
+    ///   refused as `Invalid` (`permit`), and nothing of it is stored, even if that job would be a
+    ///   duplicate.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -109,7 +114,9 @@ pub trait JobStore: Debug + Send + Sync {
     ///   `claimed_at` are the token's; otherwise it is `Stale` and changes nothing, even from the same
     ///   node.
     /// - **[settle.repeat]** Settling again with the token that was the last to settle the job
-    ///   changes nothing and is `Applied`, so that a call with an unknown outcome can be repeated.
+    ///   changes nothing, not even the history, and is `Applied`, whatever the outcome, so that a call
+    ///   with an unknown outcome can be repeated. This holds while a later claim of the job runs, and
+    ///   ends when that claim is settled: then the earlier token is `Stale`.
     /// - **[settle.cancel]** If cancellation was requested the job ends `Cancelled`, whatever the
     ///   outcome, without a result.
     /// - **[settle.keys]** A terminal state frees the unique key in the same write.
@@ -167,10 +174,17 @@ pub trait JobStore: Debug + Send + Sync {
     ///   `crash_count` is what [`ReclaimRequest::effect`] says. If cancellation was requested it is
     ///   `Cancelled` instead. The old token is stale, and the history says `Lost`.
     /// - **[reclaim.exhausted]** A crash beyond `max_crashes` leaves the job `Running` without an
-    ///   owner, and is returned as `exhausted` by this and every later pass until it is settled. From
+    ///   owner: its claim is given up. This pass and every later one returns it as `exhausted`, with
+    ///   the same crash count, until it is settled, even if a later pass allows more crashes. From
     ///   then on only the returned token, which names no node, is valid.
+    /// - **[reclaim.given_up]** The token of a claim that was given up is valid for reports and inputs,
+    ///   too. A report with it keeps no later pass from returning the claim. The history entry of the
+    ///   claim names no node.
     /// - **[reclaim.once]** Concurrent passes reclaim each claim once.
-    /// - **[reclaim.limit]** At most `limit` claims a pass.
+    /// - **[reclaim.limit]** At most `limit` claims a pass. Claims that have an owner go before those
+    ///   that earlier passes gave up, which therefore keep no others waiting. Otherwise the store
+    ///   chooses which claims a limited pass takes.
+    /// - **[reclaim.order]** The claims are returned in order of their tokens.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -184,12 +198,16 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[act.select]** Ids are answered each, in order. A filter acts on the oldest jobs it
     ///   matches, behind `after` and up to `limit`, that do not refuse, and answers only these,
     ///   oldest first. If it answers none, there was none.
+    /// - **[act.twice]** An id that is given twice is acted on twice: the second time the job is as the
+    ///   first has left it.
     /// - **[cancel.waiting]** A cancelled waiting job is never claimed, and its unique key is free.
     /// - **[cancel.running]** A cancelled running job keeps its claim; its node learns of it by
     ///   heartbeat and report.
     /// - **[requeue.fresh]** A requeued job is due now, with attempts and crashes at 0 and no error,
     ///   and can be claimed like any other; its `claim_seq` and history stay.
     /// - **[requeue.key]** A requeued job takes its unique key again, or is `KeyTaken` and unchanged.
+    /// - **[requeue.pass]** By filter, a job that is `KeyTaken` counts against `limit` and is answered,
+    ///   so that a caller who goes on behind the last answered job gets past it.
     /// - **[pause.job]** A paused job is not claimed; resumed, it has its old `run_at`.
     /// - **[reschedule.job]** A rescheduled job is due at the new time, resolved on the database's
     ///   clock, and is claimed by it; no claim returns it that is made once this has returned, unless
@@ -261,7 +279,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first, at most `limit`.
+    ///   `older_than`; the longest finished first, at most `limit`. The order of jobs that finished at
+    ///   the same time is unspecified.
     /// - **[purge.awaited]** None whose children have not all ended, since those may read its result;
     ///   it keeps no other.
     /// - **[purge.keys]** Idempotency keys stay used.

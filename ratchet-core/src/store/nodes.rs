@@ -65,12 +65,14 @@ pub trait NodeStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[node.silent]** A live node becomes `Dead` exactly when [`NodeSweep::marks_dead`] says so:
-    ///   when [`NodeRecord::is_silent`], on a clock that never stepped.
+    ///   when [`NodeRecord::is_silent`], on a clock that never stepped. The answer lists the nodes that
+    ///   this pass marked, in order of their ids.
     /// - **[node.step]** A node that was heard before a step of the clock, as
     ///   [`NodeSweep::clock`] names it, is silent from the step on only. If the clock shows more than
     ///   its `latest`, no node is silent.
     /// - **[node.forget]** A `Left` or `Dead` node is deleted when its last heartbeat is older than
-    ///   `forget_after`, but not while it owns claims.
+    ///   `forget_after`, but not while it owns claims. If that holds for a node that this pass marks
+    ///   dead, this pass deletes it, too: it is listed in `died` and counted in `forgotten`.
     ///
     /// # Errors
     /// A failure of the store.

@@ -58,7 +58,7 @@ pub(super) enum Step {
     Reopen,
 }
 
-/// What a call answered. What the contract leaves unordered is sorted.
+/// What a call answered.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Nothing,
@@ -136,11 +136,7 @@ impl Step {
             Self::Load(tokens) => Answer::Inputs(jobs.load_inputs(tokens).await?),
             Self::Settle(batch) => Answer::Fenced(jobs.settle(batch).await?),
             Self::Report(batch) => Answer::Reported(jobs.report(batch).await?),
-            Self::Reclaim(request) => {
-                let mut lost = jobs.reclaim(request).await?;
-                lost.sort_by_key(|one| one.token);
-                Answer::Reclaimed(lost)
-            }
+            Self::Reclaim(request) => Answer::Reclaimed(jobs.reclaim(request).await?),
             Self::Act(selector, action) => Answer::Acted(jobs.act(selector, *action).await?),
             Self::Get(ids) => Answer::Jobs(jobs.get(ids).await?),
             Self::List(filter, page) => {
@@ -161,13 +157,7 @@ impl Step {
             Self::SetStatus(node, status) => {
                 Answer::Changed(nodes.set_node_status(*node, *status).await?)
             }
-            Self::Sweep(sweep) => {
-                let mut swept = nodes.sweep_nodes(sweep).await?;
-                if let Guarded::Done(swept) = &mut swept {
-                    swept.died.sort();
-                }
-                Answer::Swept(swept)
-            }
+            Self::Sweep(sweep) => Answer::Swept(nodes.sweep_nodes(sweep).await?),
             Self::Pause(queue) => Answer::Changed(queues.pause_queue(queue).await?),
             Self::Resume(queue) => Answer::Changed(queues.resume_queue(queue).await?),
             Self::Acquire(name, owner, ttl) => {

@@ -1,0 +1,217 @@
+//! What is wrong with the answers to what is rare: calls that come twice, claims that were given up,
+//! jobs that are duplicates in two ways.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ratchet_core::model::*;
+use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobRecord, JobState, NewJob, NodeId, Result};
+
+use crate::sabotage::{Sabotage, Sabotaged};
+
+/// The cases that catch them.
+pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
+    (
+        Sabotage::LooksAtUniqueKeysFirst,
+        "keys::the_idempotency_key_is_looked_at_before_the_unique_key",
+    ),
+    (
+        Sabotage::ForgetsIdempotencyKeysOnPurge,
+        "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
+    ),
+    (
+        Sabotage::TakesUnknownPermitsOfDuplicates,
+        "permit::an_unknown_permit_is_refused_even_if_its_job_is_a_duplicate",
+    ),
+    (
+        Sabotage::ForgetsEndsAtTheNextClaim,
+        "token::an_end_told_again_is_applied_until_the_next_claim_is_settled",
+    ),
+    (
+        Sabotage::RemembersEveryEnd,
+        "token::an_end_told_again_is_applied_until_the_next_claim_is_settled",
+    ),
+    (
+        Sabotage::RevivesGivenUpJobs,
+        "given_up::a_claim_that_was_given_up_stays_so_if_a_later_pass_allows_more_crashes",
+    ),
+    (
+        Sabotage::SparesReportedClaims,
+        "given_up::a_report_on_a_claim_that_was_given_up_is_kept_and_saves_it_from_no_pass",
+    ),
+    (
+        Sabotage::NamesSomeNode,
+        "given_up::the_history_of_a_claim_that_was_given_up_names_no_node",
+    ),
+    (
+        Sabotage::ReturnsGivenUpClaimsFirst,
+        "given_up::claims_that_were_given_up_keep_no_others_waiting",
+    ),
+    (
+        Sabotage::ReturnsLostClaimsAsTheyCome,
+        "reclaim::lost_claims_are_returned_in_order_of_their_tokens",
+    ),
+    (
+        Sabotage::ActsOnEachIdOnce,
+        "act::an_id_that_is_given_twice_is_acted_on_twice",
+    ),
+    (
+        Sabotage::ActsOnEachIdOnce,
+        "act::a_dead_letter_that_is_given_twice_takes_its_key_once",
+    ),
+    (
+        Sabotage::HidesTakenKeys,
+        "act::jobs_whose_key_is_taken_count_and_hold_no_pass_up",
+    ),
+    (
+        Sabotage::KeepsTheNewlyDead,
+        "node::a_node_that_was_silent_for_long_dies_and_is_forgotten_in_one_pass",
+    ),
+    (
+        Sabotage::ListsTheDeadAsTheyCome,
+        "node::nodes_that_die_in_one_pass_are_listed_in_order_of_their_ids",
+    ),
+    (
+        Sabotage::ListsClaimsAsTheyCome,
+        "cancel::one_heartbeat_tells_of_many_cancels",
+    ),
+];
+
+impl Sabotaged {
+    /// The unfinished job with the unique key of this one, if that is looked at first.
+    pub(crate) async fn unique_holder(&self, job: &NewJob) -> Result<Option<JobId>> {
+        let key = job.spec().unique_key.as_ref();
+        let Some(key) = key.filter(|_| self.is(Sabotage::LooksAtUniqueKeysFirst)) else {
+            return Ok(None);
+        };
+        let jobs = self.everything().await?;
+        let holds = |job: &&JobRecord| {
+            !job.state.is_terminal() && job.spec.unique_key.as_ref() == Some(key)
+        };
+        Ok(jobs.iter().find(holds).map(|job| job.id))
+    }
+
+    /// Whether a stored job has a key of this one.
+    pub(crate) async fn is_duplicate(&self, job: &NewJob) -> Result<bool> {
+        let (once, unique) = (&job.spec().idempotency_key, &job.spec().unique_key);
+        let jobs = self.everything().await?;
+        Ok(jobs.iter().any(|stored| {
+            let spec = &stored.spec;
+            once.is_some() && spec.idempotency_key == *once
+                || unique.is_some() && spec.unique_key == *unique
+        }))
+    }
+
+    /// The answer to a settlement that is not looked at.
+    pub(crate) async fn repeated(&self, token: ClaimToken) -> Result<Option<Fenced>> {
+        let answer = match self.how {
+            Sabotage::ForgetsEndsAtTheNextClaim => Fenced::Stale,
+            Sabotage::RemembersEveryEnd => Fenced::Applied,
+            _ => return Ok(None),
+        };
+        let job = self.find(token.job).await?;
+        let running = job.filter(|job| job.state == JobState::Running);
+        let present = running.map(|job| Claim::of(&job).token);
+        let known = self.memory().settled.contains(&token);
+        self.memory().settled.push(token);
+        let late = answer == Fenced::Applied || present.is_some_and(|present| present != token);
+        Ok((known && late).then_some(answer))
+    }
+
+    /// What a pass returns without a look at what else is lost, if anything.
+    pub(crate) async fn given_up(&self, limit: usize) -> Result<Option<Vec<Reclaimed>>> {
+        if !self.is(Sabotage::ReturnsGivenUpClaimsFirst) {
+            return Ok(None);
+        }
+        let mut jobs = self.everything().await?;
+        jobs.retain(|job| job.state == JobState::Running && job.node.is_none());
+        let given_up = |job: &JobRecord| {
+            let token = Claim::of(job).token;
+            Reclaimed::new(token, ReclaimReason::OwnerLost, job.crash_count, true)
+        };
+        let some: Vec<Reclaimed> = jobs.iter().take(limit).map(given_up).collect();
+        Ok((some.len() == limit).then_some(some))
+    }
+
+    /// What a pass makes of what was lost.
+    pub(crate) async fn recounted(
+        &self,
+        request: &ReclaimRequest,
+        lost: Vec<Reclaimed>,
+    ) -> Result<Vec<Reclaimed>> {
+        let mut told = Vec::with_capacity(lost.len());
+        for mut one in lost {
+            if self.is(Sabotage::RevivesGivenUpJobs)
+                && one.exhausted
+                && one.crash_count <= request.max_crashes
+            {
+                let back = Settlement::new(one.token, Outcome::Released);
+                self.inner.settle(&[back]).await?;
+                one.exhausted = false;
+            }
+            let reported = self.find(one.token.job).await?;
+            let reported = reported.is_some_and(|job| job.progress.is_some());
+            if !(self.is(Sabotage::SparesReportedClaims) && one.exhausted && reported) {
+                told.push(one);
+            }
+        }
+        if self.is(Sabotage::ReturnsLostClaimsAsTheyCome) {
+            told.reverse();
+        }
+        Ok(told)
+    }
+
+    /// The history as it is told.
+    pub(crate) fn named(&self, history: &mut [Attempt]) {
+        if self.is(Sabotage::NamesSomeNode) {
+            for attempt in history {
+                attempt.node = attempt.node.or_else(|| Some(NodeId::new()));
+            }
+        }
+    }
+
+    /// Acts on jobs and answers in a wrong way, if that is what is wrong.
+    pub(crate) async fn misanswered(
+        &self,
+        jobs: &JobSelector,
+        action: JobAction,
+    ) -> Result<Option<Vec<Acted>>> {
+        match (self.how, jobs) {
+            (Sabotage::ActsOnEachIdOnce, JobSelector::Ids(ids)) => {
+                let mut once = ids.clone();
+                once.sort();
+                once.dedup();
+                let acted = self.inner.act(&JobSelector::Ids(once), action).await?;
+                let acted: HashMap<JobId, Acted> =
+                    acted.into_iter().map(|one| (one.job, one)).collect();
+                Ok(Some(ids.iter().map(|id| acted[id]).collect()))
+            }
+            (Sabotage::HidesTakenKeys, JobSelector::Matching { .. }) => {
+                let mut acted = self.inner.act(jobs, action).await?;
+                acted.retain(|one| !matches!(one.outcome, ActionOutcome::KeyTaken(_)));
+                Ok(Some(acted))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes a pass over the nodes.
+    pub(crate) async fn sweep(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
+        if self.is(Sabotage::KeepsTheNewlyDead) {
+            let mut marks = sweep.clone();
+            marks.forget_after = Duration::MAX;
+            let marked = self.inner.sweep_nodes(&marks).await?;
+            if marked != Guarded::Done(SweptNodes::default()) {
+                return Ok(marked);
+            }
+        }
+        let mut swept = self.inner.sweep_nodes(sweep).await?;
+        if let Guarded::Done(swept) = &mut swept
+            && self.is(Sabotage::ListsTheDeadAsTheyCome)
+        {
+            swept.died.reverse();
+        }
+        Ok(swept)
+    }
+}
