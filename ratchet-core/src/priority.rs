@@ -248,6 +248,42 @@ mod tests {
         assert!(Priority::from_level(-1).is_err());
     }
 
+    #[test]
+    fn a_refusal_ends_its_stream_and_no_other() {
+        let job = |run_at: i64| (run_at, JobId::new());
+        let limited = [job(1), job(2), job(5)];
+        let free = [job(3), job(4), job(6)];
+        let high = [job(9)];
+        let streams = || {
+            let stream = |jobs: &[(i64, JobId)]| jobs.to_vec().into_iter().map(Ok::<_, Infallible>);
+            [
+                (Priority::Normal, stream(&limited)),
+                (Priority::Normal, stream(&free)),
+                (Priority::High, stream(&high)),
+            ]
+        };
+        // The jobs in claim order, with the first of the limited ones admitted and no second.
+        let mut asked = Vec::new();
+        let admit = |stream| {
+            asked.push(stream);
+            stream != 0 || asked.iter().filter(|other| **other == 0).count() == 1
+        };
+        let Ok(merged) = merge_admitted(streams(), Aging::OFF, 10, 10, admit);
+        let expected = [high[0], limited[0], free[0], free[1], free[2]];
+        assert_eq!(merged, expected.map(|(_, id)| id));
+        // A stream that was refused is not asked about again.
+        assert_eq!(asked, [2, 0, 0, 1, 1, 1]);
+        // What is refused takes no place, and beyond the limit nothing is asked.
+        let mut asked = 0;
+        let admit = |stream| {
+            asked += 1;
+            stream == 1
+        };
+        let Ok(merged) = merge_admitted(streams(), Aging::OFF, 10, 2, admit);
+        assert_eq!(merged, [free[0].1, free[1].1]);
+        assert_eq!(asked, 4);
+    }
+
     proptest! {
         /// Merging ordered streams gives what sorting everything by the formula gives.
         #[test]

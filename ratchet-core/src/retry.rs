@@ -292,6 +292,45 @@ mod tests {
     }
 
     #[test]
+    fn jitter_is_exact_at_both_ends_and_in_the_middle_also_at_the_cap() {
+        let (base, cap) = (Duration::from_millis(1_000), Duration::from_millis(300_000));
+        let policy = RetryPolicy::exponential(99, base, cap).with_jitter(25);
+        // The attempt, and its delays in milliseconds for the random numbers 0, 0.5 and 1.
+        let table = [
+            (1, [750, 1_000, 1_250]),
+            (3, [3_000, 4_000, 5_000]),
+            (9, [192_000, 256_000, 320_000]),
+            (10, [225_000, 300_000, 375_000]),
+            (40, [225_000, 300_000, 375_000]),
+            (u32::MAX, [225_000, 300_000, 375_000]),
+        ];
+        for (attempt, millis) in table {
+            let delays = [0.0, 0.5, 1.0].map(|random| policy.delay(attempt, random));
+            let expected = millis.map(Duration::from_millis);
+            assert_eq!(delays, expected, "attempt {attempt}");
+        }
+        let all = policy.with_jitter(100);
+        assert_eq!(all.delay(2, 0.0), Duration::ZERO);
+        assert_eq!(all.delay(2, 1.0), Duration::from_millis(4_000));
+        // A number outside counts as the nearest inside.
+        let outside = [-3.0, 7.0].map(|random| policy.delay(1, random));
+        assert_eq!(outside, [750, 1_250].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn attempt_40_has_the_cap_whatever_the_backoff() {
+        let cap = 300 * SECOND;
+        for policy in [
+            RetryPolicy::exponential(50, Duration::from_millis(1), cap),
+            RetryPolicy::exponential(50, cap, cap),
+            RetryPolicy::linear(50, 8 * SECOND, cap),
+            RetryPolicy::fixed(50, cap),
+        ] {
+            assert_eq!(policy.delay(40, 0.5), cap, "{policy:?}");
+        }
+    }
+
+    #[test]
     fn the_last_allowed_attempt_exhausts_the_policy() {
         let policy = RetryPolicy::fixed(3, SECOND);
         assert!(!policy.is_exhausted(2));
@@ -311,6 +350,16 @@ mod tests {
         assert!(RetryPolicy::default().with_jitter(101).validate().is_err());
         assert!(RetryPolicy::fixed(1, Duration::MAX).validate().is_err());
         assert!(RetryPolicy::default().validate().is_ok());
+        let beyond = MAX_DELAY + Duration::from_millis(1);
+        for (longest, allowed) in [(MAX_DELAY, true), (beyond, false)] {
+            for policy in [
+                RetryPolicy::fixed(1, longest),
+                RetryPolicy::linear(1, SECOND, longest),
+                RetryPolicy::exponential(1, SECOND, longest),
+            ] {
+                assert_eq!(policy.validate().is_ok(), allowed, "{policy:?}");
+            }
+        }
     }
 
     proptest! {

@@ -130,6 +130,38 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_or_a_panic_without_attempts_left_is_a_dead_letter() {
+        for (attempts, dead) in [(0, false), (1, false), (2, true), (7, true)] {
+            let ends = [
+                Ended::TimedOut(Duration::from_secs(3)),
+                Ended::Panicked(Box::new("oh")),
+            ];
+            for ended in ends {
+                let failed = matches!(after(attempts, ended), Outcome::Failed { .. });
+                assert_eq!(failed, dead, "after {attempts} attempts");
+            }
+        }
+    }
+
+    #[test]
+    fn delays_above_the_maximum_are_cut() {
+        let beyond = MAX_DELAY + Duration::from_secs(1);
+        for asked in [beyond, Duration::MAX] {
+            let later = after(0, error(JobError::retry_after(asked, "busy")));
+            assert!(matches!(later, Outcome::Retry { delay, .. } if delay == MAX_DELAY));
+            let snoozed = Outcome::Snoozed { delay: MAX_DELAY };
+            assert_eq!(after(0, error(JobError::snooze(asked))), snoozed);
+        }
+        // Jitter may take the longest delay beyond it.
+        let mut claim = claim(0);
+        claim.retry = RetryPolicy::fixed(3, MAX_DELAY).with_jitter(50);
+        for (random, longest) in [(0.0, MAX_DELAY / 2), (1.0, MAX_DELAY)] {
+            let retried = outcome(&claim, error("no".into()), random);
+            assert!(matches!(retried, Outcome::Retry { delay, .. } if delay == longest));
+        }
+    }
+
+    #[test]
     fn results_that_do_not_fit_fail_the_job() {
         let result = Json::from_stored("x".repeat(MAX_RESULT_BYTES + 1));
         let outcome = after(0, Ended::Returned(Ok(Some(result))));
