@@ -30,6 +30,7 @@ impl Cx {
         let has = |power| match power {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
+            Power::Residue => fixture.residue().is_some(),
             // What only an opened store shows is looked at when it is opened.
             Power::Recurring
             | Power::Archive
@@ -134,6 +135,16 @@ impl Cx {
     pub(crate) fn vandal(&self) -> &dyn Vandal {
         let vandal = self.fixture.vandal();
         vandal.expect("the case says that it needs Vandal")
+    }
+
+    /// How many stored rows belong to jobs.
+    pub(crate) async fn rows_of_jobs(&self) -> u64 {
+        let residue = self.fixture.residue();
+        let residue = residue.expect("the case says that it needs Residue");
+        match residue.rows_of_jobs().await {
+            Ok(rows) => rows,
+            Err(error) => panic!("the rows cannot be counted: {error}"),
+        }
     }
 
     fn clock(&self) -> &dyn TestClock {

@@ -47,6 +47,11 @@ pub trait Fixture: Send + Sync + 'static {
         None
     }
 
+    /// The power [`Power::Residue`]: counting what is stored.
+    fn residue(&self) -> Option<&dyn Residue> {
+        None
+    }
+
     /// Takes the database away. Called once, after every handle was dropped, also when the case
     /// panicked.
     async fn teardown(&self) {}
@@ -84,6 +89,15 @@ pub trait Vandal: Send + Sync {
     /// Whatever went wrong; it fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 
+    /// Makes the stored row of this ended job unreadable as a whole, so that no reader can show it,
+    /// while passes still come upon it. For stores that have an archive.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        Err(format!("the fixture cannot spoil the ended job {job}").into())
+    }
+
     /// Makes what is stored of this recurring definition unreadable, its schedule for one, while
     /// claims still come upon it. For stores that keep such definitions.
     ///
@@ -110,6 +124,18 @@ pub trait Vandal: Send + Sync {
     }
 }
 
+/// Counts stored rows without asking the store.
+#[async_trait]
+pub trait Residue: Send + Sync {
+    /// Counts the rows of all tables that belong to single jobs: jobs, payloads, notes, attempts,
+    /// tags, unique keys, and memberships of lanes, links, batches and signals. Idempotency keys and
+    /// archived jobs do not count.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it fails the case.
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError>;
+}
+
 /// What a fixture, its store or a coordinator may be able to do beyond the minimum. Cases that need more than
 /// the suite was told are listed as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +145,8 @@ pub enum Power {
     Clock,
     /// [`Fixture::vandal`].
     Vandal,
+    /// [`Fixture::residue`].
+    Residue,
     /// The store keeps recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
     /// The stores it opens have an archive ([`Store::archive`](ratchet_core::Store::archive)).
@@ -144,6 +172,7 @@ impl Power {
     pub const STORE: &'static [Self] = &[
         Self::Clock,
         Self::Vandal,
+        Self::Residue,
         Self::Recurring,
         Self::Archive,
         Self::Permits,

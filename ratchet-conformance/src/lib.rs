@@ -69,11 +69,11 @@
 //! # Powers
 //! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
 //! database's clock; without it everything that depends on time goes untested, so a store should
-//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows. What the store
-//! itself may lack is a power too: [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`],
-//! [`Power::Rates`]. Cases that need a power which the suite was not told of are listed as ignored,
-//! with the reason; a fixture whose powers are not exactly those the suite was told of fails every
-//! case.
+//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows, and with
+//! [`Power::Residue`] they count those that deleted jobs leave. What the store itself may lack is a
+//! power too: [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`], [`Power::Rates`]. Cases
+//! that need a power which the suite was not told of are listed as ignored, with the reason; a
+//! fixture whose powers are not exactly those the suite was told of fails every case.
 //!
 //! What a store may have beyond the minimum, [`Power::Workflows`], [`Power::Signals`] and
 //! [`Power::Diagnostics`], is told in the same list, and must be what its accessors return.
@@ -113,7 +113,7 @@ pub use coordinator::{
     CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Transport,
 };
 pub use cx::Cx;
-pub use fixture::{BoxError, Factory, Fixture, Power, Provision, TestClock, Vandal};
+pub use fixture::{BoxError, Factory, Fixture, Power, Provision, Residue, TestClock, Vandal};
 pub use memory::MemoryFixture;
 pub use runner::Failure;
 pub use suite::Suite;

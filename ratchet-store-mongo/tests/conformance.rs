@@ -11,6 +11,7 @@ use ratchet_conformance::{Power, Suite};
 const POWERS: &[Power] = &[
     Power::Clock,
     Power::Vandal,
+    Power::Residue,
     Power::Recurring,
     Power::Archive,
     Power::Permits,

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         &[
             Power::Clock,
             Power::Vandal,
+            Power::Residue,
             Power::Rates,
             Power::Diagnostics,
         ],

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
 use ratchet_store_postgres::PostgresStore;
 use tokio::sync::Mutex;
@@ -60,6 +60,10 @@ impl Fixture for BoundFixture {
 
     async fn renew(&self) -> Result<(), BoxError> {
         self.schema.renew().await
+    }
+
+    fn residue(&self) -> Option<&dyn Residue> {
+        Some(&self.schema)
     }
 
     async fn teardown(&self) {

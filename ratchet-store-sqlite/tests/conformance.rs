@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{JobId, Name, SharedStore, time};
 use ratchet_store_sqlite::SqliteStore;
@@ -48,6 +48,35 @@ impl Fixture for SqliteFixture {
     fn vandal(&self) -> Option<&dyn Vandal> {
         Some(self)
     }
+
+    fn residue(&self) -> Option<&dyn Residue> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Residue for SqliteFixture {
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        let mut rows = 0;
+        for table in [
+            "jobs",
+            "job_data",
+            "job_notes",
+            "job_tags",
+            "attempts",
+            "unique_keys",
+            "lane_jobs",
+            "links",
+            "batch_jobs",
+            "signals",
+        ] {
+            let count = format!("SELECT count(*) FROM ratchet_{table}");
+            rows += database.query_row(&count, [], |row| row.get::<_, i64>(0))?;
+        }
+        Ok(rows.try_into()?)
+    }
 }
 
 #[async_trait]
@@ -60,6 +89,14 @@ impl Vandal for SqliteFixture {
              WHERE id = (SELECT data FROM ratchet_jobs WHERE id = ?1)",
             [job.as_bytes()],
         )?;
+        Ok(())
+    }
+
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        let spoil = "UPDATE ratchet_jobs SET route = 4711 WHERE id = ?1";
+        database.execute(spoil, [job.as_bytes()])?;
         Ok(())
     }
 

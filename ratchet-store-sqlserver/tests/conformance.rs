@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
 
 use crate::server::Schema;
@@ -43,6 +43,10 @@ impl Fixture for SqlServerFixture {
     }
 
     fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(&self.0)
+    }
+
+    fn residue(&self) -> Option<&dyn Residue> {
         Some(&self.0)
     }
 

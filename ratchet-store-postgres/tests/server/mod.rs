@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Residue, TestClock, Vandal};
 use ratchet_core::{JobId, Name, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -205,9 +205,38 @@ impl TestClock for Schema {
 }
 
 #[async_trait]
+impl Residue for Schema {
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
+        let mut rows = 0;
+        for table in [
+            "jobs",
+            "job_data",
+            "job_notes",
+            "job_tags",
+            "attempts",
+            "unique_keys",
+            "lane_jobs",
+            "links",
+            "batch_jobs",
+            "signals",
+        ] {
+            let count = format!("SELECT count(*) FROM {{schema}}.{table}");
+            rows += self.rows(&count).await?[0].try_get::<i64, _>(0)?;
+        }
+        Ok(rows.try_into()?)
+    }
+}
+
+#[async_trait]
 impl Vandal for Schema {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
         let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
+        self.execute(&spoil.replace("{job}", &job.to_string()))
+            .await
+    }
+
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.jobs SET route = 4711 WHERE id = '{job}'";
         self.execute(&spoil.replace("{job}", &job.to_string()))
             .await
     }

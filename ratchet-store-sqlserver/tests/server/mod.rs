@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Residue, TestClock, Vandal};
 use ratchet_core::{JobId, Name, time};
 use ratchet_store_sqlserver::{Builder, SqlServerStore};
 use tiberius::{AuthMethod, Config, EncryptionLevel, Row};
@@ -198,9 +198,39 @@ impl TestClock for Schema {
 }
 
 #[async_trait]
+impl Residue for Schema {
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
+        let mut rows = 0;
+        for table in [
+            "jobs",
+            "job_data",
+            "job_notes",
+            "job_tags",
+            "attempts",
+            "unique_keys",
+            "lane_jobs",
+            "links",
+            "batch_jobs",
+            "signals",
+        ] {
+            let count = format!("SELECT COUNT_BIG(*) FROM {{schema}}.{table}");
+            let counted: Option<i64> = self.rows(&count).await?[0].try_get(0)?;
+            rows += counted.ok_or("a count without a number")?;
+        }
+        Ok(rows.try_into()?)
+    }
+}
+
+#[async_trait]
 impl Vandal for Schema {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
         let spoil = "UPDATE {schema}.job_data SET retry = N'{' WHERE id = 0x{job}";
+        let id = job.as_uuid().simple().to_string();
+        self.execute(&spoil.replace("{job}", &id)).await
+    }
+
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        let spoil = "UPDATE {schema}.jobs SET route = 4711 WHERE id = 0x{job}";
         let id = job.as_uuid().simple().to_string();
         self.execute(&spoil.replace("{job}", &id)).await
     }
