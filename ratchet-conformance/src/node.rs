@@ -287,6 +287,26 @@ impl TestNode {
         }
     }
 
+    /// Every job that matches, in pages of up to `limit`.
+    pub(crate) async fn walk(
+        &self,
+        filter: &JobFilter,
+        order: JobOrder,
+        limit: usize,
+    ) -> Vec<JobId> {
+        let mut visited = Vec::new();
+        let mut page = PageRequest::first(limit).order(order);
+        loop {
+            let read = self.list(filter, &page).await;
+            assert!(read.jobs.len() <= limit);
+            visited.extend(read.jobs.iter().map(|job| job.id));
+            if read.next.is_none() {
+                return visited;
+            }
+            page = page.after(read.next);
+        }
+    }
+
     pub(crate) async fn history(&self, job: JobId) -> Vec<Attempt> {
         ok(self.jobs().history(job).await)
     }

@@ -41,6 +41,27 @@ fn archived_ids(jobs: &[ArchivedJob]) -> Vec<JobId> {
     jobs.iter().map(|one| one.job.id).collect()
 }
 
+/// Every archived job that matches, in pages of up to `limit`.
+async fn walk(
+    node: &TestNode,
+    filter: &ArchiveFilter,
+    order: JobOrder,
+    limit: usize,
+) -> Vec<ArchivedJob> {
+    let mut visited = Vec::new();
+    let mut page = PageRequest::first(limit).order(order);
+    loop {
+        let read = ok(archive(node).list_archived(filter, &page).await);
+        assert!(read.jobs.len() <= limit);
+        visited.extend(read.jobs);
+        if read.next.is_none() {
+            return visited;
+        }
+        assert_eq!(read.next, visited.last().map(|one| one.job.id));
+        page = page.after(read.next);
+    }
+}
+
 /// Ends jobs of several kinds and queues in every way; their ids.
 async fn ended(node: &TestNode) -> Vec<JobId> {
     let mut all = Vec::new();
@@ -129,6 +150,38 @@ cases! {
         node.end(child, Outcome::Cancelled).await;
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 1);
         assert_eq!(archived_ids(&everything(&node).await), [parent, plain]);
+    }
+
+    #[proves("archive.awaited")]
+    #[needs(Archive, Clock, Workflows)]
+    async fn a_parent_is_not_archived_while_a_child_runs_or_is_to_run_again(cx: &Cx) {
+        let node = cx.node().await;
+        let parent = node.add(job()).await;
+        let child = node.add(job().after(parent, Condition::Ended)).await;
+        node.end(parent, Outcome::Succeeded { result: None }).await;
+        // Each pass has another old job as well, since a store may see beforehand that there is none.
+        let pass = async || {
+            let plain = node.add(job()).await;
+            node.end(plain, Outcome::Succeeded { result: None }).await;
+            cx.advance(HOUR).await;
+            let moved = put_away(&node, JobState::Succeeded, MINUTE, 10).await;
+            assert!(archived(&node, plain).await.is_some());
+            moved - 1
+        };
+        let token = node.take_job(child).await;
+        assert_eq!(pass().await, 0);
+        node.settle(token, retry(Duration::ZERO)).await;
+        assert_eq!(pass().await, 0);
+        node.act(child, JobAction::Pause).await;
+        assert_eq!(pass().await, 0);
+        node.act(child, JobAction::Resume).await;
+        node.fail(node.take_job(child).await).await;
+        node.act(child, JobAction::Requeue).await;
+        assert_eq!(pass().await, 0);
+        assert!(node.find(parent).await.is_some());
+        node.end(child, Outcome::Cancelled).await;
+        assert_eq!(pass().await, 1);
+        assert!(archived(&node, parent).await.is_some());
     }
 
     #[proves("archive.old", "time.clock", "time.precision")]
@@ -271,19 +324,35 @@ cases! {
             let mut expected: Vec<ArchivedJob> = matching.cloned().collect();
             for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
                 for limit in [1, 5, 6, 18] {
-                    let mut page = PageRequest::first(limit).order(order);
-                    let mut visited = Vec::new();
-                    loop {
-                        let read = ok(archive(&node).list_archived(&filter, &page).await);
-                        assert!(read.jobs.len() <= limit);
-                        visited.extend(read.jobs);
-                        if read.next.is_none() {
-                            break;
-                        }
-                        assert_eq!(read.next, visited.last().map(|one| one.job.id));
-                        page = page.after(read.next);
-                    }
+                    let visited = walk(&node, &filter, order, limit).await;
                     assert_eq!(visited, expected, "{order:?} by {limit} {filter:?}");
+                }
+                expected.reverse();
+            }
+        }
+    }
+
+    #[proves("archive.list")]
+    #[needs(Archive, Clock)]
+    async fn the_archive_is_listed_by_creation_whatever_the_order_of_the_ends(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(6)).await;
+        for number in [4, 1, 5, 0, 3, 2] {
+            node.act(all[number], JobAction::Cancel).await;
+            cx.advance(SECOND).await;
+        }
+        cx.advance(HOUR).await;
+        // They come into the archive in the order of their ends.
+        for _ in 0..3 {
+            assert_eq!(put_away(&node, JobState::Cancelled, MINUTE, 2).await, 2);
+        }
+        let cancelled = ArchiveFilter::all().state(JobState::Cancelled);
+        for filter in [ArchiveFilter::all(), cancelled] {
+            let mut expected = all.clone();
+            for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+                for limit in [1, 4, 6] {
+                    let visited = walk(&node, &filter, order, limit).await;
+                    assert_eq!(archived_ids(&visited), expected, "{order:?} by {limit}");
                 }
                 expected.reverse();
             }
@@ -444,6 +513,27 @@ cases! {
             after.into_iter().map(|one| one.map(|one| one.job)).collect();
         assert_eq!(after, before);
         assert!(after.iter().all(Option::is_some));
+    }
+
+    #[proves("archive.poison", "errors.poison")]
+    #[needs(Archive, Clock, Vandal)]
+    async fn an_unreadable_job_keeps_none_that_ended_in_the_same_millisecond(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(5)).await;
+        node.act_on(&JobSelector::Ids(all.clone()), JobAction::Cancel).await;
+        for id in &all[..2] {
+            if let Err(error) = cx.vandal().spoil_ended(*id).await {
+                panic!("the row cannot be damaged: {error}");
+            }
+        }
+        cx.advance(HOUR).await;
+        for archived in [2, 1, 0] {
+            let moved = put_away(&node, JobState::Cancelled, MINUTE, 2).await;
+            assert_eq!(moved, archived);
+        }
+        let found = ok(archive(&node).archived(&all).await);
+        let found: Vec<bool> = found.iter().map(Option::is_some).collect();
+        assert_eq!(found, [false, false, true, true, true]);
     }
 
     #[proves("archive.old", "archive.list", "archive.purge", "limits.batch")]

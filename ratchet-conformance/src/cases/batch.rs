@@ -266,18 +266,7 @@ cases! {
             let queue = if number % 2 == 0 { "x" } else { "y" };
             mine.push(node.add(job().in_batch(batch).queue(queue)).await);
         }
-        let walk = async |filter: JobFilter, order| {
-            let mut had = Vec::new();
-            let mut page = PageRequest::first(2).order(order);
-            loop {
-                let read = node.list(&filter, &page).await;
-                had.extend(read.jobs.iter().map(|job| job.id));
-                if read.next.is_none() {
-                    return had;
-                }
-                page = page.after(read.next);
-            }
-        };
+        let walk = async |filter: JobFilter, order| node.walk(&filter, order, 2).await;
         let all = JobFilter::all().batch(batch);
         assert_eq!(walk(all.clone(), JobOrder::OldestFirst).await, mine);
         let newest: Vec<JobId> = mine.iter().rev().copied().collect();
@@ -296,6 +285,66 @@ cases! {
         let cancelled = all.state(Cancelled);
         assert_eq!(walk(cancelled, JobOrder::OldestFirst).await, in_x[..3]);
         assert_eq!(node.counts(other).await, [7, 0, 0, 0]);
+    }
+
+    #[proves("batch.filter", "page.filter", "page.walk", "count.filter")]
+    #[needs(Workflows)]
+    async fn a_filter_by_batch_and_tag_finds_what_has_both(cx: &Cx) {
+        let node = cx.node().await;
+        let (batch, other) = (node.batch().await, node.batch().await);
+        let mut both = Vec::new();
+        for number in 0..5 {
+            let queue = if number % 2 == 0 { "x" } else { "y" };
+            let tagged = || job().queue(queue).tag("t");
+            both.push(node.add(tagged().in_batch(batch)).await);
+            let others = [
+                tagged().in_batch(other),
+                job().queue(queue).in_batch(batch),
+                job().queue(queue).tag("T").in_batch(batch),
+                tagged(),
+            ];
+            node.add_all(&others).await;
+        }
+        node.act(both[2], JobAction::Cancel).await;
+        let all = JobFilter::all().batch(batch).tag(name("t"));
+        let in_x = [both[0], both[2], both[4]];
+        let filters = [
+            (all.clone(), both.clone()),
+            (all.clone().queue(name("x")), in_x.to_vec()),
+            (all.clone().state(Cancelled), vec![both[2]]),
+            (all.clone().state(Failed), vec![]),
+        ];
+        for (filter, mut expected) in filters {
+            let counts = ok(node.store.queues().count_jobs(&filter).await);
+            assert_eq!(counts.values().sum::<u64>(), expected.len() as u64, "{filter:?}");
+            for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+                assert_eq!(node.walk(&filter, order, 2).await, expected, "{order:?} {filter:?}");
+                expected.reverse();
+            }
+        }
+    }
+
+    #[proves("batch.purge")]
+    #[needs(Clock, Workflows)]
+    async fn as_many_batches_are_purged_as_asked_while_there_are_so_many(cx: &Cx) {
+        let node = cx.node().await;
+        let mut all = Vec::new();
+        for _ in 0..5 {
+            let batch = node.batch().await;
+            node.close(batch).await;
+            all.push(batch);
+            cx.advance(SECOND).await;
+        }
+        cx.advance(HOUR).await;
+        for (limit, purged, left) in [(2, 2, 3), (3, 3, 0), (3, 0, 0)] {
+            let request = BatchPurge::new(MINUTE, limit);
+            let done = ok(node.workflows().purge_batches(&request).await);
+            assert_eq!(done, Guarded::Done(purged));
+            let found = ok(node.workflows().recent_batches(10, None).await);
+            let mut found: Vec<BatchId> = found.iter().map(|batch| batch.id).collect();
+            found.reverse();
+            assert_eq!(found, all[5 - left..]);
+        }
     }
 
     #[proves("batch.purge", "guard.write")]

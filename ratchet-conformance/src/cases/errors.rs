@@ -69,6 +69,43 @@ cases! {
         node.succeed(token).await;
     }
 
+    #[proves("errors.kind", "enqueue.atomic", "link.missing")]
+    #[needs(Workflows)]
+    async fn a_refused_call_among_others_at_once_leaves_nothing(cx: &Cx) {
+        const CALLERS: usize = 12;
+        // One handle, which may write the calls of several callers in one transaction.
+        let node = cx.node().await;
+        for round in 0..10 {
+            let batches: Vec<Vec<NewJob>> = (0..CALLERS)
+                .map(|caller| {
+                    let key = format!("{round} {caller}");
+                    let mut batch = vec![job(), job().unique_key(&key).tag(&key)];
+                    if caller % 2 == 0 {
+                        batch.push(job().after(JobId::new(), Condition::Ended));
+                    }
+                    batch
+                })
+                .collect();
+            let stored = race(CALLERS, |caller| {
+                let (node, batch) = (node.sibling(), batches[caller].clone());
+                async move { node.jobs().enqueue(&batch).await.is_ok() }
+            })
+            .await;
+            for (caller, batch) in batches.iter().enumerate() {
+                let good = caller % 2 == 1;
+                assert_eq!(stored[caller], good, "round {round}, caller {caller}");
+                let ids: Vec<JobId> = batch.iter().map(NewJob::id).collect();
+                let found = node.get_all(&ids).await;
+                let all = found.iter().all(|job| job.is_some() == good);
+                assert!(all, "round {round}, caller {caller}: {found:?}");
+                if !good {
+                    // Nor did it take a key.
+                    node.add(batch[1].another()).await;
+                }
+            }
+        }
+    }
+
     #[proves("errors.poison", "claim.exclusive")]
     #[needs(Vandal)]
     async fn an_unreadable_row_does_not_stop_the_claims_of_others(cx: &Cx) {

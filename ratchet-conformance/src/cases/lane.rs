@@ -177,6 +177,37 @@ cases! {
         assert_eq!(node.claim_ids(10).await, all[2..3]);
     }
 
+    #[proves("lane.sequence", "lane.head", "lane.promote")]
+    async fn the_second_job_of_a_lane_waits_for_the_first_whatever_that_does(cx: &Cx) {
+        let node = cx.node().await;
+        for how in ["is due", "is due later", "is paused", "runs", "backs off"] {
+            let first = job().lane(how);
+            let first = match how {
+                "is due later" => node.add(first.delay(HOUR)).await,
+                _ => node.add(first).await,
+            };
+            match how {
+                "is paused" => drop(node.act(first, JobAction::Pause).await),
+                "runs" => drop(node.take_job(first).await),
+                "backs off" => drop(node.settle(node.take_job(first).await, retry(HOUR)).await),
+                _ => {}
+            }
+            let second = node.add(job().lane(how)).await;
+            assert_eq!(node.state(second).await, Blocked, "{how}");
+            if how == "runs" {
+                node.succeed(node.present(first).await).await;
+            } else {
+                node.act(first, JobAction::Cancel).await;
+            }
+            assert_eq!(node.state(second).await, Pending, "{how}");
+            // An emptied lane begins anew.
+            node.act(second, JobAction::Cancel).await;
+            let third = node.add(job().lane(how)).await;
+            assert_eq!(node.state(third).await, Pending, "{how}");
+            node.act(third, JobAction::Cancel).await;
+        }
+    }
+
     #[proves("lane.head")]
     async fn a_lane_that_waits_holds_up_nobody_else(cx: &Cx) {
         let node = cx.node().await;
@@ -414,6 +445,23 @@ cases! {
         assert_eq!(states(&node, &all).await, [Running, Cancelled, Blocked, Cancelled]);
         node.succeed(token).await;
         assert_eq!(node.claim_ids(10).await, all[2..3]);
+    }
+
+    #[proves("lane.cancel", "pause.job")]
+    async fn a_cancel_in_a_lane_leaves_its_paused_head_paused(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&lane_jobs("l", 4)).await;
+        node.act(all[0], JobAction::Pause).await;
+        node.act(all[2], JobAction::Cancel).await;
+        assert_eq!(states(&node, &all).await, [Paused, Blocked, Cancelled, Blocked]);
+        let rest = JobSelector::Ids(vec![all[3], all[1]]);
+        node.act_on(&rest, JobAction::Cancel).await;
+        assert_eq!(states(&node, &all).await, [Paused, Cancelled, Cancelled, Cancelled]);
+        let last = node.add(job().lane("l")).await;
+        assert_eq!(node.claim_ids(10).await, []);
+        node.act(all[0], JobAction::Resume).await;
+        assert_eq!(node.claim_ids(10).await, all[..1]);
+        assert_eq!(node.state(last).await, Blocked);
     }
 
     #[proves("lane.promote", "errors.poison")]

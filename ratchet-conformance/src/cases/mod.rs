@@ -9,6 +9,7 @@ mod cancel;
 mod capability;
 mod claim;
 mod concurrency;
+mod conditions;
 mod diag;
 mod differential;
 mod enqueue;
@@ -64,6 +65,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     permit::CASES,
     rate::CASES,
     link::CASES,
+    conditions::CASES,
     batch::CASES,
     signal::CASES,
     page::CASES,

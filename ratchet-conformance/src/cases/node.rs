@@ -425,6 +425,23 @@ cases! {
         assert_eq!(live.nodes().await, []);
     }
 
+    #[proves("node.forget", "reclaim.requeue")]
+    #[needs(Clock)]
+    async fn a_dead_node_is_remembered_while_a_claim_of_it_is_to_be_cancelled(cx: &Cx) {
+        let (dead, live) = (cx.node().await, cx.node().await);
+        dead.beat().await;
+        let id = dead.add(job()).await;
+        dead.take().await;
+        assert_eq!(live.act(id, JobAction::Cancel).await, ActionOutcome::CancelRequested);
+        cx.advance(DAY).await;
+        assert_eq!(live.sweep(DEAD_AFTER, MINUTE).await.died, [dead.id]);
+        cx.advance(DAY).await;
+        assert_eq!(live.sweep(DEAD_AFTER, MINUTE).await.forgotten, 0);
+        assert_eq!(live.reclaim(&reclaim()).await.len(), 1);
+        assert_eq!(live.state(id).await, JobState::Cancelled);
+        assert_eq!(live.sweep(DEAD_AFTER, MINUTE).await.forgotten, 1);
+    }
+
     #[proves("node.heartbeat")]
     async fn concurrent_first_heartbeats_make_one_row(cx: &Cx) {
         let handles = cx.nodes(4).await;

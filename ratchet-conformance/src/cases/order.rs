@@ -69,6 +69,28 @@ cases! {
         assert_eq!(claimed, expected);
     }
 
+    #[proves("claim.order", "claim.limit")]
+    async fn many_jobs_of_two_priorities_are_claimed_in_order(cx: &Cx) {
+        let node = cx.node().await;
+        let now = time::to_millis(node.now().await);
+        // Fifteen of each priority are due at once, so a store that reads in chunks stops among them.
+        let due = |number: i64| 1_000_000_000_000 + number * 7 % 4;
+        let (mut batch, mut expected) = (Vec::new(), Vec::new());
+        for number in 0..60 {
+            for priority in [Priority::Low, Priority::High] {
+                let new = job().priority(priority).run_at(time::from_millis(due(number)));
+                expected.push(ClaimRank::new(priority, due(number), new.id(), Aging::OFF, now));
+                batch.push(new);
+            }
+        }
+        node.add_all(&batch).await;
+        expected.sort();
+        let expected: Vec<JobId> = expected.iter().map(ClaimRank::id).collect();
+        let request = node.request(100).aging(Aging::OFF);
+        assert_eq!(ids(&node.claim_with(&request).await), expected[..100]);
+        assert_eq!(ids(&node.claim_with(&request).await), expected[100..]);
+    }
+
     #[proves("claim.aging")]
     #[needs(Clock)]
     async fn a_job_gains_one_level_with_every_whole_interval(cx: &Cx) {

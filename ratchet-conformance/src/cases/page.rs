@@ -76,6 +76,62 @@ cases! {
         assert_eq!(page.jobs, [node.get(id).await]);
     }
 
+    #[proves("page.order", "page.walk")]
+    #[needs(Clock)]
+    async fn ended_jobs_are_listed_by_creation_whatever_the_order_of_their_ends(cx: &Cx) {
+        use JobState::{Cancelled, Failed, Succeeded};
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(9)).await;
+        let claimed = node.claim(9).await;
+        for number in [8, 3, 1, 6, 4, 0, 7, 2, 5] {
+            let token = claimed[number].claim.token;
+            match number % 3 {
+                0 => node.succeed(token).await,
+                1 => node.fail(token).await,
+                _ => drop(node.settle(token, Outcome::Cancelled).await),
+            }
+            cx.advance(SECOND).await;
+        }
+        let ends = [Succeeded, Failed, Cancelled];
+        for states in [&ends[..1], &ends[1..2], &ends[2..], &ends[1..], &ends[..]] {
+            let mut filter = JobFilter::all();
+            filter.states = states.to_vec();
+            let ended = (0..9).filter(|number| states.contains(&ends[number % 3]));
+            let mut expected: Vec<JobId> = ended.map(|number| all[number]).collect();
+            for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+                for limit in [1, 2, 9] {
+                    let visited = node.walk(&filter, order, limit).await;
+                    assert_eq!(visited, expected, "{states:?} {order:?} by {limit}");
+                }
+                expected.reverse();
+            }
+        }
+    }
+
+    #[proves("page.walk", "page.filter")]
+    async fn unfinished_jobs_with_many_ended_ones_between_are_listed(cx: &Cx) {
+        // A store may look at the first 1,000 and four times the page before it looks elsewhere.
+        const ENDED: usize = 1_100;
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(ENDED + 6)).await;
+        let (first, rest) = all.split_at(2);
+        let (between, last) = rest.split_at(ENDED);
+        let ended = JobSelector::Ids(between.to_vec());
+        node.act_on(&ended, JobAction::Cancel).await;
+        node.act(first[1], JobAction::Pause).await;
+        let filter = JobFilter::all().state(JobState::Pending).state(JobState::Paused);
+        let paused = JobFilter::all().state(JobState::Paused).queue(name("default"));
+        let mut expected = [first, last].concat();
+        for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+            for limit in [1, 3, 10] {
+                let visited = node.walk(&filter, order, limit).await;
+                assert_eq!(visited, expected, "{order:?} by {limit}");
+            }
+            assert_eq!(node.walk(&paused, order, 1).await, first[1..]);
+            expected.reverse();
+        }
+    }
+
     #[proves("get.outline", "page.outline")]
     async fn an_outline_has_all_but_what_may_be_large(cx: &Cx) {
         let node = cx.node().await;
@@ -179,14 +235,17 @@ cases! {
             })
             .collect();
         let all = node.add_all(&batch).await;
-        for id in all.iter().step_by(5) {
-            node.act(*id, JobAction::Pause).await;
+        for ids in all.chunks(5) {
+            node.act(ids[0], JobAction::Pause).await;
+            node.act(ids[1], JobAction::Cancel).await;
         }
         for (number, claimed) in node.claim(40).await.into_iter().enumerate() {
-            match number % 4 {
-                0 => node.succeed(claimed.claim.token).await,
-                1 => node.fail(claimed.claim.token).await,
-                2 => node.release(claimed.claim.token).await,
+            let token = claimed.claim.token;
+            match number % 5 {
+                0 => node.succeed(token).await,
+                1 => node.fail(token).await,
+                2 => node.release(token).await,
+                3 => drop(node.settle(token, Outcome::Cancelled).await),
                 _ => {}
             }
         }
@@ -203,10 +262,13 @@ cases! {
                 filter = filter.state(random.choice(JobState::ALL).expect("there are states"));
             }
             let matching = everything.iter().filter(|job| filter.matches(job));
-            let expected: Vec<JobId> = matching.map(|job| job.id).collect();
-            let limit = random.usize(1..30);
-            let visited = walk(&node, &filter, JobOrder::OldestFirst, limit, None).await;
-            assert_eq!(visited, expected, "{filter:?}");
+            let mut expected: Vec<JobId> = matching.map(|job| job.id).collect();
+            for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+                let limit = random.usize(1..30);
+                let visited = walk(&node, &filter, order, limit, None).await;
+                assert_eq!(visited, expected, "{order:?} {filter:?}");
+                expected.reverse();
+            }
         }
     }
 

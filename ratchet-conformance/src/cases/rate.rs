@@ -163,6 +163,20 @@ cases! {
         assert_eq!(take_all(&node, &[("a", ten(1)); 2]).await, [Granted, wait(100)]);
     }
 
+    #[proves("rate.forget", "time.precision")]
+    #[needs(Rates, Clock)]
+    async fn a_key_is_kept_until_the_millisecond_it_is_as_if_unused(cx: &Cx) {
+        let node = cx.node().await;
+        let rates = rates_of(&node);
+        // The first is unused again after 100 ms, the second after 333.3 ms.
+        take(&node, "whole", ten(1)).await;
+        take(&node, "odd", Rate::new(3, SECOND)).await;
+        for (passed, forgotten) in [(99, 0), (1, 1), (233, 0), (1, 1)] {
+            cx.advance(Duration::from_millis(passed)).await;
+            assert_eq!(ok(rates.forget_idle(10).await), forgotten, "after {passed} ms more");
+        }
+    }
+
     #[proves("rate.exact", "limits.batch")]
     #[needs(Rates)]
     async fn rates_that_make_no_sense_are_refused_and_nothing_is_counted(cx: &Cx) {

@@ -177,6 +177,39 @@ cases! {
         assert_eq!(resumed.revision, 3);
     }
 
+    #[proves("recurring.hint", "recurring.pause", "recurring.claim")]
+    #[needs(Clock, Recurring)]
+    async fn the_hint_is_for_the_first_that_is_neither_paused_nor_claimed(cx: &Cx) {
+        let node = cx.node().await;
+        for (named, seconds) in [("paused", 10), ("claimed", 20), ("later", 3_600)] {
+            let recurring = Recurring::every(seconds * SECOND).job(job());
+            node.define(recurring.named(named)).await;
+        }
+        node.set_definition_paused("paused", true).await;
+        let hint = async || {
+            let due = node.claim_due(10).await;
+            assert_eq!(due.definitions, []);
+            due.next_in
+        };
+        assert_eq!(hint().await, Some(20 * SECOND));
+        cx.advance(20 * SECOND).await;
+        // What was claimed by this very call is no hint, and then the end of its lease is.
+        let due = node.claim_due(10).await;
+        assert_eq!((due.definitions.len(), due.next_in), (1, Some(HOUR - 20 * SECOND)));
+        assert_eq!(hint().await, Some(MINUTE));
+        cx.advance(MINUTE - MILLI).await;
+        assert_eq!(hint().await, Some(MILLI));
+        node.set_definition_paused("claimed", true).await;
+        assert_eq!(hint().await, Some(HOUR - 80 * SECOND + MILLI));
+        // Resumed, it is nobody's, and its next slot is at 80 s.
+        node.set_definition_paused("claimed", false).await;
+        assert_eq!(hint().await, Some(MILLI));
+        for named in ["later", "claimed"] {
+            node.set_definition_paused(named, true).await;
+        }
+        assert_eq!(hint().await, None);
+    }
+
     #[proves("recurring.pause", "recurring.delete")]
     #[needs(Recurring)]
     async fn what_does_not_exist_is_neither_paused_nor_deleted(cx: &Cx) {
@@ -290,6 +323,32 @@ cases! {
         assert_eq!(node.put(minutely().named("bad")).await, PutOutcome::Changed);
         let repaired = node.definition("bad").await;
         assert_eq!(repaired.next_fire, Some(node.now().await + MINUTE));
+    }
+
+    #[proves("recurring.repair", "recurring.stale")]
+    #[needs(Clock, Vandal, Recurring)]
+    async fn a_put_over_an_unreadable_definition_starts_afresh(cx: &Cx) {
+        let node = cx.node().await;
+        for named in ["fired", "paused"] {
+            node.define(minutely().named(named)).await;
+        }
+        node.set_definition_paused("paused", true).await;
+        cx.advance(MINUTE).await;
+        let firing = node.plan_one().await;
+        assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
+        cx.advance(MINUTE).await;
+        let open = node.plan_one().await;
+        for named in ["fired", "paused"] {
+            if let Err(error) = cx.vandal().spoil_recurring(&name(named)).await {
+                panic!("the definition cannot be spoiled: {error}");
+            }
+            let again = put(minutely().named(named));
+            assert_eq!(ok(node.recurring().put(&again).await), PutOutcome::Changed);
+            let fresh = RecurringRecord::created(&again, node.now().await);
+            assert_eq!(node.definition(named).await, fresh);
+        }
+        assert_eq!(node.fire(&open).await, Fired::Stale);
+        assert_eq!(node.everything().await.len(), 1);
     }
 
     #[proves("recurring.create")]

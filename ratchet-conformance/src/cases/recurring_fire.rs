@@ -325,6 +325,32 @@ cases! {
         }
     }
 
+    #[proves("recurring.fire")]
+    #[needs(Clock, Recurring)]
+    async fn the_last_slot_stays_when_a_firing_has_no_later_one(cx: &Cx) {
+        let node = cx.node().await;
+        let record = node.define(minutely().misfire(Misfire::Skip).named("n")).await;
+        let slot = |number: u32| record.created_at + number * MINUTE;
+        // Of several overdue slots none runs, of one that one does.
+        for (minutes, jobs, last) in [(3, 0, None), (1, 1, Some(slot(4))), (3, 0, Some(slot(4)))] {
+            cx.advance(minutes * MINUTE).await;
+            let firing = node.plan_one().await;
+            assert_eq!(firing.jobs.len(), jobs);
+            assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
+            assert_eq!(node.definition("n").await.last_slot, last);
+        }
+        // A plan of before the clock was set forward names an earlier slot.
+        cx.advance(MINUTE).await;
+        let claimed = node.claim_due(1).await.definitions.remove(0);
+        let mut earlier = claimed.clone();
+        earlier.next_fire = Some(slot(2));
+        let firing = earlier.plan(slot(2)).expect("it is due");
+        assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
+        let fired = node.definition("n").await;
+        assert_eq!(Some(&fired), claimed.fired(&firing).as_ref());
+        assert_eq!((fired.last_slot, fired.next_fire), (Some(slot(4)), Some(slot(3))));
+    }
+
     #[proves("recurring.fire", "keys.unique")]
     #[needs(Clock, Recurring)]
     async fn a_slot_is_skipped_while_a_job_of_the_definition_is_unfinished(cx: &Cx) {

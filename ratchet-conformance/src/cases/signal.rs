@@ -150,6 +150,35 @@ cases! {
         assert_refused(node.signals().expire(0).await, "limit");
     }
 
+    #[proves("link.requeue", "signal.wait", "signal.expire", "requeue.fresh")]
+    #[needs(Clock, Signals)]
+    async fn a_requeued_job_waits_anew_for_a_signal_that_did_not_come(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(waiter("s", MINUTE)).await;
+        cx.advance(MINUTE).await;
+        assert_eq!(node.expire().await, [id]);
+        cx.advance(HOUR).await;
+        for comes in [false, true] {
+            let became = ActionOutcome::Became(Blocked);
+            assert_eq!(node.act(id, JobAction::Requeue).await, became);
+            let deadline = time::add(node.now().await, MINUTE);
+            let record = node.get(id).await;
+            assert_eq!(record.state, Blocked);
+            assert_eq!(record.signal, Some(SignalRecord::new(deadline)));
+            assert_eq!(node.claim_ids(10).await, []);
+            cx.advance(MINUTE - MILLI).await;
+            assert_eq!(node.expire().await, []);
+            if comes {
+                assert_eq!(node.signal("s", "1").await, Delivered::To(vec![id]));
+            }
+            cx.advance(MILLI).await;
+            let (expired, state) = if comes { (vec![], Pending) } else { (vec![id], Failed) };
+            assert_eq!(node.expire().await, expired);
+            assert_eq!(node.state(id).await, state);
+        }
+        assert_eq!(node.claim_ids(10).await, [id]);
+    }
+
     #[proves("signal.expire", "link.decide", "batch.count", "batch.callback")]
     #[needs(Clock, Signals, Workflows)]
     async fn a_missed_signal_is_an_end_like_any_other(cx: &Cx) {

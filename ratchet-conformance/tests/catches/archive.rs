@@ -19,7 +19,20 @@ impl ArchiveStore for Sabotaged {
             asked.older_than = Duration::ZERO;
         }
         asked.guard = self.weakened(asked.guard).await?;
+        let passes_over = self.is(Sabotage::PassesOverWholeMilliseconds);
+        if passes_over && self.memory().spoiled_jobs >= asked.limit {
+            return Ok(Guarded::Done(0));
+        }
+        let there = self.mortal().await?;
         let archived = self.inner.archive(&asked).await?;
+        self.bury(there).await?;
+        if self.is(Sabotage::ArchivesParentsOfRunningChildren) {
+            let parents = self.running(|job| !job.spec.after.is_empty()).await?;
+            return Ok(match archived {
+                Guarded::Done(archived) => Guarded::Done(archived + parents),
+                Guarded::Stale => Guarded::Stale,
+            });
+        }
         if self.is(Sabotage::LosesArchivedJobs) {
             let all = ArchivePurge::new(Duration::ZERO, 10_000);
             self.inner.purge_archive(&all).await?;
@@ -42,6 +55,16 @@ impl ArchiveStore for Sabotaged {
         filter: &ArchiveFilter,
         page: &PageRequest,
     ) -> Result<ArchivePage> {
+        if self.is(Sabotage::ListsTheArchiveByTheEnds) {
+            let all = PageRequest::first(10_000);
+            let mut jobs = self.inner.list_archived(filter, &all).await?.jobs;
+            jobs.sort_by_key(|one| one.job.finished_at);
+            let mut jobs = Self::page_of(jobs, page, |one| one.job.id);
+            let more = jobs.len() > page.limit;
+            jobs.truncate(page.limit);
+            let next = jobs.last().filter(|_| more).map(|last| last.job.id);
+            return Ok(ArchivePage { jobs, next });
+        }
         self.inner.list_archived(filter, page).await
     }
 

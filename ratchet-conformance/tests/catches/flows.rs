@@ -86,11 +86,17 @@ impl WorkflowStore for Sabotaged {
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
         let mut asked = request.clone();
         asked.guard = self.weakened(asked.guard).await?;
+        if self.is(Sabotage::PurgesOneBatchLess) {
+            asked.limit = (asked.limit - 1).max(1);
+        }
         self.inner.purge_batches(&asked).await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let mut all = self.inner.parents_of(jobs).await?;
+        if self.is(Sabotage::DecidesOneConditionPerParent) {
+            all.iter_mut().for_each(|links| Self::decide_once(links));
+        }
         if self.is(Sabotage::LosesLinksOfPurgedParents) {
             for links in &mut all {
                 let mut kept = Vec::new();

@@ -46,6 +46,9 @@ impl Sabotaged {
             Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
             // Everybody has a lane for himself.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
+            Sabotage::LetsTheSecondOfALanePass if self.follows_an_idle_head(job).await? => {
+                job.clone().lane(&fresh())
+            }
             Sabotage::NeverFreesUniqueKeys => {
                 if let Some(key) = &spec.unique_key {
                     let first = *self.memory().keys.entry(key.clone()).or_insert(job.id());
@@ -128,6 +131,9 @@ impl Sabotaged {
 #[async_trait]
 impl JobStore for Sabotaged {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        if self.is(Sabotage::KeepsRefusedCallsOfGroups) {
+            return self.enqueue_in_a_group(jobs).await;
+        }
         if self.is(Sabotage::SwallowsBadLinks) {
             let answers = self.inner.enqueue(jobs).await;
             let bad = |error: &StoreError| {
@@ -214,6 +220,7 @@ impl JobStore for Sabotaged {
                 claimed = own;
             }
             Sabotage::ReturnsBatchesOutOfOrder => claimed.reverse(),
+            Sabotage::MergesOneChunkOfEachStream => claimed = Self::merged_once(claimed),
             Sabotage::LetsPermitsHoldOthersUp if self.wait_for_permits().await? => {
                 let (some, others): (Vec<ClaimedJob>, Vec<ClaimedJob>) = claimed
                     .into_iter()
@@ -382,6 +389,9 @@ impl JobStore for Sabotaged {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        if let Some(acted) = self.act_wrongly(jobs, action).await? {
+            return Ok(acted);
+        }
         if self.is(Sabotage::ForgetsToPromoteAfterCancel) && action == JobAction::Cancel {
             let blocked = self.blocked().await?;
             let acted = self.inner.act(jobs, action).await?;
@@ -442,6 +452,7 @@ impl JobStore for Sabotaged {
 
     async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
         let mut jobs = self.inner.get(ids).await?;
+        jobs.iter_mut().flatten().for_each(|job| self.haunt(job));
         if self.is(Sabotage::KeepsResultsOfCancelledRuns) {
             for job in jobs.iter_mut().flatten() {
                 job.result = self.memory().results.get(&job.id).cloned();
@@ -458,6 +469,9 @@ impl JobStore for Sabotaged {
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        if let Some(page) = self.list_wrongly(filter, page).await? {
+            return Ok(page);
+        }
         let mut asked = *page;
         if self.is(Sabotage::ListsWholeJobsForOutlines) {
             asked.detail = Detail::Whole;
@@ -515,7 +529,13 @@ impl JobStore for Sabotaged {
         if self.is(Sabotage::PurgesTooYoung) {
             asked.older_than = Duration::ZERO;
         }
+        if self.is(Sabotage::PurgesInPieces) {
+            asked.limit = asked.limit.min(500);
+        }
         asked.guard = self.weakened(asked.guard).await?;
-        self.inner.purge(&asked).await
+        let there = self.mortal().await?;
+        let purged = self.inner.purge(&asked).await?;
+        self.bury(there).await?;
+        Ok(purged)
     }
 }

@@ -5,6 +5,7 @@ mod answers;
 mod archive;
 mod flows;
 mod jobs;
+mod mutants;
 mod permits;
 mod rates;
 mod recurring;
@@ -15,7 +16,7 @@ use ratchet_conformance::{Factory, Failure, Power, Suite};
 
 use sabotage::{Sabotage, SabotagedFixture};
 
-/// Every sabotage with the case that catches it.
+/// Sabotages with the cases that catch them; [`mutants`] has more.
 const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::StoresPartOfABatch,
@@ -576,9 +577,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// The same, with those that are told of where they are.
+/// Every sabotage with a case that catches it.
 fn catches() -> impl Iterator<Item = (Sabotage, &'static str)> {
-    CATCHES.iter().chain(answers::CATCHES).copied()
+    let all = [CATCHES, answers::CATCHES, mutants::CATCHES];
+    all.into_iter().flatten().copied()
 }
 
 /// Sabotages that random histories find without anybody having thought of them.

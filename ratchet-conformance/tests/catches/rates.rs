@@ -32,6 +32,10 @@ impl RateStore for Sabotaged {
                 let now = time::to_millis(time::wall_clock());
                 return Ok(requests.iter().map(|one| self.take_at(one, now)).collect());
             }
+            Sabotage::ForgetsRatesEarly => {
+                let now = time::to_millis(self.inner.database_time().await?);
+                return Ok(requests.iter().map(|one| self.take_at(one, now)).collect());
+            }
             Sabotage::LooksAtRatesBeforeItTakes => {
                 let mut answers = Vec::new();
                 for request in requests {
@@ -45,6 +49,9 @@ impl RateStore for Sabotaged {
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
+        if self.is(Sabotage::ForgetsRatesEarly) {
+            return self.forget_early(limit).await;
+        }
         let forgotten = self.inner.forget_idle(limit).await?;
         self.memory().generation += 1;
         Ok(forgotten)

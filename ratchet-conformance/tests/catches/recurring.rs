@@ -21,11 +21,22 @@ impl RecurringStore for Sabotaged {
             let mut memory = self.memory();
             put.incarnation = *memory.incarnations.entry(name).or_insert(put.incarnation);
         }
+        let name = put.definition.name();
+        let spoiled = self.memory().spoiled_definitions.contains(name);
+        if spoiled {
+            return self.put_over_spoiled(&put).await;
+        }
         self.inner.put(&put).await
     }
 
     async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
-        self.inner.find(name).await
+        let mut found = self.inner.find(name).await?;
+        if let Some(record) = &mut found
+            && self.memory().without_slot.contains(name)
+        {
+            record.last_slot = None;
+        }
+        Ok(found)
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
@@ -48,6 +59,11 @@ impl RecurringStore for Sabotaged {
         if self.is(Sabotage::HidesTheNextSlot) {
             due.next_in = None;
         }
+        if self.is(Sabotage::HidesWhatComesAfterAPause) {
+            let page = self.inner.definitions(None, 100).await?;
+            let paused = page.definitions.iter().any(|record| record.paused);
+            due.next_in = due.next_in.filter(|_| !paused);
+        }
         Ok(due)
     }
 
@@ -60,6 +76,7 @@ impl RecurringStore for Sabotaged {
                     firing.token = present.map_or(firing.token.clone(), |record| record.token());
                 }
             }
+            Sabotage::TakesTheLastSlotOfEveryFiring => self.take_last_slots(&firings),
             Sabotage::FiresLaterSlotsFirst => {
                 // Only the last few of many are made.
                 for firing in &mut firings {

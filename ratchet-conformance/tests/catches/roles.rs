@@ -121,7 +121,14 @@ impl NodeStore for Sabotaged {
         let mut sweep = sweep.clone();
         sweep.guard = self.weakened(sweep.guard).await?;
         sweep.clock = self.believed(sweep.clock);
-        self.sweep(&sweep).await
+        let swept = self.sweep(&sweep).await?;
+        match swept {
+            Guarded::Done(mut swept) if self.is(Sabotage::ForgetsOwnersOfClaimsToCancel) => {
+                swept.forgotten += self.running(|job| job.cancel_requested).await?;
+                Ok(Guarded::Done(swept))
+            }
+            swept => Ok(swept),
+        }
     }
 
     async fn database_time(&self) -> Result<Timestamp> {

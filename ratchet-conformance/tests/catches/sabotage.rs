@@ -1,18 +1,19 @@
 //! A store with one thing wrong.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, MemoryFixture, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Residue, TestClock, Vandal};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
     ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
     RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{
-    BatchId, ClaimToken, Fence, Incarnation, JobId, Json, MemoryStore, Name, SharedStore,
+    BatchId, ClaimToken, Condition, Fence, Incarnation, JobId, JobRecord, Json, MemoryStore, Name,
+    NewJob, SharedStore,
 };
 use tokio::sync::Notify;
 
@@ -176,6 +177,29 @@ sabotages! {
     KeepsTheNewlyDead,
     ListsTheDeadAsTheyCome,
     ListsClaimsAsTheyCome,
+    RequeuesWithoutTheSignal,
+    MergesOneChunkOfEachStream,
+    KeepsRefusedCallsOfGroups,
+    LeavesNotes,
+    LeavesSignals,
+    LeavesRowsBehind,
+    ArchivesParentsOfRunningChildren,
+    ListsEndedJobsByTheirEnds,
+    ListsTheArchiveByTheEnds,
+    PassesOverWholeMilliseconds,
+    DecidesOneConditionPerParent,
+    IgnoresTagsOfBatchesNewestFirst,
+    ForgetsOwnersOfClaimsToCancel,
+    HidesWhatComesAfterAPause,
+    TakesTheLastSlotOfEveryFiring,
+    EditsWhatItCannotRead,
+    ForgetsRatesEarly,
+    PurgesInPieces,
+    PurgesOneBatchLess,
+    LooksAtTheFrontOnly,
+    LetsTheSecondOfALanePass,
+    ResumesHeadsOnCancel,
+    LosesCancelledJobsNewestFirst,
 }
 
 /// What a saboteur has to remember; shared by the handles of one database.
@@ -203,6 +227,13 @@ pub(crate) struct Memory {
     /// The lock that a vandal has spoiled.
     pub(crate) spoiled_lock: Option<Name>,
     pub(crate) spoiled_schema: bool,
+    pub(crate) spoiled_definitions: BTreeSet<Name>,
+    /// Ended jobs that the vandal has spoiled.
+    pub(crate) spoiled_jobs: usize,
+    /// Jobs that were deleted.
+    pub(crate) former: HashMap<JobId, JobRecord>,
+    /// Definitions that are shown without their last slot.
+    pub(crate) without_slot: BTreeSet<Name>,
     /// How many have looked at something before leaping.
     looked: HashMap<Name, usize>,
 }
@@ -245,6 +276,20 @@ impl Sabotaged {
             2 => self.second.notify_one(),
             _ => {}
         }
+    }
+}
+
+impl Sabotaged {
+    /// Says that a call has come.
+    pub(crate) fn come(&self) {
+        self.second.notify_waiters();
+    }
+
+    /// Whether another call comes soon. The limit is for a caller that stays alone.
+    pub(crate) async fn another_comes(&self) -> bool {
+        let second = self.second.notified();
+        let soon = Duration::from_millis(500);
+        tokio::time::timeout(soon, second).await.is_ok()
     }
 }
 
@@ -334,6 +379,23 @@ impl Fixture for SabotagedFixture {
     fn vandal(&self) -> Option<&dyn Vandal> {
         Some(self)
     }
+
+    fn residue(&self) -> Option<&dyn Residue> {
+        Some(self)
+    }
+}
+
+/// The rows that are there, and those that a careless store has left.
+#[async_trait]
+impl Residue for SabotagedFixture {
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
+        let stored = self.store.everything().await?.len();
+        let left = match self.store.how {
+            Sabotage::LeavesRowsBehind => self.store.memory().former.len(),
+            _ => 0,
+        };
+        Ok((stored + left) as u64)
+    }
 }
 
 /// Spoils nothing: it is remembered what could not be read.
@@ -341,6 +403,21 @@ impl Fixture for SabotagedFixture {
 impl Vandal for SabotagedFixture {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
         Err(format!("the row of {job} is in memory").into())
+    }
+
+    /// A child that is never due keeps the job where it is, as if it could not be read.
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        let child = NewJob::new("child", &()).after(job, Condition::Ended);
+        let never = Duration::from_secs(1_000_000_000);
+        self.store.inner.enqueue(&[child.delay(never)]).await?;
+        self.store.memory().spoiled_jobs += 1;
+        Ok(())
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        let spoiled = name.clone();
+        self.store.memory().spoiled_definitions.insert(spoiled);
+        Ok(())
     }
 
     async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {

@@ -279,10 +279,12 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first, at most `limit`. The order of jobs that finished at
-    ///   the same time is unspecified.
+    ///   `older_than`; the longest finished first, at most `limit`, and as many as that while there
+    ///   are. The order of jobs that finished at the same time is unspecified.
     /// - **[purge.awaited]** None whose children have not all ended, since those may read its result;
     ///   it keeps no other.
+    /// - **[purge.whole]** A job that was deleted, by this or any other method, leaves only its
+    ///   idempotency key and the links of its children: an id that is enqueued again begins anew.
     /// - **[purge.keys]** Idempotency keys stay used.
     ///
     /// # Errors

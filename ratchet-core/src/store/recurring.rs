@@ -25,6 +25,8 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// - **[recurring.edit]** Where there is one, [`RecurringRecord::edited`] is stored and takes
     ///   effect at once: `Changed`. If it is the same nothing changes, and a claim of it stays good:
     ///   `Unchanged`.
+    /// - **[recurring.repair]** A definition that cannot be read is replaced by
+    ///   [`RecurringRecord::created`], and an open claim of it is stale: `Changed`.
     /// - **[recurring.permit]** A definition whose jobs need a permit of a resource that was never set is
     ///   `Invalid` on the field `permit`, and nothing has changed.
     ///

@@ -97,7 +97,8 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// Deletes old ended batches, and says how many. Their children are not touched.
     ///
     /// # Contract
-    /// - **[batch.purge]** Only batches that ended longer ago than asked, at most `limit`.
+    /// - **[batch.purge]** Only batches that ended longer ago than asked; the longest ended first, at
+    ///   most `limit`, and as many as that while there are.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

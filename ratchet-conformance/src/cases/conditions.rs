@@ -1,0 +1,71 @@
+//! Conditions: several links of one child on one parent.
+
+use LinkState::{Met, Open, Unmet};
+
+use super::prelude::*;
+
+cases! {
+    "conditions" on Cx;
+
+    #[proves("link.decide", "link.release", "link.cancel", "link.parents")]
+    #[needs(Workflows)]
+    async fn each_condition_on_one_parent_is_decided_separately(cx: &Cx) {
+        let node = cx.node().await;
+        let pairs = [
+            [Condition::Ended, Condition::Succeeded],
+            [Condition::Failed, Condition::Ended],
+            [Condition::Succeeded, Condition::Failed],
+            [Condition::Succeeded, Condition::result_is("/size", "large")],
+        ];
+        let error = "it failed".to_owned();
+        let ends = [
+            result(r#"{"size": "large"}"#),
+            result(r#"{"size": "small"}"#),
+            Outcome::Failed { error },
+            Outcome::Cancelled,
+        ];
+        for end in ends {
+            let parent = node.add(job()).await;
+            let mut children = Vec::new();
+            for [first, second] in pairs.clone() {
+                let child = job().after(parent, first).after(parent, second);
+                children.push(node.add(child).await);
+            }
+            node.end(parent, end.clone()).await;
+            let ended = node.get(parent).await;
+            for (child, pair) in children.into_iter().zip(&pairs) {
+                let decide = |condition: &Condition| {
+                    let met = condition.met_by(ended.state, ended.result.as_ref());
+                    if met { Met } else { Unmet }
+                };
+                let links: Vec<LinkState> = pair.iter().map(decide).collect();
+                assert_eq!(node.links(child).await, links, "{end:?}, {pair:?}");
+                let all = !links.contains(&Unmet);
+                let state = if all { JobState::Pending } else { JobState::Cancelled };
+                assert_eq!(node.state(child).await, state, "{end:?}, {pair:?}");
+                if all {
+                    node.succeed(node.take_job(child).await).await;
+                }
+            }
+        }
+    }
+
+    #[proves("link.decide", "link.release", "batch.callback")]
+    #[needs(Workflows)]
+    async fn each_condition_on_one_batch_is_decided_when_it_can_be(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = node.batch().await;
+        let members = node.add_all(&[job().in_batch(batch), job().in_batch(batch)]).await;
+        let both = job()
+            .after_batch(batch, BatchCondition::Ended)
+            .after_batch(batch, BatchCondition::FailuresReach(1));
+        let both = node.add(both).await;
+        node.close(batch).await;
+        node.fail(node.take_job(members[0]).await).await;
+        assert_eq!(node.links(both).await, [Open, Met]);
+        assert_eq!(node.state(both).await, JobState::Blocked);
+        node.succeed(node.take_job(members[1]).await).await;
+        assert_eq!(node.links(both).await, [Met, Met]);
+        assert_eq!(node.state(both).await, JobState::Pending);
+    }
+}
