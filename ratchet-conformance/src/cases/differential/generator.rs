@@ -1,5 +1,7 @@
 //! Makes random histories: each step from a seed and from what earlier steps answered.
 
+mod values;
+
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -8,13 +10,12 @@ use ratchet_core::schedule::ZoneData;
 use ratchet_core::store::Acquired;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    Aging, BatchId, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Misfire, Name,
-    NewJob, NodeId, Overlap, Priority, Rate, Recurring, RetryPolicy, Selection,
+    BatchId, ClaimToken, Fence, JobAction, JobId, JobState, NewJob, NodeId, Priority, Rate,
 };
 
 use super::step::{Answer, Step};
 use crate::Power;
-use crate::build::{json, name, put};
+use crate::build::{json, name};
 
 /// A few of everything, so that steps meet.
 const QUEUES: [&str; 3] = ["default", "images", "Größe"];
@@ -142,18 +143,6 @@ impl Generator {
         }
     }
 
-    fn pick<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.random.usize(0..all.len())].clone()
-    }
-
-    fn chance(&mut self, percent: u8) -> bool {
-        self.random.u8(0..100) < percent
-    }
-
-    fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
-        Duration::from_millis(self.random.u64(range))
-    }
-
     fn enqueue(&mut self, now: Timestamp) -> Step {
         self.fresh.clear();
         let count = self.random.usize(0..5);
@@ -161,79 +150,6 @@ impl Generator {
         // Children stand before and behind their parents.
         self.random.shuffle(&mut batch);
         Step::Enqueue(batch)
-    }
-
-    /// Lets a new job wait for others, join a batch, or wait for a signal.
-    fn entangle(&mut self, mut job: NewJob) -> NewJob {
-        let free = job.spec().lane.is_none() || self.chance(3);
-        let alone = self.stored.is_empty() && self.fresh.is_empty();
-        if self.workflows && free && !alone && self.chance(45) {
-            for _ in 0..self.random.usize(1..4) {
-                job = if self.batches.is_empty() || self.chance(75) {
-                    let parent = self.a_parent(job.id());
-                    let condition = match self.random.u8(0..6) {
-                        0 | 1 => Condition::Succeeded,
-                        2 => Condition::Failed,
-                        3 => Condition::ResultIs {
-                            pointer: String::new(),
-                            value: json(&self.random.u8(..).to_string()),
-                        },
-                        _ => Condition::Ended,
-                    };
-                    job.after(parent, condition)
-                } else {
-                    let batch = self.a_batch();
-                    let condition = match self.random.u8(0..6) {
-                        0 => BatchCondition::Succeeded,
-                        1 => BatchCondition::Failed,
-                        2 => BatchCondition::FailuresReach(self.random.u64(1..4)),
-                        3 => BatchCondition::SucceededAtLeast {
-                            percent: self.random.u8(0..=100),
-                        },
-                        _ => BatchCondition::Ended,
-                    };
-                    job.after_batch(batch, condition)
-                };
-            }
-        }
-        if self.workflows && self.chance(35) {
-            let open = self.random.choice(self.open.iter().copied());
-            if let Some(batch) = open.filter(|_| !self.chance(4)) {
-                job = job.in_batch(batch);
-            } else if self.chance(20) {
-                job = job.in_batch(self.a_batch());
-            }
-        }
-        if self.signals && free && self.chance(12) {
-            let timeout = self.millis(1..20_000);
-            job = job.wait_for(self.pick(&["s", "S", "ü"]), timeout);
-            self.waiters.push(job.id());
-        }
-        job
-    }
-
-    fn a_parent(&mut self, own: JobId) -> JobId {
-        let recent = self.stored.len().saturating_sub(8);
-        let near = if self.random.bool() || self.fresh.is_empty() {
-            &self.stored[recent..]
-        } else {
-            &self.fresh[..]
-        };
-        let near = self.random.choice(near.iter().copied());
-        match (self.random.u8(0..100), near) {
-            (0, _) => own,
-            (1, _) | (_, None) => JobId::new(),
-            (_, Some(parent)) => parent,
-        }
-    }
-
-    /// One of the last batches.
-    fn a_batch(&mut self) -> BatchId {
-        if self.batches.is_empty() || self.chance(2) {
-            return BatchId::new();
-        }
-        let recent = self.batches.len().saturating_sub(2);
-        self.batches[self.random.usize(recent..self.batches.len())]
     }
 
     fn workflow(&mut self) -> Step {
@@ -269,150 +185,6 @@ impl Generator {
             (_, _, true) => Step::Expire,
             _ => Step::CreateBatch(self.a_batch()),
         }
-    }
-
-    fn job(&mut self, now: Timestamp) -> NewJob {
-        if !self.jobs.is_empty() && self.chance(8) {
-            return self.jobs[self.random.usize(0..self.jobs.len())].clone();
-        }
-        let number = self.jobs.len();
-        let (kind, queue) = (self.pick(&KINDS), self.pick(&QUEUES));
-        // Without a random choice, so that every other choice stays what it was.
-        let version = [1, 2, 7][number % 3];
-        let mut job = NewJob::new(kind, &number)
-            .queue(queue)
-            .payload_version(version)
-            .priority(self.pick(&Priority::ALL));
-        if self.chance(25) {
-            job = job.capability(self.pick(&CAPABILITIES));
-        }
-        if self.chance(25) {
-            job = job.unique_key(self.pick(&["u", "U", "ü"]));
-        }
-        if self.chance(20) {
-            job = job.idempotency_key(&format!("once {}", self.random.u8(0..6)));
-        }
-        if self.chance(35) {
-            job = job.lane(self.pick(&["l", "L", "ü"]));
-        }
-        job = match self.random.u8(0..5) {
-            0 => job.delay(self.millis(0..5_000)),
-            1 => job.run_at(time::from_millis(
-                time::to_millis(now) + self.random.i64(-60_000..10_000),
-            )),
-            _ => job,
-        };
-        for _ in 0..self.random.u8(0..3) {
-            job = job.tag(self.pick(&TAGS));
-        }
-        if self.chance(30) {
-            job = job.timeout(self.millis(1..3_000));
-        }
-        if self.chance(30) {
-            job = job.stall_timeout(self.millis(1..3_000));
-        }
-        if self.chance(20) {
-            job = job.retry(RetryPolicy::fixed(3, self.millis(1..1_000)));
-        }
-        if !self.resources.is_empty() && self.chance(40) {
-            let resources = self.resources.clone();
-            job = job.permit(self.pick(&resources));
-        } else if self.permits && self.chance(1) {
-            job = job.permit(self.pick(&RESOURCES));
-        }
-        if self.chance(1) {
-            job = job.queue("");
-        }
-        job = self.entangle(job);
-        self.fresh.push(job.id());
-        self.jobs.push(job.clone());
-        job
-    }
-
-    fn claim(&mut self) -> ClaimRequest {
-        let node = self.a_node();
-        let limit = self.random.usize(0..6);
-        let queues = self.selection(&QUEUES);
-        let kinds = self.selection(&KINDS);
-        let capabilities = CAPABILITIES
-            .into_iter()
-            .filter(|_| self.random.bool())
-            .map(name);
-        let capabilities: Vec<Name> = capabilities.collect();
-        let untagged = capabilities.is_empty() || !self.chance(20);
-        let aging = [
-            Aging::OFF,
-            Aging::default(),
-            Aging::every(Duration::from_millis(700)),
-        ];
-        ClaimRequest::new(node, limit)
-            .queues(queues)
-            .kinds(kinds)
-            .capabilities(capabilities)
-            .untagged(untagged)
-            .aging(self.pick(&aging))
-    }
-
-    fn selection(&mut self, all: &[&str]) -> Selection {
-        if self.chance(70) {
-            return Selection::All;
-        }
-        let some = all
-            .iter()
-            .filter(|_| self.random.bool())
-            .map(|text| name(text));
-        let some = some.collect();
-        match self.random.bool() {
-            true => Selection::Only(some),
-            false => Selection::Except(some),
-        }
-    }
-
-    fn a_node(&mut self) -> NodeId {
-        let nodes = self.nodes.clone();
-        self.pick(&nodes)
-    }
-
-    /// Mostly a recent token, now and then an old or a wrong one.
-    fn a_token(&mut self) -> ClaimToken {
-        if self.tokens.is_empty() {
-            let node = self.a_node();
-            let seq = self.random.u64(0..2);
-            return ClaimToken::new(self.an_id(), seq, Some(node), Timestamp::UNIX_EPOCH);
-        }
-        let recent = self.tokens.len().saturating_sub(6);
-        let from = if self.chance(75) { recent } else { 0 };
-        let mut token = self.tokens[self.random.usize(from..self.tokens.len())];
-        if self.chance(6) {
-            token.seq = self.random.u64(0..4);
-        }
-        if self.chance(4) {
-            token.node = Some(self.a_node());
-        }
-        if self.chance(2) {
-            token.node = None;
-        }
-        if self.chance(4) {
-            token.claimed_at += Duration::from_secs(1);
-        }
-        token
-    }
-
-    fn some_tokens(&mut self) -> Vec<ClaimToken> {
-        let count = self.random.usize(0..5);
-        (0..count).map(|_| self.a_token()).collect()
-    }
-
-    fn an_id(&mut self) -> JobId {
-        if self.jobs.is_empty() || self.chance(4) {
-            return JobId::new();
-        }
-        self.jobs[self.random.usize(0..self.jobs.len())].id()
-    }
-
-    fn some_ids(&mut self) -> Vec<JobId> {
-        let count = self.random.usize(0..5);
-        (0..count).map(|_| self.an_id()).collect()
     }
 
     fn settle(&mut self) -> Step {
@@ -488,26 +260,6 @@ impl Generator {
             JobSelector::matching(filter, limit).after(after)
         };
         Step::Act(selector, action)
-    }
-
-    fn filter(&mut self) -> JobFilter {
-        let mut filter = JobFilter::all();
-        for _ in 0..self.random.u8(0..3) {
-            filter = filter.state(self.pick(&JobState::ALL));
-        }
-        if self.chance(30) {
-            filter = filter.queue(name(self.pick(&QUEUES)));
-        }
-        if self.chance(30) {
-            filter = filter.kind(name(self.pick(&KINDS)));
-        }
-        if self.chance(40) {
-            filter = filter.tag(name(self.pick(&TAGS)));
-        }
-        if self.workflows && self.chance(25) {
-            filter = filter.batch(self.a_batch());
-        }
-        filter
     }
 
     fn list(&mut self) -> Step {
@@ -654,47 +406,6 @@ impl Generator {
                 Step::Retire(RetireRecurring::new(known, self.a_node(), guard))
             }
         }
-    }
-
-    fn definition(&mut self, named: &str, now: Timestamp) -> PutRecurring {
-        let mut recurring = match self.random.u8(0..4) {
-            0 => Recurring::cron(self.pick(&["*/2 * * * * *", "@hourly", "* * * * *"])),
-            _ => Recurring::every(self.millis(1_000..5_000)),
-        };
-        let misfires = [Misfire::Skip, Misfire::FireOnce, Misfire::CatchUp(3)];
-        recurring = recurring.misfire(self.pick(&misfires));
-        if self.chance(40) {
-            recurring = recurring.overlap(Overlap::Skip);
-        }
-        if self.chance(15) {
-            recurring = recurring.starts_at(now + self.millis(0..5_000));
-        }
-        if self.chance(15) {
-            recurring = recurring.ends_at(now + self.millis(5_000..20_000));
-        }
-        let job = NewJob::new(self.pick(&KINDS), &self.random.u8(0..2));
-        let put = put(recurring.job(job.queue(self.pick(&QUEUES))).named(named));
-        let mut put = put.declared(self.random.bool());
-        put.incarnation = Incarnation::from_bytes(self.random.u128(..).to_be_bytes());
-        put
-    }
-
-    /// Mostly what was claimed last, now and then something old, each definition once.
-    fn some_firings(&mut self) -> Vec<RecurringFiring> {
-        let mut some: Vec<RecurringFiring> = Vec::new();
-        for _ in 0..self.random.usize(0..4) {
-            let recent = self.firings.len().saturating_sub(3);
-            let from = if self.chance(80) { recent } else { 0 };
-            let Some(last) = self.firings.len().checked_sub(1) else {
-                break;
-            };
-            let firing = self.firings[self.random.usize(from..=last)].clone();
-            let others = some.iter().map(|one| &one.token.name);
-            if self.chance(3) || !others.into_iter().any(|name| *name == firing.token.name) {
-                some.push(firing);
-            }
-        }
-        some
     }
 
     fn advance(&mut self) -> Step {
