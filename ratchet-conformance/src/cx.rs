@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use crate::Power;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
 use crate::node::TestNode;
+use crate::notes::Notes;
+use crate::repeat::Repeating;
 use crate::runner::Context;
 use crate::suite::Settings;
 
@@ -16,6 +18,7 @@ pub struct Cx {
     factory: Factory,
     powers: Vec<Power>,
     settings: Settings,
+    notes: Arc<Notes>,
     /// Further databases that the case asked for and did not close itself.
     others: Mutex<Vec<Arc<dyn Fixture>>>,
 }
@@ -25,6 +28,15 @@ impl Cx {
         factory: Factory,
         powers: Vec<Power>,
         settings: Settings,
+    ) -> Result<Self, BoxError> {
+        Self::create_noting(factory, powers, settings, Arc::default()).await
+    }
+
+    async fn create_noting(
+        factory: Factory,
+        powers: Vec<Power>,
+        settings: Settings,
+        notes: Arc<Notes>,
     ) -> Result<Self, BoxError> {
         let fixture = factory.create().await?;
         let has = |power| match power {
@@ -52,11 +64,23 @@ impl Cx {
             factory,
             powers,
             settings,
+            notes,
             others: Mutex::default(),
         })
     }
 
-    /// Another handle on the database, and a node that uses it.
+    /// Sets which clauses the assertions that follow are about, of those that the case proves: a
+    /// failure breaks these. Until then, and after an empty list, it breaks all of them.
+    pub(crate) fn proving<const N: usize>(&self, clauses: [&'static str; N]) {
+        self.notes.proving(&clauses);
+    }
+
+    /// Whether the case has to come to an end, since its deadline is near.
+    pub(crate) fn is_late(&self) -> bool {
+        self.notes.is_late()
+    }
+
+    /// Another handle on the database, which repeats contended calls, and a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
@@ -75,7 +99,7 @@ impl Cx {
                         "the suite and the store disagree about {power:?}"
                     );
                 }
-                TestNode::new(store)
+                TestNode::new(Arc::new(Repeating::new(store, Arc::clone(&self.notes))))
             }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }
@@ -102,7 +126,9 @@ impl Cx {
 
     /// Another empty database; it lives as long as this one unless it is closed.
     pub(crate) async fn another(&self) -> Self {
-        match Self::create(self.factory.clone(), self.powers.clone(), self.settings).await {
+        let (factory, powers) = (self.factory.clone(), self.powers.clone());
+        let notes = Arc::clone(&self.notes);
+        match Self::create_noting(factory, powers, self.settings, notes).await {
             Ok(other) => {
                 let fixture = Arc::clone(&other.fixture);
                 self.lock_others().push(fixture);
@@ -167,6 +193,10 @@ impl Context for Cx {
             other.teardown().await;
         }
         self.fixture.teardown().await;
+    }
+
+    fn notes(&self) -> &Notes {
+        &self.notes
     }
 }
 

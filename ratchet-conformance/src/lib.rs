@@ -79,9 +79,33 @@
 //! [`Power::Diagnostics`], is told in the same list, and must be what its accessors return.
 //!
 //! # Results
-//! A failure names the store and the clauses: `mystore breaks [claim.exclusive]`. Each case leaves a
-//! file under `target/ratchet-conformance/`, from which [`report::table`] makes the table of clauses
-//! by store.
+//! A failure names the store and the clauses that the failed assertion is about, quotes the first
+//! sentence of each ([`sentence`]), and then says what was seen:
+//!
+//! ```text
+//! mystore breaks [claim.exclusive]
+//!   [claim.exclusive] A job is returned to one claimer only, until its claim has ended.
+//! assertion `left == right` failed: …
+//! ```
+//!
+//! A failure of the `differential` group lists the fields that differ from the model,
+//! `jobs[3].state: expected Pending / found Running`, and the calls that remain of the history when
+//! everything is left out without which it still fails.
+//!
+//! Each case leaves a file under `target/ratchet-conformance/`, from which [`report::table`] makes the
+//! table of clauses by store, with the cases that failed and why others were not run. `MISSING` there
+//! means that the database was not available, `N-A` that a power is missing or the store is exempted.
+//!
+//! # Exemptions
+//! [`Suite::without`] exempts a store from cases that it refuses by design. They run, and must fail: an
+//! exemption from a case that passes is a failure. [`Suite::without_running`] does not run them.
+//!
+//! # Contention
+//! Under load a store may give a call up because of others, or not answer in time
+//! ([`StoreErrorKind::Contention`](ratchet_core::StoreErrorKind::Contention),
+//! [`Timeout`](ratchet_core::StoreErrorKind::Timeout)). As the engine does, the suite then repeats the
+//! call until three quarters of the case's time are over; after a timeout only if its second answer is
+//! what the first would have been. The report counts these calls.
 //!
 //! # Environment
 //! | variable | |
@@ -99,16 +123,21 @@
 mod build;
 mod case;
 mod cases;
+mod clauses;
 mod coordinator;
 mod cx;
 mod fixture;
 mod memory;
 mod node;
+mod notes;
+mod repeat;
 pub mod report;
 mod runner;
 mod suite;
+mod trials;
 
 pub use case::Case;
+pub use clauses::sentence;
 pub use coordinator::{
     CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Transport,
 };

@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Not applicable: a power is missing, or the database is not there.
+    /// Not applicable: a power is missing, or the store is exempted.
     NotApplicable,
-    /// Of a clause only: some of its cases passed, and the others are not applicable.
+    /// The database could not be reached, so that nothing is known.
+    Missing,
+    /// Of a clause only: some of its cases passed, and the others did not get to it.
     Partial,
     /// As the contract says.
     Pass,
@@ -28,18 +30,22 @@ impl Verdict {
     const fn as_str(self) -> &'static str {
         match self {
             Self::NotApplicable => "N-A",
+            Self::Missing => "MISSING",
             Self::Partial => "PARTIAL",
             Self::Pass => "PASS",
             Self::Fail => "FAIL",
         }
     }
 
-    /// How a clause came out that has a case that came out like this and another like that.
+    /// Returns how a clause came out that has a case that came out like this and another like that.
     const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
             (Self::Pass, Self::Pass) => Self::Pass,
             (Self::NotApplicable, Self::NotApplicable) => Self::NotApplicable,
+            // Cases that do not apply would not have shown anything about it either.
+            (Self::Missing, Self::Missing | Self::NotApplicable)
+            | (Self::NotApplicable, Self::Missing) => Self::Missing,
             _ => Self::Partial,
         }
     }
@@ -56,8 +62,33 @@ pub struct CaseResult {
     pub clauses: Vec<String>,
     /// How it came out.
     pub verdict: Verdict,
-    /// Why it failed or does not apply.
+    /// Why it failed, was not run or does not apply.
     pub detail: Option<String>,
+    /// Of a failed case: the clauses that its failed assertion is about.
+    #[serde(default)]
+    pub blamed: Vec<String>,
+    /// How many calls of the store were repeated, because it had given them up because of others or
+    /// had not answered in time.
+    #[serde(default)]
+    pub repeated: u64,
+}
+
+impl CaseResult {
+    /// Returns how one of its clauses came out. A failed case got to those that it broke, and shows
+    /// only a part of the others.
+    fn verdict_of(&self, clause: &str) -> Verdict {
+        let broken = self.blamed.is_empty() || self.blamed.iter().any(|one| one == clause);
+        match self.verdict {
+            Verdict::Fail if !broken => Verdict::Partial,
+            verdict => verdict,
+        }
+    }
+
+    /// Returns the first line of why it failed or was not run.
+    fn reason(&self) -> &str {
+        let detail = self.detail.as_deref().unwrap_or_default();
+        detail.lines().next().unwrap_or_default()
+    }
 }
 
 /// The results of any number of cases on any number of stores.
@@ -111,24 +142,27 @@ impl Report {
     }
 
     /// How each clause came out on each store: failed if one of its cases failed, passed if all
-    /// passed, partly shown if only some could be run.
+    /// passed, partly shown if only some could be run to their end.
     #[must_use]
     pub fn clauses(&self) -> BTreeMap<&str, BTreeMap<&str, Verdict>> {
         let mut clauses: BTreeMap<&str, BTreeMap<&str, Verdict>> = BTreeMap::new();
         for result in &self.results {
             for clause in &result.clauses {
-                let verdict = clauses
+                let verdict = result.verdict_of(clause);
+                let known = clauses
                     .entry(clause)
                     .or_default()
                     .entry(&result.store)
-                    .or_insert(result.verdict);
-                *verdict = result.verdict.and(*verdict);
+                    .or_insert(verdict);
+                *known = verdict.and(*known);
             }
         }
         clauses
     }
 
-    /// The clauses by store as a Markdown table; a blank field was not run.
+    /// Returns the clauses by store as a Markdown table, in which a blank field was not run, and
+    /// behind it lists: the cases that failed, each with the first line of the reason; why cases were
+    /// not run, with their number; and how many calls were repeated.
     #[must_use]
     pub fn table(&self) -> String {
         let stores = self.stores();
@@ -147,7 +181,47 @@ impl Report {
             }
             out.push('\n');
         }
-        out
+        out + &self.lists()
+    }
+
+    fn lists(&self) -> String {
+        let of = |verdict| {
+            let results = self.results.iter();
+            results.filter(move |result| result.verdict == verdict)
+        };
+        let failed = of(Verdict::Fail)
+            .map(|one| format!("{} {}: {}", one.store, one.case, one.reason()))
+            .collect();
+        let reasons = |verdict| -> Vec<String> {
+            let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+            for one in of(verdict) {
+                *counts.entry((&one.store, one.reason())).or_default() += 1;
+            }
+            let line = |((store, reason), count)| {
+                format!("{store}: {reason} ({})", counted(count, "case"))
+            };
+            counts.into_iter().map(line).collect()
+        };
+        let mut repeats: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for one in self.results.iter().filter(|one| one.repeated > 0) {
+            let (calls, cases) = repeats.entry(&one.store).or_default();
+            *calls += one.repeated;
+            *cases += 1;
+        }
+        let repeats = repeats.into_iter().map(|(store, (calls, cases))| {
+            let (calls, cases) = (counted(calls, "call"), counted(cases, "case"));
+            format!("{store}: {calls} repeated in {cases}")
+        });
+        [
+            ("FAIL", failed),
+            ("N-A", reasons(Verdict::NotApplicable)),
+            ("MISSING", reasons(Verdict::Missing)),
+            ("Repeated after contention or a timeout", repeats.collect()),
+        ]
+        .into_iter()
+        .filter(|(_, lines)| !lines.is_empty())
+        .map(|(title, lines)| format!("\n{title}:\n\n- {}\n", lines.join("\n- ")))
+        .collect()
     }
 
     fn sort(&mut self) {
@@ -155,11 +229,17 @@ impl Report {
     }
 }
 
+/// A number of things: "1 case", "2 cases".
+fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 fn key(result: &CaseResult) -> (&str, &str) {
     (&result.store, &result.case)
 }
 
-/// The Markdown table of all results below `dir`.
+/// The Markdown table of all results below `dir`, with its lists.
 ///
 /// # Errors
 /// As [`Report::read_dir`].
@@ -223,25 +303,71 @@ mod tests {
             clauses: vec!["claim.due".to_owned()],
             verdict,
             detail: None,
+            blamed: Vec::new(),
+            repeated: 0,
         }
+    }
+
+    fn verdicts(results: Vec<CaseResult>) -> Vec<Verdict> {
+        let report = Report { results };
+        let clauses = report.clauses().into_values();
+        clauses.flat_map(BTreeMap::into_values).collect()
     }
 
     #[test]
     fn a_clause_is_as_good_as_its_worst_case() {
+        use Verdict::{Fail, Missing, NotApplicable, Partial, Pass};
+        for (cases, expected) in [
+            (&[Pass, Fail] as &[_], Fail),
+            (&[Missing, Fail], Fail),
+            (&[Pass, NotApplicable], Partial),
+            (&[Pass, Missing], Partial),
+            (&[NotApplicable], NotApplicable),
+            (&[NotApplicable, Missing], Missing),
+            (&[Missing, NotApplicable], Missing),
+            (&[Missing], Missing),
+            (&[Pass, Pass], Pass),
+        ] {
+            let of_case =
+                |(number, verdict): (usize, &Verdict)| result("a", &number.to_string(), *verdict);
+            let results = cases.iter().enumerate().map(of_case).collect();
+            assert_eq!(verdicts(results), [expected], "{cases:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_case_breaks_only_the_clauses_of_its_assertion() {
+        let mut failed = result("a", "1", Verdict::Fail);
+        failed.clauses.push("claim.order".to_owned());
+        failed.blamed.push("claim.order".to_owned());
+        let results = vec![failed, result("a", "2", Verdict::Pass)];
+        assert_eq!(verdicts(results), [Verdict::Partial, Verdict::Fail]);
+    }
+
+    #[test]
+    fn the_table_lists_failures_reasons_and_repeats() {
+        let why = |mut result: CaseResult, detail: &str| {
+            result.detail = Some(detail.to_owned());
+            result
+        };
+        let mut slow = result("a", "3", Verdict::Pass);
+        slow.repeated = 12;
         let results = vec![
-            result("a", "1", Verdict::Pass),
-            result("a", "2", Verdict::Fail),
-            result("b", "1", Verdict::Pass),
-            result("b", "2", Verdict::NotApplicable),
-            result("c", "2", Verdict::NotApplicable),
-            result("d", "1", Verdict::Pass),
-            result("d", "2", Verdict::Pass),
+            why(
+                result("a", "1", Verdict::Fail),
+                "left is not right\n  at x.rs",
+            ),
+            why(result("a", "2", Verdict::NotApplicable), "needs Vandal"),
+            slow,
+            why(result("a", "4", Verdict::NotApplicable), "needs Vandal"),
+            why(result("b", "1", Verdict::Missing), "URL is not set"),
         ];
-        assert_eq!(
-            Report { results }.table(),
-            "| clause | a | b | c | d |\n|---|---|---|---|---|\n\
-             | claim.due | FAIL | PARTIAL | N-A | PASS |\n"
-        );
+        let expected = "| clause | a | b |\n|---|---|---|\n| claim.due | FAIL | MISSING |\n\
+            \nFAIL:\n\n- a 1: left is not right\n\
+            \nN-A:\n\n- a: needs Vandal (2 cases)\n\
+            \nMISSING:\n\n- b: URL is not set (1 case)\n\
+            \nRepeated after contention or a timeout:\n\n- a: 12 calls repeated in 1 case\n";
+        assert_eq!(Report { results }.table(), expected);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::cases::{self, HISTORIES};
 use crate::fixture::Factory;
-use crate::runner::{self, Failure, Setup, Subject, Without};
+use crate::runner::{self, Failure, Setup};
+use crate::trials::{self, Subject, Without};
 use crate::{Case, Cx, Power, Provision};
 
 /// The suite for stores.
@@ -30,7 +31,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    const DEFAULT: Self = Self {
+    pub(crate) const DEFAULT: Self = Self {
         histories: HISTORIES,
         may_exaggerate: false,
     };
@@ -66,19 +67,36 @@ impl Suite {
         self
     }
 
-    /// Lists these cases, by group or by full name, as ignored, with this reason: for a store, or a
-    /// kind of server, that refuses what they are about. The report says N/A for them.
+    /// Exempts the store, or a kind of server, from these cases, by group or by full name, because it
+    /// refuses what they are about. They run all the same and must fail, which the report shows as
+    /// N-A with this reason; one that passes is a failure, since its exemption would hide what the
+    /// store can do.
     ///
     /// # Panics
     /// If there is no such group or case.
     #[must_use]
-    pub fn without(mut self, reason: &str, cases: &[&str]) -> Self {
+    pub fn without(self, reason: &str, cases: &[&str]) -> Self {
+        self.exempt(reason, cases, true)
+    }
+
+    /// Exempts the store from these cases like [`without`](Self::without), and does not run them: for
+    /// those that would hang, take long, or pass now and then.
+    ///
+    /// # Panics
+    /// If there is no such group or case.
+    #[must_use]
+    pub fn without_running(self, reason: &str, cases: &[&str]) -> Self {
+        self.exempt(reason, cases, false)
+    }
+
+    fn exempt(mut self, reason: &str, cases: &[&str], runs: bool) -> Self {
         for name in cases {
             let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
             assert!(known, "there is no group or case {name}");
             self.without.push(Without {
                 name: (*name).to_owned(),
                 reason: reason.to_owned(),
+                runs,
             });
         }
         self
@@ -104,7 +122,7 @@ impl Suite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, self.without);
-        runner::run(subject, chosen(self.groups.as_deref()), &provision)
+        trials::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 
     /// Every case.
@@ -123,7 +141,8 @@ impl Suite {
     /// # Errors
     /// Why the case failed.
     pub async fn check(case: &Case<Cx>, powers: &[Power], factory: Factory) -> Result<(), Failure> {
-        runner::check(case, &*setup(factory, powers.to_vec(), Settings::DEFAULT)).await
+        let setup = setup(factory, powers.to_vec(), Settings::DEFAULT);
+        runner::run_case(case, &*setup).await.outcome
     }
 }
 

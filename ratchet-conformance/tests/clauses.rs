@@ -2,8 +2,10 @@
 //! without a clause, and no trait that is too large to implement.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::{env, fs};
 
-use ratchet_conformance::{CoordinatorSuite, Suite};
+use ratchet_conformance::{CoordinatorSuite, Suite, sentence};
 
 /// Every source that documents clauses.
 const SOURCES: &[&str] = &[
@@ -23,15 +25,95 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 
-/// The ids of the clauses, which stand in the documentation as `**[claim.order]**`.
-fn documented() -> Vec<&'static str> {
+/// The clauses, which stand in the documentation as `**[claim.order]** The jobs …`: their ids, each
+/// with the text behind it.
+fn clauses() -> impl Iterator<Item = (&'static str, &'static str)> {
     let clauses = |source: &'static str| {
-        source
-            .split("**[")
-            .skip(1)
-            .filter_map(|rest| rest.split_once("]**").map(|(id, _)| id))
+        let marked = source.split("**[").skip(1);
+        marked.filter_map(|rest| rest.split_once("]**"))
     };
-    SOURCES.iter().copied().flat_map(clauses).collect()
+    SOURCES.iter().copied().flat_map(clauses)
+}
+
+fn documented() -> Vec<&'static str> {
+    clauses().map(|(id, _)| id).collect()
+}
+
+/// The first sentence of a clause, without line breaks, and without the targets of its links.
+fn first_sentence(text: &str) -> String {
+    let mut words = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        // The first line begins behind the id.
+        let comment = if number == 0 { Some(line) } else { comment };
+        let of_clause = |text: &&str| !text.is_empty() && !text.starts_with('-');
+        let Some(text) = comment.map(str::trim).filter(of_clause) else {
+            break;
+        };
+        words.extend(text.split_whitespace());
+    }
+    let mut sentence = String::new();
+    for (number, word) in words.iter().enumerate() {
+        if number > 0 {
+            sentence.push(' ');
+        }
+        sentence.push_str(word);
+        let next = words.get(number + 1).and_then(|next| next.chars().next());
+        if word.ends_with('.') && next.is_none_or(|next| next == '`' || next.is_uppercase()) {
+            break;
+        }
+    }
+    without_links(&sentence)
+}
+
+/// Turns ``[`NewJob`](path)`` and ``[`NewJob`]`` into `` `NewJob` ``.
+fn without_links(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('[') {
+        out.push_str(before);
+        let (shown, behind) = after.split_once(']').expect("a link ends");
+        out.push_str(shown);
+        rest = match behind.strip_prefix('(') {
+            Some(target) => target.split_once(')').expect("a target ends").1,
+            None => behind,
+        };
+    }
+    out + rest
+}
+
+/// What failures quote is what the documentation says. With `RATCHET_WRITE_CLAUSES=1` the file is
+/// written.
+#[test]
+fn the_quoted_sentences_are_those_of_the_documentation() {
+    let mut expected = String::new();
+    for (id, text) in clauses() {
+        let _ = writeln!(expected, "{id}: {}", first_sentence(text));
+    }
+    if env::var_os("RATCHET_WRITE_CLAUSES").is_some() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clauses.txt");
+        fs::write(file, &expected).unwrap();
+        return;
+    }
+    let lines = |text: &'static str| text.lines().collect::<BTreeSet<_>>();
+    let expected = lines(expected.leak());
+    let present = lines(include_str!("../src/clauses.txt"));
+    let differing: Vec<_> = expected.symmetric_difference(&present).collect();
+    assert!(
+        differing.is_empty(),
+        "src/clauses.txt differs from the documentation in {differing:#?}; \
+         run this test with RATCHET_WRITE_CLAUSES=1 to write it"
+    );
+}
+
+#[test]
+fn every_clause_can_be_quoted() {
+    for id in documented() {
+        let sentence = sentence(id).unwrap_or_else(|| panic!("{id} has no sentence"));
+        assert!(sentence.ends_with('.'), "{id}: {sentence}");
+        assert!(!sentence.contains("]("), "{id}: {sentence}");
+    }
 }
 
 fn proved() -> BTreeSet<&'static str> {

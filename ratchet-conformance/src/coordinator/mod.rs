@@ -15,7 +15,9 @@ use futures_util::future::BoxFuture;
 use ratchet_core::cluster::ClusterCoordinator;
 
 use crate::fixture::BoxError;
-use crate::runner::{self, Context, Failure, Setup, Subject};
+use crate::notes::Notes;
+use crate::runner::{self, Context, Failure, Setup};
+use crate::trials::{self, Subject};
 use crate::{Case, Power, Provision};
 
 /// One transport of its own, made for one case and taken away after it.
@@ -122,7 +124,7 @@ impl CoordinatorSuite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, Vec::new());
-        runner::run(subject, Self::cases(), &provision)
+        trials::run(subject, Self::cases(), &provision)
     }
 
     /// Every case.
@@ -145,7 +147,8 @@ impl CoordinatorSuite {
         powers: &[Power],
         factory: CoordinatorFactory,
     ) -> Result<(), Failure> {
-        runner::check(case, &*setup(factory, powers.to_vec())).await
+        let setup = setup(factory, powers.to_vec());
+        runner::run_case(case, &*setup).await.outcome
     }
 }
 
@@ -157,7 +160,10 @@ fn setup(factory: CoordinatorFactory, powers: Vec<Power>) -> Arc<Setup<Transport
 }
 
 /// What a case for coordinators is given: a new transport.
-pub struct Transport(Box<dyn CoordinatorFixture>);
+pub struct Transport {
+    fixture: Box<dyn CoordinatorFixture>,
+    notes: Notes,
+}
 
 impl Transport {
     async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
@@ -166,16 +172,19 @@ impl Transport {
             fixture.teardown().await;
             return Err("the suite and its fixture disagree about Outage".into());
         }
-        Ok(Self(fixture))
+        Ok(Self {
+            fixture,
+            notes: Notes::default(),
+        })
     }
 
     fn outage(&self) -> &dyn Outage {
-        let outage = self.0.outage();
+        let outage = self.fixture.outage();
         outage.expect("the case says that it needs Outage")
     }
 
     async fn connect(&self) -> Arc<dyn ClusterCoordinator> {
-        match self.0.connect().await {
+        match self.fixture.connect().await {
             Ok(coordinator) => coordinator,
             Err(error) => panic!("the coordinator cannot connect: {error}"),
         }
@@ -185,7 +194,11 @@ impl Transport {
 #[async_trait]
 impl Context for Transport {
     async fn clean_up(&self) {
-        self.0.teardown().await;
+        self.fixture.teardown().await;
+    }
+
+    fn notes(&self) -> &Notes {
+        &self.notes
     }
 }
 

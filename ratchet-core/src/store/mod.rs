@@ -18,6 +18,9 @@
 //! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if, in the same
 //!   write, that lock is held by that owner with that fence and unexpired; otherwise it is `Stale`
 //!   and nothing changes. A tenure cannot begin between the look at the lock and the write.
+//! - **[model.agrees]** The same calls at the same times return what they return from
+//!   [`MemoryStore`](crate::MemoryStore), the executable specification, and leave the same behind.
+//!   Left open is only what a clause leaves open, such as the order of reclaimed claims.
 //! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; larger
 //!   ones are refused.
 //!

@@ -12,6 +12,7 @@ use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Name, Store};
 
+use super::difference::differences;
 use super::generator::{Generator, LOCKS};
 use super::step::Step;
 use crate::Power;
@@ -19,8 +20,8 @@ use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
 
-/// Where the two parted.
-struct Mismatch(String);
+/// In what the two differ, one field a line.
+struct Mismatch(Vec<String>);
 
 /// The model and the store under test, at the same time.
 struct Pair {
@@ -65,7 +66,7 @@ impl Pair {
             true => answer.allowing_for(&expected),
             false => answer,
         };
-        same("the answer", &expected, &answer)?;
+        same("answer", &expected, &answer)?;
         self.compare(1 - turn).await?;
         Ok(expected)
     }
@@ -77,39 +78,28 @@ impl Pair {
         let recurring = self.cx.has(Power::Recurring);
         let expected = observe(&self.model, recurring).await;
         let actual = observe(store, recurring).await;
-        same(
-            "the number of jobs",
-            &expected.jobs.len(),
-            &actual.jobs.len(),
-        )?;
-        for (expected, actual) in expected.jobs.iter().zip(&actual.jobs) {
-            same("a job", expected, actual)?;
-        }
-        same("the archive", &expected.archive, &actual.archive)?;
-        same("the queues", &expected.queues, &actual.queues)?;
-        same("the nodes", &expected.nodes, &actual.nodes)?;
-        same("the locks", &expected.locks, &actual.locks)?;
-        same(
-            "the list of locks",
-            &expected.listed_locks,
-            &actual.listed_locks,
-        )?;
-        same("the due routes", &expected.due, &actual.due)?;
-        same("the definitions", &expected.recurring, &actual.recurring)?;
+        same("jobs", &expected.jobs, &actual.jobs)?;
+        same("archive", &expected.archive, &actual.archive)?;
+        same("queues", &expected.queues, &actual.queues)?;
+        same("nodes", &expected.nodes, &actual.nodes)?;
+        same("locks", &expected.locks, &actual.locks)?;
+        same("list_locks", &expected.listed_locks, &actual.listed_locks)?;
+        same("due_routes", &expected.due, &actual.due)?;
+        same("definitions", &expected.recurring, &actual.recurring)?;
         if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
-            same("the permits", &expected, &actual)?;
+            same("permits", &expected, &actual)?;
         }
-        same("the time", &expected.time, &actual.time)?;
+        same("time", &expected.time, &actual.time)?;
         if let (Some(expected), Some(actual)) = (expected.workflows, actual.workflows) {
-            same("the links", &expected.links, &actual.links)?;
-            same("the batches", &expected.batches, &actual.batches)?;
+            same("links", &expected.links, &actual.links)?;
+            same("batches", &expected.batches, &actual.batches)?;
         }
         let now: BTreeMap<JobId, JobRecord> =
             expected.jobs.into_iter().map(|job| (job.id, job)).collect();
         for (id, job) in &now {
             if self.seen.get(id) != Some(job) {
                 let expected = history(&self.model, *id).await;
-                same("a history", &expected, &history(store, *id).await)?;
+                same("history", &expected, &history(store, *id).await)?;
             }
         }
         self.seen = now;
@@ -190,9 +180,11 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
     if expected == actual {
         return Ok(());
     }
-    Err(Mismatch(format!(
-        "{what} differs\n  model: {expected:?}\n  store: {actual:?}"
-    )))
+    let mut lines = differences(what, expected, actual);
+    if lines.is_empty() {
+        lines.push(format!("{what}: expected {expected:?} / found {actual:?}"));
+    }
+    Err(Mismatch(lines))
 }
 
 /// Runs the history of a seed; a mismatch is shrunk and told.
@@ -235,28 +227,98 @@ async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
     ended
 }
 
-/// Leaves out every step without which the history still fails, the last first.
-async fn shrink(cx: &Cx, mut steps: Vec<Step>) -> (Vec<Step>, Mismatch) {
-    let Err(mut mismatch) = replay(cx, &steps).await else {
-        return (
-            steps,
-            Mismatch("it differed once, but not again".to_owned()),
-        );
-    };
-    for index in (0..steps.len()).rev() {
-        let mut fewer = steps.clone();
-        fewer.remove(index);
-        if let Err(still) = replay(cx, &fewer).await {
-            (steps, mismatch) = (fewer, still);
-        }
-    }
-    (steps, mismatch)
+/// A failing history while it is made smaller.
+struct Shrinking<'a> {
+    cx: &'a Cx,
+    steps: Vec<Step>,
+    mismatch: Mismatch,
 }
 
+impl Shrinking<'_> {
+    /// Takes these steps instead if they fail as well. Once the case has to come to an end, nothing is
+    /// tried any more.
+    async fn try_instead(&mut self, fewer: Vec<Step>) -> bool {
+        if self.cx.is_late() {
+            return false;
+        }
+        match replay(self.cx, &fewer).await {
+            Err(mismatch) => {
+                (self.steps, self.mismatch) = (fewer, mismatch);
+                true
+            }
+            Ok(()) => false,
+        }
+    }
+
+    /// Leaves out half of the steps, then quarters and so on, down to single steps; the last first.
+    async fn leave_out_steps(&mut self) -> bool {
+        let before = self.steps.len();
+        let mut size = before.div_ceil(2);
+        loop {
+            let mut end = self.steps.len();
+            while end > 0 {
+                let start = end.saturating_sub(size);
+                let mut fewer = self.steps.clone();
+                fewer.drain(start..end);
+                self.try_instead(fewer).await;
+                end = start;
+            }
+            if size <= 1 {
+                return self.steps.len() < before;
+            }
+            size /= 2;
+        }
+    }
+
+    /// Leaves out single jobs, tokens and whatever else there is a list of in a step.
+    async fn leave_out_items(&mut self) -> bool {
+        let mut changed = false;
+        for index in (0..self.steps.len()).rev() {
+            for item in (0..self.steps[index].items()).rev() {
+                let mut fewer = self.steps.clone();
+                fewer[index].remove_item(item);
+                changed |= self.try_instead(fewer).await;
+            }
+        }
+        changed
+    }
+}
+
+/// Leaves out all steps, and everything inside them, without which the history still fails.
+async fn shrink(cx: &Cx, steps: Vec<Step>) -> (Vec<Step>, Mismatch) {
+    let Err(mismatch) = replay(cx, &steps).await else {
+        let again = "the store differed from the model once, but not when the history was repeated";
+        return (steps, Mismatch(vec![again.to_owned()]));
+    };
+    let mut shrinking = Shrinking {
+        cx,
+        steps,
+        mismatch,
+    };
+    loop {
+        let fewer_steps = shrinking.leave_out_steps().await;
+        let fewer_items = shrinking.leave_out_items().await;
+        if !fewer_steps && !fewer_items {
+            return (shrinking.steps, shrinking.mismatch);
+        }
+    }
+}
+
+/// Says in what the two differ, and after which steps.
 fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
-    let mut out = format!("RATCHET_SEED={seed} replays this history; what remains of it:\n");
+    const SHOWN: usize = 20;
+    let Mismatch(lines) = mismatch;
+    let mut out = lines[..lines.len().min(SHOWN)].join("\n");
+    if lines.len() > SHOWN {
+        let _ = write!(out, "\nand {} more", lines.len() - SHOWN);
+    }
+    let _ = writeln!(
+        out,
+        "\nafter the last of these steps, which are what remains of a history; RATCHET_SEED={seed} \
+         runs all of it:"
+    );
     for (number, step) in steps.iter().enumerate() {
         let _ = writeln!(out, "{number:>4}. {step:?}");
     }
-    out + &mismatch.0
+    out
 }

@@ -2,6 +2,7 @@
 //!
 //! `RATCHET_HISTORIES` sets how many histories all cases together run, `RATCHET_SEED` runs one.
 
+mod difference;
 mod generator;
 mod history;
 mod step;
@@ -42,61 +43,61 @@ fn number(variable: &str) -> Option<u64> {
 cases! {
     "differential" on Cx;
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_zero_match_the_model(cx: &Cx) {
         histories(cx, 0).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_one_match_the_model(cx: &Cx) {
         histories(cx, 1).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_two_match_the_model(cx: &Cx) {
         histories(cx, 2).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_three_match_the_model(cx: &Cx) {
         histories(cx, 3).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_four_match_the_model(cx: &Cx) {
         histories(cx, 4).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_five_match_the_model(cx: &Cx) {
         histories(cx, 5).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_six_match_the_model(cx: &Cx) {
         histories(cx, 6).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_seven_match_the_model(cx: &Cx) {
         histories(cx, 7).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_eight_match_the_model(cx: &Cx) {
         histories(cx, 8).await;
     }
 
-    #[proves("claim.exclusive", "settle.token")]
+    #[proves("model.agrees")]
     #[needs(Clock)]
     async fn histories_ending_in_nine_match_the_model(cx: &Cx) {
         histories(cx, 9).await;

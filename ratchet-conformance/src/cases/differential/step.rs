@@ -113,7 +113,34 @@ impl Answer {
     }
 }
 
+/// Does something with the list of items that a step has, if it has one.
+macro_rules! with_items {
+    ($step:expr, $items:ident => $does:expr, $otherwise:expr) => {
+        match $step {
+            Step::Enqueue($items) => $does,
+            Step::Load($items) => $does,
+            Step::Settle($items) => $does,
+            Step::Report($items) => $does,
+            Step::Act(JobSelector::Ids($items), _) => $does,
+            Step::Get($items) | Step::Archived($items) => $does,
+            Step::Fire($items) => $does,
+            Step::Take($items) => $does,
+            _ => $otherwise,
+        }
+    };
+}
+
 impl Step {
+    /// Returns how many jobs, tokens or other items the call is about, if it takes a list of them.
+    pub(super) fn items(&self) -> usize {
+        with_items!(self, items => items.len(), 0)
+    }
+
+    /// Takes one of the items out of the call.
+    pub(super) fn remove_item(&mut self, item: usize) {
+        with_items!(self, items => { items.remove(item); }, ());
+    }
+
     /// Does the step on a store. Time and handles are the caller's.
     pub(super) async fn apply(&self, store: &dyn Store) -> Answer {
         self.call(store).await.unwrap_or_else(|error| {

@@ -1,0 +1,220 @@
+//! Where two values differ, as paths to the fields: `jobs[3].state: expected Pending / found Running`.
+//!
+//! The values of the contract have `Debug` and nothing else in common, so the fields are read from
+//! its indented form.
+
+use std::fmt::{self, Debug, Write as _};
+
+/// Returns the fields in which a value differs from the expected one, one a line; empty if they look
+/// the same.
+pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<String> {
+    let (expected, found) = (Tree::of(expected), Tree::of(found));
+    let mut lines = Vec::new();
+    compare(what, Some(&expected), Some(&found), &mut lines);
+    lines
+}
+
+/// A value as its `Debug` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tree {
+    Leaf(String),
+    Branch {
+        /// `Job {`, `Some(`, `[`.
+        open: String,
+        close: char,
+        /// Each with the name of its field, if it has one.
+        parts: Vec<(Option<String>, Self)>,
+    },
+}
+
+impl Tree {
+    fn of(value: &impl Debug) -> Self {
+        let text = format!("{value:#?}");
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        Self::read(first, &mut lines)
+    }
+
+    /// Reads the value that begins with `first`, and of which the rest is in `lines`.
+    fn read<'a>(first: &str, lines: &mut impl Iterator<Item = &'a str>) -> Self {
+        let first = first.strip_suffix(',').unwrap_or(first);
+        // An empty list is one line, and differs from others in its items.
+        if first == "[]" {
+            let (open, close) = ("[".to_owned(), ']');
+            let parts = Vec::new();
+            return Self::Branch { open, close, parts };
+        }
+        let close = match first.chars().last() {
+            Some('{') => '}',
+            Some('(') => ')',
+            Some('[') => ']',
+            _ => return Self::Leaf(first.to_owned()),
+        };
+        let mut parts = Vec::new();
+        while let Some(line) = lines.next() {
+            let line = line.trim();
+            if line.trim_end_matches(',') == close.to_string() {
+                break;
+            }
+            let named = named(line).filter(|_| close == '}');
+            parts.push(match named {
+                Some((name, value)) => (Some(name.to_owned()), Self::read(value, lines)),
+                None => (None, Self::read(line, lines)),
+            });
+        }
+        let open = first.to_owned();
+        Self::Branch { open, close, parts }
+    }
+}
+
+/// Splits a line into the name of a field, or the key of a map, and the value; a text may have a
+/// colon inside.
+fn named(line: &str) -> Option<(&str, &str)> {
+    if line.starts_with('"') {
+        let (key, value) = line.split_at(line.find("\": ")? + 1);
+        return Some((key, value.strip_prefix(": ")?));
+    }
+    line.split_once(": ")
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leaf(text) => f.write_str(text),
+            Self::Branch { open, close, parts } => {
+                let space = if *close == '}' { " " } else { "" };
+                write!(f, "{open}{space}")?;
+                for (number, (name, part)) in parts.iter().enumerate() {
+                    if number > 0 {
+                        f.write_str(", ")?;
+                    }
+                    if let Some(name) = name {
+                        write!(f, "{name}: ")?;
+                    }
+                    write!(f, "{part}")?;
+                }
+                write!(f, "{space}{close}")
+            }
+        }
+    }
+}
+
+fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mut Vec<String>) {
+    if expected == found {
+        return;
+    }
+    if let (
+        Some(Tree::Branch { open, close, parts }),
+        Some(Tree::Branch {
+            open: other_open,
+            parts: others,
+            ..
+        }),
+    ) = (expected, found)
+        && open == other_open
+    {
+        // One that is missing from a list, or too many, moves all behind it.
+        let (expected, found) = (&parts[..], &others[..]);
+        let (head, tail) = match expected.len() == found.len() {
+            true => (0, 0),
+            false => ends_in_common(expected, found),
+        };
+        let inner = |parts: &[(Option<String>, Tree)], number: usize| {
+            (number + tail < parts.len()).then(|| parts[number].clone())
+        };
+        for number in head..(expected.len().max(found.len()) - tail) {
+            let (mine, theirs) = (inner(expected, number), inner(found, number));
+            let name = mine
+                .as_ref()
+                .or(theirs.as_ref())
+                .and_then(|(name, _)| name.as_ref());
+            let mut path = path.to_owned();
+            let _ = match (name, close) {
+                (Some(name), _) => write!(path, ".{name}"),
+                (None, ')') if open != "(" && number == 0 => Ok(()),
+                (None, ')') => write!(path, ".{number}"),
+                (None, _) => write!(path, "[{number}]"),
+            };
+            let (mine, theirs) = (mine.map(|(_, tree)| tree), theirs.map(|(_, tree)| tree));
+            compare(&path, mine.as_ref(), theirs.as_ref(), lines);
+        }
+        return;
+    }
+    let shown = |tree: Option<&Tree>| tree.map_or_else(|| "nothing".to_owned(), Tree::to_string);
+    let (expected, found) = (shown(expected), shown(found));
+    lines.push(format!("{path}: expected {expected} / found {found}"));
+}
+
+/// How many parts are the same at the beginning and at the end.
+fn ends_in_common<T: PartialEq>(expected: &[T], found: &[T]) -> (usize, usize) {
+    let same = |(one, other): &(&T, &T)| one == other;
+    let head = expected.iter().zip(found).take_while(same).count();
+    let (expected, found) = (&expected[head..], &found[head..]);
+    let tail = expected.iter().rev().zip(found.iter().rev());
+    (head, tail.take_while(same).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    #[expect(dead_code, reason = "the fields are read from the Debug form")]
+    struct Job {
+        id: u8,
+        state: Option<&'static str>,
+        tags: Vec<&'static str>,
+    }
+
+    fn job(id: u8) -> Job {
+        Job {
+            id,
+            state: Some("Pending: soon"),
+            tags: vec!["a: b", "c"],
+        }
+    }
+
+    #[test]
+    fn only_the_fields_that_differ_are_listed() {
+        let expected: Vec<Job> = (0..3).map(job).collect();
+        let mut found = expected.clone();
+        found[1].state = Some("Running");
+        found[2].state = None;
+        found[2].tags[1] = "d";
+        assert_eq!(
+            differences("jobs", &expected, &found),
+            [
+                r#"jobs[1].state: expected "Pending: soon" / found "Running""#,
+                r#"jobs[2].state: expected Some("Pending: soon") / found None"#,
+                r#"jobs[2].tags[1]: expected "c" / found "d""#,
+            ]
+        );
+        assert_eq!(differences("jobs", &expected, &expected), [""; 0]);
+    }
+
+    #[test]
+    fn one_that_is_missing_does_not_make_the_others_differ() {
+        let expected: Vec<u8> = vec![1, 2, 3, 4];
+        let missing = differences("ids", &expected, &vec![1, 3, 4]);
+        assert_eq!(missing, ["ids[1]: expected 2 / found nothing"]);
+        let added = differences("ids", &expected, &vec![1, 2, 3, 9, 4]);
+        assert_eq!(added, ["ids[3]: expected nothing / found 9"]);
+        let whole = differences("jobs", &vec![job(1)], &vec![]);
+        let shown = r#"jobs[0]: expected Job { id: 1, state: Some("Pending: soon"), tags: ["a: b", "c"] } / found nothing"#;
+        assert_eq!(whole, [shown]);
+    }
+
+    #[test]
+    fn maps_and_tuples_have_paths_too() {
+        let expected = BTreeMap::from([("x", (1, 2)), ("y", (3, 4))]);
+        let found = BTreeMap::from([("x", (1, 2)), ("y", (3, 5))]);
+        let lines = differences("counts", &expected, &found);
+        assert_eq!(lines, [r#"counts."y".1: expected 4 / found 5"#]);
+        assert_eq!(
+            differences("answer", &Ok::<_, u8>(1), &Err(2)),
+            ["answer: expected Ok(1) / found Err(2)"]
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! What a running case notes about itself: the clauses that it proves at present, and the calls that
+//! were repeated for it.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use ratchet_core::{StoreError, time};
+use tokio::time::Instant;
+
+use crate::runner::deadline;
+
+/// Shared by everything that works for one case.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    started: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The clauses that the next assertions are about. Empty: all that the case proves.
+    proving: Vec<&'static str>,
+    /// All clauses that were ever named.
+    named: Vec<&'static str>,
+    repeated: u64,
+    last_repeated: Option<String>,
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Self {
+            started: time::monotonic(),
+            inner: Mutex::default(),
+        }
+    }
+}
+
+impl Notes {
+    /// Sets which clauses the assertions that follow are about.
+    pub(crate) fn proving(&self, clauses: &[&'static str]) {
+        let mut inner = self.lock();
+        inner.proving = clauses.to_vec();
+        inner.named.extend(clauses);
+    }
+
+    /// Returns the clauses that a failure at this moment breaks, out of all that the case proves.
+    pub(crate) fn blamed(&self, all: &[&'static str]) -> Vec<&'static str> {
+        let inner = self.lock();
+        if inner.proving.is_empty() {
+            all.to_vec()
+        } else {
+            inner.proving.clone()
+        }
+    }
+
+    /// Returns a clause that the case named although it is not among those that it proves.
+    pub(crate) fn unproved(&self, all: &[&'static str]) -> Option<&'static str> {
+        let inner = self.lock();
+        inner.named.iter().copied().find(|one| !all.contains(one))
+    }
+
+    /// Counts a call that is made again after this error.
+    pub(crate) fn repeated(&self, error: &StoreError) {
+        let mut inner = self.lock();
+        inner.repeated += 1;
+        inner.last_repeated = Some(error.to_string());
+    }
+
+    /// Returns how many calls were made again, and the last error that caused it.
+    pub(crate) fn repeats(&self) -> (u64, Option<String>) {
+        let inner = self.lock();
+        (inner.repeated, inner.last_repeated.clone())
+    }
+
+    /// Whether so little of the case's time is left that it should come to an end and report what it
+    /// knows, before its deadline takes that away.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_later_than(deadline() * 3 / 4)
+    }
+
+    fn is_later_than(&self, limit: Duration) -> bool {
+        self.started.elapsed() > limit
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &[&str] = &["claim.due", "claim.order"];
+
+    #[test]
+    fn a_case_that_names_no_clause_breaks_all_that_it_proves() {
+        let notes = Notes::default();
+        assert_eq!(notes.blamed(ALL), ALL);
+        notes.proving(&["claim.due"]);
+        assert_eq!(notes.blamed(ALL), ["claim.due"]);
+        notes.proving(&[]);
+        assert_eq!(notes.blamed(ALL), ALL);
+    }
+
+    #[test]
+    fn a_clause_that_the_case_does_not_prove_is_found() {
+        let notes = Notes::default();
+        notes.proving(&["claim.due"]);
+        assert_eq!(notes.unproved(ALL), None);
+        notes.proving(&["claim.dew"]);
+        notes.proving(&["claim.order"]);
+        assert_eq!(notes.unproved(ALL), Some("claim.dew"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_case_is_late_when_three_quarters_of_its_time_are_over() {
+        let notes = Notes::default();
+        assert!(!notes.is_late());
+        tokio::time::advance(deadline()).await;
+        assert!(notes.is_late());
+    }
+}

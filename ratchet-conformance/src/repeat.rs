@@ -1,0 +1,345 @@
+//! Repeats calls that the database gave up because of others, or did not answer in time, as the
+//! engine does: under load a store may fail so, and the contract allows the call to be made again.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::cluster::ClusterCoordinator;
+use ratchet_core::model::*;
+use ratchet_core::store::{
+    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    VersionStore, WorkflowStore,
+};
+use ratchet_core::time::Timestamp;
+use ratchet_core::{
+    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
+    Result, SharedStore, StoreErrorKind,
+};
+
+use crate::notes::Notes;
+
+/// A handle whose calls are repeated, and counted in the notes of its case.
+pub(crate) struct Repeating {
+    inner: SharedStore,
+    notes: Arc<Notes>,
+}
+
+/// After which errors a call is repeated.
+#[derive(Clone, Copy)]
+enum Repeat {
+    /// After contention, which has changed nothing.
+    Contended,
+    /// After a timeout too: whether or not the call took effect, the next one returns the same.
+    Always,
+}
+
+impl Repeat {
+    const fn after(self, kind: StoreErrorKind) -> bool {
+        match kind {
+            StoreErrorKind::Contention => true,
+            StoreErrorKind::Timeout => matches!(self, Self::Always),
+            _ => false,
+        }
+    }
+}
+
+impl Repeating {
+    const FIRST_PAUSE: Duration = Duration::from_millis(5);
+    const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+    pub(crate) fn new(inner: SharedStore, notes: Arc<Notes>) -> Self {
+        Self { inner, notes }
+    }
+
+    /// Makes a call until it ends otherwise, or little of the case's time is left.
+    async fn call<T, F>(&self, repeat: Repeat, call: impl Fn() -> F + Send + Sync) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send,
+        T: Send,
+    {
+        let mut pause = Self::FIRST_PAUSE;
+        loop {
+            let error = match call().await {
+                Err(error) if repeat.after(error.kind()) && !self.notes.is_late() => error,
+                ended => return ended,
+            };
+            self.notes.repeated(&error);
+            drop(error);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Self::LONGEST_PAUSE);
+        }
+    }
+}
+
+impl fmt::Debug for Repeating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Store for Repeating {
+    fn info(&self) -> StoreInfo {
+        self.inner.info()
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        self
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        self
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        self
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        self
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        self
+    }
+
+    fn guards(&self) -> bool {
+        self.inner.guards()
+    }
+
+    fn patience(&self) -> Duration {
+        self.inner.patience()
+    }
+
+    fn recurring(&self) -> Option<&dyn RecurringStore> {
+        self.inner.recurring().is_some().then_some(self)
+    }
+
+    fn archive(&self) -> Option<&dyn ArchiveStore> {
+        self.inner.archive().is_some().then_some(self)
+    }
+
+    fn permits(&self) -> Option<&dyn PermitStore> {
+        self.inner.permits().is_some().then_some(self)
+    }
+
+    fn rates(&self) -> Option<&dyn RateStore> {
+        self.inner.rates().is_some().then_some(self)
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        self.inner.workflows().is_some().then_some(self)
+    }
+
+    fn signals(&self) -> Option<&dyn SignalStore> {
+        self.inner.signals().is_some().then_some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
+        self.inner.diagnostics().is_some().then_some(self)
+    }
+
+    fn connections(&self) -> Option<u32> {
+        self.inner.connections()
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        self.inner.coordinator()
+    }
+}
+
+/// Writes the accessors of the parts that only some stores have. [`Repeating`] shows only those that
+/// are there.
+macro_rules! optional {
+    ($($accessor:ident -> $part:ident;)+) => {$(
+        fn $accessor(store: &dyn Store) -> &dyn $part {
+            store.$accessor().expect("a part is reached through its accessor")
+        }
+    )+};
+}
+
+optional! {
+    recurring -> RecurringStore;
+    archive -> ArchiveStore;
+    permits -> PermitStore;
+    rates -> RateStore;
+    workflows -> WorkflowStore;
+    signals -> SignalStore;
+    diagnostics -> DiagnosticStore;
+}
+
+/// Writes the traits of the parts: each method with when its call is repeated.
+macro_rules! repeating {
+    ($($part:ident by $accessor:path {
+        $($repeat:ident $method:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ty;)+
+    })+) => {$(
+        #[async_trait]
+        impl $part for Repeating {$(
+            async fn $method(&self, $($argument: $type),*) -> Result<$answer> {
+                let part = $accessor(&*self.inner);
+                self.call(Repeat::$repeat, || part.$method($($argument),*)).await
+            }
+        )+}
+    )+};
+}
+
+repeating! {
+    JobStore by Store::jobs {
+        Always enqueue(jobs: &[NewJob]) -> Vec<Enqueued>;
+        Contended claim_next_batch(request: &ClaimRequest) -> Vec<ClaimedJob>;
+        Contended claim_next_batch_optimized(request: &ClaimRequest) -> Vec<Claim>;
+        Always load_inputs(tokens: &[ClaimToken]) -> Vec<Option<JobInput>>;
+        Always settle(settlements: &[Settlement]) -> Vec<Fenced>;
+        Always report(reports: &[Report]) -> Vec<Reported>;
+        Contended reclaim(request: &ReclaimRequest) -> Vec<Reclaimed>;
+        Contended act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
+        Always get(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        Always outlines(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        Always list(filter: &JobFilter, page: &PageRequest) -> JobPage;
+        Always history(job: JobId) -> Vec<Attempt>;
+        Contended purge(request: &PurgeRequest) -> Guarded<u64>;
+    }
+
+    QueueStore by Store::queues {
+        Contended pause_queue(queue: &Name) -> Changed;
+        Contended resume_queue(queue: &Name) -> Changed;
+        Always queues() -> Vec<QueueInfo>;
+        Always count_jobs(filter: &JobFilter) -> StateCounts;
+        Always due_routes() -> Vec<DueRoute>;
+        Always count_due(queue: &Name, limit: u64) -> u64;
+    }
+
+    NodeStore by Store::nodes {
+        Always heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
+        Contended set_node_status(node: NodeId, status: NodeStatus) -> Changed;
+        Always nodes() -> Vec<NodeRecord>;
+        Contended sweep_nodes(sweep: &NodeSweep) -> Guarded<SweptNodes>;
+        Always database_time() -> Timestamp;
+    }
+
+    LockStore by Store::locks {
+        Contended acquire(name: &Name, owner: &Name, ttl: Duration) -> Acquired;
+        Always renew(name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
+        Contended release(name: &Name, owner: &Name, fence: Fence) -> Fenced;
+        Always inspect(name: &Name) -> Option<LockInfo>;
+        Always list_locks(after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
+    }
+
+    VersionStore by Store::versions {
+        Contended bump(namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
+        Always versions(namespaces: &[Name]) -> Vec<u64>;
+    }
+
+    RecurringStore by recurring {
+        Contended put(put: &PutRecurring) -> PutOutcome;
+        Always find(name: &Name) -> Option<RecurringRecord>;
+        Always definitions(after: Option<&Name>, limit: usize) -> RecurringPage;
+        Contended claim_due_recurring(request: &RecurringClaimRequest) -> DueRecurring;
+        Contended fire(firings: &[RecurringFiring]) -> Vec<Fired>;
+        Contended set_paused(name: &Name, paused: bool) -> Changed;
+        Contended delete(name: &Name) -> Changed;
+        Contended retire(request: &RetireRecurring) -> Guarded<Vec<Name>>;
+    }
+
+    ArchiveStore by archive {
+        Contended archive(request: &PurgeRequest) -> Guarded<u64>;
+        Always archived(ids: &[JobId]) -> Vec<Option<ArchivedJob>>;
+        Always list_archived(filter: &ArchiveFilter, page: &PageRequest) -> ArchivePage;
+        Contended purge_archive(request: &ArchivePurge) -> Guarded<u64>;
+    }
+
+    PermitStore by permits {
+        Contended set_permits(resource: &Name, max: u32) -> Changed;
+        Always permits() -> Vec<PermitInfo>;
+    }
+
+    RateStore by rates {
+        Contended take(requests: &[RateRequest]) -> Vec<RateAnswer>;
+        Contended forget_idle(limit: usize) -> u64;
+    }
+
+    WorkflowStore by workflows {
+        Contended create_batch(batch: BatchId) -> Changed;
+        Contended close_batch(batch: BatchId) -> BatchClosed;
+        Always batches(ids: &[BatchId]) -> Vec<Option<BatchRecord>>;
+        Always recent_batches(limit: usize, before: Option<BatchId>) -> Vec<BatchRecord>;
+        Contended purge_batches(request: &BatchPurge) -> Guarded<u64>;
+        Always parents_of(jobs: &[JobId]) -> Vec<Vec<Link>>;
+        Always children_of(parent: Parent, limit: usize, after: Option<JobId>) -> Vec<Link>;
+    }
+
+    SignalStore by signals {
+        Contended deliver(signal: &Signal) -> Delivered;
+        Contended expire(limit: usize) -> Vec<JobId>;
+    }
+
+    DiagnosticStore by diagnostics {
+        Always findings() -> Vec<Finding>;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ratchet_core::memory::{Fault, MemoryStore};
+
+    use super::*;
+    use crate::build::job;
+    use crate::runner::deadline;
+
+    /// A handle on an empty store whose first `count` calls fail in this way, and its notes.
+    fn failing(kind: StoreErrorKind, count: u64) -> (Repeating, Arc<Notes>) {
+        let (calls, notes) = (AtomicU64::new(0), Arc::new(Notes::default()));
+        let store = MemoryStore::new().with_faults(move |_| {
+            match calls.fetch_add(1, Ordering::Relaxed) < count {
+                true => Fault::Failure(kind),
+                false => Fault::None,
+            }
+        });
+        (Repeating::new(Arc::new(store), Arc::clone(&notes)), notes)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_contended_call_is_repeated_and_counted() {
+        let (store, notes) = failing(StoreErrorKind::Contention, 3);
+        let request = ClaimRequest::new(NodeId::new(), 1);
+        store.jobs().claim_next_batch(&request).await.unwrap();
+        let (repeated, last) = notes.repeats();
+        assert_eq!(repeated, 3);
+        assert!(last.unwrap().contains("claim_next_batch: contention"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_call_whose_second_answer_is_the_first_is_repeated_after_a_timeout() {
+        let (store, notes) = failing(StoreErrorKind::Timeout, 1);
+        store.jobs().enqueue(&[job()]).await.unwrap();
+        assert_eq!(notes.repeats().0, 1);
+        let (store, notes) = failing(StoreErrorKind::Timeout, 1);
+        let request = ClaimRequest::new(NodeId::new(), 1);
+        let error = store.jobs().claim_next_batch(&request).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Timeout);
+        assert_eq!(notes.repeats().0, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_other_error_is_returned_at_once() {
+        for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Corrupt] {
+            let (store, notes) = failing(kind, 1);
+            let error = store.jobs().enqueue(&[job()]).await.unwrap_err();
+            assert_eq!((error.kind(), notes.repeats().0), (kind, 0));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn contention_that_does_not_end_is_returned_before_the_case_must_end() {
+        let (store, notes) = failing(StoreErrorKind::Contention, u64::MAX);
+        let ended = tokio::time::timeout(deadline(), store.jobs().enqueue(&[job()])).await;
+        let error = ended.expect("before the deadline").unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Contention);
+        assert!(notes.repeats().0 > 1);
+    }
+}

@@ -1,0 +1,245 @@
+//! The list of cases that a test runner sees, and what it and the report are told of each.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::report::{CaseResult, Recorder, Verdict};
+use crate::runner::{Cause, Context, Ended, Failure, Setup, run_case, runtime};
+use crate::{Case, Power, Provision, clauses};
+
+/// What a suite is about.
+pub(crate) struct Subject {
+    name: String,
+    powers: Vec<Power>,
+    /// What it refuses to do.
+    without: Vec<Without>,
+    /// Whether being unavailable is a failure.
+    required: bool,
+}
+
+/// A group of cases, or a case, that a store is exempted from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Without {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+    /// Whether the cases run all the same, and must fail.
+    pub(crate) runs: bool,
+}
+
+impl Subject {
+    pub(crate) fn new(name: String, powers: Vec<Power>, without: Vec<Without>) -> Self {
+        let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
+        Self {
+            required: requires(&required, &name),
+            name,
+            powers,
+            without,
+        }
+    }
+
+    /// Returns the exemption from this case, if there is one.
+    fn exemption<C>(&self, case: &Case<C>) -> Option<&Without> {
+        self.without.iter().find(|without| without.names(case))
+    }
+}
+
+impl Without {
+    fn names<C>(&self, case: &Case<C>) -> bool {
+        self.name == case.group || self.name == case.full_name()
+    }
+}
+
+/// Whether a value of `RATCHET_REQUIRE` says that this store must be available: `1`, `true`, or a
+/// list of names with this one in it.
+fn requires(value: &str, name: &str) -> bool {
+    value
+        .split(',')
+        .map(str::trim)
+        .any(|word| word == "1" || word == "true" || word == name)
+}
+
+/// What is done with a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plan {
+    /// It runs, and must pass.
+    Run,
+    /// It runs, and must fail, because the store is exempted from it for this reason.
+    Exempt(Without),
+    /// It does not run, and is reported so.
+    Leave(Verdict, String),
+}
+
+fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Plan {
+    let exemption = subject.exemption(case);
+    if let Some(power) = case.lacks(&subject.powers) {
+        return Plan::Leave(Verdict::NotApplicable, format!("needs {power:?}"));
+    }
+    if let Some(never) = exemption.filter(|without| !without.runs) {
+        return Plan::Leave(Verdict::NotApplicable, never.reason.clone());
+    }
+    match (provision, exemption) {
+        (Provision::Unavailable(reason), _) if !subject.required => {
+            Plan::Leave(Verdict::Missing, reason.clone())
+        }
+        (_, Some(without)) => Plan::Exempt(without.clone()),
+        (_, None) => Plan::Run,
+    }
+}
+
+/// Lists or runs the cases as the command line says.
+pub(crate) fn run<C: Context>(
+    subject: Subject,
+    cases: impl Iterator<Item = &'static Case<C>>,
+    provision: &Provision<Arc<Setup<C>>>,
+) -> ExitCode {
+    let arguments = Arguments::from_args();
+    let recorder = Recorder::new(&subject.name);
+    // A listing, or a run of everything, begins a new report; nextest lists before it runs.
+    let fresh = arguments.list || (arguments.filter.is_none() && arguments.skip.is_empty());
+    if fresh {
+        recorder.clear();
+    }
+    let subject = Arc::new(subject);
+    let trials = cases
+        .map(|case| match plan(&subject, case, provision) {
+            Plan::Leave(verdict, reason) => {
+                if fresh {
+                    recorder.record(&result(&subject, case, verdict, Some(reason.clone())));
+                }
+                ignored(case, reason)
+            }
+            Plan::Run => trial(&subject, case, None, provision, &recorder),
+            Plan::Exempt(without) => trial(&subject, case, Some(without), provision, &recorder),
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A case that is listed as ignored, with the reason in front of its name.
+fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
+    let kind = reason.clone();
+    let run = move || Ok(Completion::ignored_with(reason));
+    Trial::ignorable_test(case.full_name(), run)
+        .with_kind(kind)
+        .with_ignored_flag(true)
+}
+
+/// A case that runs; one that the store is exempted from must fail.
+fn trial<C: Context>(
+    subject: &Arc<Subject>,
+    case: &'static Case<C>,
+    exemption: Option<Without>,
+    provision: &Provision<Arc<Setup<C>>>,
+    recorder: &Recorder,
+) -> Trial {
+    let (subject, provision) = (Arc::clone(subject), provision.clone());
+    let recorder = recorder.clone();
+    Trial::ignorable_test(case.full_name(), move || {
+        // What stays if the process is killed.
+        let unfinished = Some("the process ended before the case did".to_owned());
+        recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
+        let Ended { outcome, repeated } = match provision {
+            Provision::Ready(setup) => runtime().block_on(run_case(case, &*setup)),
+            Provision::Unavailable(reason) => {
+                let message = format!("required, but not available: {reason}");
+                let failure = Failure::new(Cause::Setup, message, case.clauses.to_vec());
+                Ended {
+                    outcome: Err(failure),
+                    repeated: 0,
+                }
+            }
+        };
+        let (outcome, excused) = match &exemption {
+            Some(without) => excuse(outcome, case, without),
+            None => (outcome, None),
+        };
+        let (verdict, detail) = match (&outcome, &excused) {
+            (Ok(()), None) => (Verdict::Pass, None),
+            (Ok(()), Some(reason)) => (Verdict::NotApplicable, Some(reason.clone())),
+            (Err(failure), _) => (Verdict::Fail, Some(failure.to_string())),
+        };
+        let mut result = result(&subject, case, verdict, detail);
+        result.repeated = repeated;
+        if let Err(failure) = &outcome {
+            result.blamed = failure.clauses().iter().map(ToString::to_string).collect();
+        }
+        recorder.record(&result);
+        match outcome {
+            Ok(()) => Ok(excused.map_or(Completion::Completed, Completion::ignored_with)),
+            Err(failure) => Err(Failed::from(explain(&subject.name, case, &failure))),
+        }
+    })
+}
+
+/// Turns the end of a case that the store is exempted from round: it must fail, and then the reason of
+/// the exemption is returned, too. An exemption that hides nothing must go.
+fn excuse<C>(
+    outcome: Result<(), Failure>,
+    case: &Case<C>,
+    without: &Without,
+) -> (Result<(), Failure>, Option<String>) {
+    let Without { name, reason, .. } = without;
+    let failed = |message: String| Err(Failure::new(Cause::Setup, message, case.clauses.to_vec()));
+    match outcome {
+        Ok(()) => {
+            let remove = if *name == case.full_name() {
+                format!("remove `{name}` from `Suite::without`")
+            } else {
+                format!(
+                    "name the cases of `{name}` that fail in `Suite::without`, and not the group"
+                )
+            };
+            let message = format!("the case passes although the store is exempted: {remove}");
+            (failed(message), None)
+        }
+        Err(failure) => match failure.cause() {
+            Cause::Broken => (Ok(()), Some(reason.clone())),
+            Cause::Hanging => {
+                let advice = "exempt it with `Suite::without_running`, which does not run it";
+                (failed(format!("{failure}; {advice}")), None)
+            }
+            Cause::Setup => (Err(failure), None),
+        },
+    }
+}
+
+/// What a test runner prints of a failure: what is broken, what the contract says, what was seen.
+fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
+    if failure.cause() == Cause::Setup {
+        return format!(
+            "{store} cannot be checked by {}\n{failure}",
+            case.full_name()
+        );
+    }
+    let broken = failure.clauses();
+    let mut text = format!("{store} breaks [{}]\n", broken.join(", "));
+    for clause in broken {
+        if let Some(sentence) = clauses::sentence(clause) {
+            let _ = writeln!(text, "  [{clause}] {sentence}");
+        }
+    }
+    text + &failure.to_string()
+}
+
+fn result<C>(
+    subject: &Subject,
+    case: &Case<C>,
+    verdict: Verdict,
+    detail: Option<String>,
+) -> CaseResult {
+    CaseResult {
+        store: subject.name.clone(),
+        case: case.full_name(),
+        clauses: case.clauses.iter().map(ToString::to_string).collect(),
+        verdict,
+        detail,
+        blamed: Vec::new(),
+        repeated: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+use async_trait::async_trait;
+use ratchet_core::SharedStore;
+use ratchet_core::StoreErrorKind::Contention;
+use ratchet_core::memory::{Fault, MemoryStore};
+
+use super::*;
+use crate::notes::Notes;
+use crate::report::Report;
+use crate::{BoxError, Cx, Fixture, Suite};
+
+const UNAVAILABLE: &str = "MYSTORE_TEST_URL is not set";
+
+fn subject(required: bool) -> Arc<Subject> {
+    Arc::new(Subject {
+        name: "mystore".to_owned(),
+        powers: vec![Power::Clock],
+        without: Vec::new(),
+        required,
+    })
+}
+
+fn without(name: &str, runs: bool) -> Without {
+    Without {
+        name: name.to_owned(),
+        reason: "needs more".to_owned(),
+        runs,
+    }
+}
+
+fn case(needs: &[Power]) -> &'static Case<Cx> {
+    Suite::cases().find(|case| case.needs == needs).unwrap()
+}
+
+#[test]
+fn an_exempted_case_runs_unless_it_must_not() {
+    let exempted = |name: &str, runs| Subject {
+        name: "mystore".to_owned(),
+        powers: Power::STORE.to_vec(),
+        without: vec![without(name, runs)],
+        required: true,
+    };
+    let case = Suite::cases().next().unwrap();
+    let ready = Provision::Ready(());
+    for name in [case.group, &case.full_name()] {
+        let exempt = Plan::Exempt(without(name, true));
+        assert_eq!(plan(&exempted(name, true), case, &ready), exempt);
+        let left = Plan::Leave(Verdict::NotApplicable, "needs more".to_owned());
+        assert_eq!(plan(&exempted(name, false), case, &ready), left);
+    }
+    assert_eq!(plan(&exempted("lock", true), case, &ready), Plan::Run);
+}
+
+#[test]
+fn a_case_without_its_power_is_listed_as_ignored_with_the_reason() {
+    let ready = Provision::Ready(());
+    assert_eq!(
+        plan(&subject(true), case(&[Power::Clock]), &ready),
+        Plan::Run
+    );
+    let vandal = case(&[Power::Vandal]);
+    let Plan::Leave(verdict, reason) = plan(&subject(true), vandal, &ready) else {
+        panic!("it cannot run");
+    };
+    assert_eq!(verdict, Verdict::NotApplicable);
+    let listed = ignored(vandal, reason);
+    assert_eq!(
+        (listed.kind(), listed.name()),
+        ("needs Vandal", &*vandal.full_name())
+    );
+    assert!(listed.has_ignored_flag());
+}
+
+#[test]
+fn an_absent_database_is_missing_unless_it_is_required() {
+    let absent = Provision::<()>::unavailable(UNAVAILABLE);
+    assert_eq!(
+        plan(&subject(false), case(&[]), &absent),
+        Plan::Leave(Verdict::Missing, UNAVAILABLE.to_owned())
+    );
+    let vandal = plan(&subject(false), case(&[Power::Vandal]), &absent);
+    let lacks = Plan::Leave(Verdict::NotApplicable, "needs Vandal".to_owned());
+    assert_eq!(vandal, lacks);
+    assert_eq!(plan(&subject(true), case(&[]), &absent), Plan::Run);
+}
+
+/// Runs one case; how many failed, and the result in the report.
+fn run_one<C: Context>(
+    case: &'static Case<C>,
+    exemption: Option<Without>,
+    provision: &Provision<Arc<Setup<C>>>,
+) -> (libtest_mimic::Conclusion, CaseResult) {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = Recorder::in_dir(dir.path(), "mystore");
+    let trial = trial(&subject(true), case, exemption, provision, &recorder);
+    let conclusion = libtest_mimic::run(&Arguments::default(), vec![trial]);
+    let mut report = Report::read_dir(dir.path()).unwrap();
+    (conclusion, report.results.remove(0))
+}
+
+#[test]
+fn an_absent_but_required_database_fails_every_case() {
+    let absent = Provision::unavailable(UNAVAILABLE);
+    let (conclusion, result) = run_one(case(&[]), None, &absent);
+    assert_eq!(conclusion.num_failed, 1);
+    assert_eq!(result.verdict, Verdict::Fail);
+    assert!(result.detail.unwrap().contains(UNAVAILABLE));
+}
+
+/// What the cases below are given.
+#[derive(Default)]
+struct Probe(Notes);
+
+#[async_trait]
+impl Context for Probe {
+    async fn clean_up(&self) {}
+
+    fn notes(&self) -> &Notes {
+        &self.0
+    }
+}
+
+fn probe() -> Provision<Arc<Setup<Probe>>> {
+    Provision::Ready(Arc::new(|| Box::pin(async { Ok(Probe::default()) })))
+}
+
+const BASE: Case<Probe> = Case {
+    group: "probe",
+    name: "passes_always",
+    clauses: &["claim.due", "claim.order"],
+    needs: &[],
+    body: |_| Box::pin(async {}),
+};
+
+static PASSES: Case<Probe> = BASE;
+
+static FAILS: Case<Probe> = Case {
+    name: "fails_always",
+    body: |probe| {
+        Box::pin(async {
+            probe.0.proving(&["claim.order"]);
+            panic!("the second comes first");
+        })
+    },
+    ..BASE
+};
+
+static CONFUSED: Case<Probe> = Case {
+    name: "names_another_clause",
+    body: |probe| Box::pin(async { probe.0.proving(&["claim.dew"]) }),
+    ..BASE
+};
+
+#[test]
+fn a_failure_breaks_the_clauses_of_its_assertion_and_quotes_them() {
+    let ended = runtime().block_on(run_case(&FAILS, &|| {
+        Box::pin(async { Ok(Probe::default()) })
+    }));
+    let failure = ended.outcome.unwrap_err();
+    assert_eq!(failure.clauses(), ["claim.order"]);
+    let told = explain("mystore", &FAILS, &failure);
+    let sentence = clauses::sentence("claim.order").unwrap();
+    let expected = format!(
+        "mystore breaks [claim.order]\n  [claim.order] {sentence}\nthe second comes first\n  at "
+    );
+    assert!(told.starts_with(&expected), "{told}");
+    let (_, result) = run_one(&FAILS, None, &probe());
+    assert_eq!(result.blamed, ["claim.order"]);
+    assert_eq!(result.clauses, ["claim.due", "claim.order"]);
+}
+
+#[test]
+fn a_case_that_names_a_clause_it_does_not_prove_fails_itself() {
+    let (conclusion, result) = run_one(&CONFUSED, None, &probe());
+    assert_eq!(conclusion.num_failed, 1);
+    let detail = result.detail.unwrap();
+    assert!(
+        detail.contains("claim.dew, which it does not prove"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn an_exempted_case_that_fails_does_not_apply() {
+    let exemption = Some(without("probe", true));
+    let (conclusion, result) = run_one(&FAILS, exemption, &probe());
+    assert_eq!((conclusion.num_failed, conclusion.num_ignored), (0, 1));
+    assert_eq!(result.verdict, Verdict::NotApplicable);
+    assert_eq!(result.detail.as_deref(), Some("needs more"));
+}
+
+#[test]
+fn an_exemption_from_a_case_that_passes_is_a_failure() {
+    for (name, advice) in [
+        ("probe::passes_always", "remove `probe::passes_always`"),
+        ("probe", "name the cases of `probe`"),
+    ] {
+        let (conclusion, result) = run_one(&PASSES, Some(without(name, true)), &probe());
+        assert_eq!(conclusion.num_failed, 1);
+        assert_eq!(result.verdict, Verdict::Fail);
+        let detail = result.detail.unwrap();
+        assert!(detail.contains(advice), "{detail}");
+    }
+}
+
+#[test]
+fn a_fixture_that_fails_is_no_excuse() {
+    let broken: Arc<Setup<Probe>> = Arc::new(|| Box::pin(async { Err("no disk".into()) }));
+    let exemption = Some(without("probe", true));
+    let (conclusion, result) = run_one(&FAILS, exemption, &Provision::Ready(broken));
+    assert_eq!(conclusion.num_failed, 1);
+    assert!(result.detail.unwrap().contains("no disk"));
+}
+
+#[test]
+fn an_exempted_case_that_hangs_must_not_be_run() {
+    let hanging = Failure::new(Cause::Hanging, "no end".to_owned(), Vec::new());
+    let (outcome, excused) = excuse(Err(hanging), &FAILS, &without("probe", true));
+    assert_eq!(excused, None);
+    let told = outcome.unwrap_err().to_string();
+    assert!(told.contains("Suite::without_running"), "{told}");
+}
+
+/// A database that gives up every second call because of others.
+struct Contended(MemoryStore);
+
+#[async_trait]
+impl Fixture for Contended {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        Ok(Arc::new(self.0.clone()))
+    }
+}
+
+#[test]
+fn the_report_says_how_many_calls_were_repeated() {
+    let setup: Arc<Setup<Cx>> = Arc::new(|| {
+        let factory = crate::Factory::new(|| async {
+            let calls = std::sync::atomic::AtomicU64::new(0);
+            let store = MemoryStore::new().with_faults(move |_| {
+                let call = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                match call % 2 {
+                    0 => Fault::Failure(Contention),
+                    _ => Fault::None,
+                }
+            });
+            Ok(Contended(store))
+        });
+        let optional = &Power::MEMORY[1..];
+        Box::pin(Cx::create(
+            factory,
+            optional.to_vec(),
+            crate::suite::Settings::DEFAULT,
+        ))
+    });
+    let case = Suite::case("page::every_id_is_answered_in_order").unwrap();
+    let (conclusion, result) = run_one(case, None, &Provision::Ready(setup));
+    assert_eq!((conclusion.num_passed, result.repeated), (1, 3));
+}
+
+/// Reads its own report while it runs.
+struct Nosy(std::path::PathBuf, Notes);
+
+#[async_trait]
+impl Context for Nosy {
+    async fn clean_up(&self) {}
+
+    fn notes(&self) -> &Notes {
+        &self.1
+    }
+}
+
+static NOSY: Case<Nosy> = Case {
+    group: "report",
+    name: "a_case_is_failed_until_it_has_ended",
+    clauses: &[],
+    needs: &[],
+    body: |nosy| {
+        Box::pin(async {
+            let report = Report::read_dir(&nosy.0).unwrap();
+            assert_eq!(report.results[0].verdict, Verdict::Fail);
+        })
+    },
+};
+
+#[test]
+fn a_killed_case_leaves_a_failure_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
+    let setup: Arc<Setup<Nosy>> = Arc::new(move || {
+        let path = path.clone();
+        Box::pin(async { Ok(Nosy(path, Notes::default())) })
+    });
+    let recorder = Recorder::in_dir(dir.path(), "mystore");
+    let ready = Provision::Ready(setup);
+    let trial = trial(&subject(true), &NOSY, None, &ready, &recorder);
+    let conclusion = libtest_mimic::run(&Arguments::default(), vec![trial]);
+    assert_eq!(conclusion.num_passed, 1);
+    let report = Report::read_dir(dir.path()).unwrap();
+    assert_eq!(report.results[0].verdict, Verdict::Pass);
+}
+
+#[test]
+fn stores_are_required_all_or_by_name() {
+    for (value, required) in [
+        ("", false),
+        ("0", false),
+        ("other", false),
+        ("1", true),
+        ("true", true),
+        ("mystore", true),
+        ("other, mystore", true),
+    ] {
+        assert_eq!(requires(value, "mystore"), required, "{value:?}");
+    }
+}
