@@ -37,6 +37,28 @@ pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     }
 }
 
+/// The cursors of a walk through the pages of a listing: one that comes back is a failure, since the
+/// walk would not end.
+#[derive(Debug)]
+pub(crate) struct Walk<T>(Vec<T>);
+
+impl<T: PartialEq + std::fmt::Debug + Clone> Walk<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Returns the cursor of the next page, which must be a new one.
+    pub(crate) fn on(&mut self, cursor: Option<T>) -> Option<T> {
+        let next = cursor?;
+        assert!(
+            !self.0.contains(&next),
+            "the cursor {next:?} of the listing comes for the second time, so its pages never end"
+        );
+        self.0.push(next.clone());
+        Some(next)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct TestNode {
     pub(crate) store: SharedStore,
@@ -277,13 +299,14 @@ impl TestNode {
     pub(crate) async fn everything(&self) -> Vec<JobRecord> {
         let mut jobs = Vec::new();
         let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
+        let mut walk = Walk::new();
         loop {
             let read = self.list(&JobFilter::all(), &page).await;
             jobs.extend(read.jobs);
-            if read.next.is_none() {
+            let Some(next) = walk.on(read.next) else {
                 return jobs;
-            }
-            page = page.after(read.next);
+            };
+            page = page.after(Some(next));
         }
     }
 
@@ -294,16 +317,16 @@ impl TestNode {
         order: JobOrder,
         limit: usize,
     ) -> Vec<JobId> {
-        let mut visited = Vec::new();
+        let (mut visited, mut walk) = (Vec::new(), Walk::new());
         let mut page = PageRequest::first(limit).order(order);
         loop {
             let read = self.list(filter, &page).await;
             assert!(read.jobs.len() <= limit);
             visited.extend(read.jobs.iter().map(|job| job.id));
-            if read.next.is_none() {
+            let Some(next) = walk.on(read.next) else {
                 return visited;
-            }
-            page = page.after(read.next);
+            };
+            page = page.after(Some(next));
         }
     }
 
@@ -505,4 +528,27 @@ pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, 
     );
     let named = error.invalid_input().map(ratchet_core::InvalidInput::field);
     assert_eq!(named, Some(field), "the refused field is named: {error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_on_to_new_cursors_and_ends() {
+        let mut walk = Walk::new();
+        assert_eq!(
+            [walk.on(Some(1)), walk.on(Some(2)), walk.on(None)],
+            [Some(1), Some(2), None]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "the cursor 1 of the listing comes for the second time")]
+    fn a_walk_that_comes_back_fails() {
+        let mut walk = Walk::new();
+        for cursor in [1, 2, 1] {
+            walk.on(Some(cursor));
+        }
+    }
 }

@@ -224,7 +224,9 @@ cases! {
         assert_eq!(node.act(id, later).await, ActionOutcome::Changed);
         let mut expected = before.clone();
         expected.run_at = before.run_at + MINUTE;
+        cx.proving(["reschedule.job", "time.precision"]);
         assert_eq!(node.get(id).await, expected);
+        cx.proving(["reschedule.job", "time.clock"]);
         cx.advance(MINUTE - MILLI).await;
         assert_eq!(node.claim_ids(10).await, []);
         cx.advance(MILLI).await;

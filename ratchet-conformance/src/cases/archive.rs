@@ -48,17 +48,17 @@ async fn walk(
     order: JobOrder,
     limit: usize,
 ) -> Vec<ArchivedJob> {
-    let mut visited = Vec::new();
+    let (mut visited, mut walk) = (Vec::new(), Walk::new());
     let mut page = PageRequest::first(limit).order(order);
     loop {
         let read = ok(archive(node).list_archived(filter, &page).await);
         assert!(read.jobs.len() <= limit);
         visited.extend(read.jobs);
-        if read.next.is_none() {
+        let Some(next) = walk.on(read.next) else {
             return visited;
-        }
-        assert_eq!(read.next, visited.last().map(|one| one.job.id));
-        page = page.after(read.next);
+        };
+        assert_eq!(Some(next), visited.last().map(|one| one.job.id));
+        page = page.after(Some(next));
     }
 }
 
@@ -411,14 +411,17 @@ cases! {
         let guard = tenure(&new, new.acquire("lock", MINUTE).await);
         let request = PurgeRequest::new(JobState::Cancelled, MINUTE, 10);
         let purge = ArchivePurge::new(MINUTE, 10);
+        cx.proving(["guard.write"]);
         let stale = request.clone().guarded(Some(deposed.clone()));
         assert_eq!(ok(archive(&old).archive(&stale).await), Guarded::Stale);
         let stale = purge.clone().guarded(Some(deposed));
         assert_eq!(ok(archive(&old).purge_archive(&stale).await), Guarded::Stale);
         assert_eq!(stored_ids(&old).await, ids[1..]);
         assert_eq!(archived_ids(&everything(&old).await), ids[..1]);
+        cx.proving(["archive.old"]);
         let request = request.guarded(Some(guard.clone()));
         assert_eq!(ok(archive(&new).archive(&request).await), Guarded::Done(1));
+        cx.proving(["archive.purge"]);
         let purge = purge.guarded(Some(guard));
         assert_eq!(ok(archive(&new).purge_archive(&purge).await), Guarded::Done(2));
     }
@@ -541,6 +544,7 @@ cases! {
     async fn the_archive_refuses_living_jobs_and_passes_without_a_limit(cx: &Cx) {
         let node = cx.node().await;
         let there = archive(&node);
+        cx.proving(["archive.old"]);
         let living = JobState::ALL.into_iter().filter(|state| !state.is_terminal());
         for state in living {
             let request = PurgeRequest::new(state, HOUR, 10);
@@ -548,11 +552,15 @@ cases! {
         }
         for limit in [0, 10_001] {
             let request = PurgeRequest::new(JobState::Failed, HOUR, limit);
+            cx.proving(["archive.old"]);
             assert_refused(there.archive(&request).await, "limit");
+            cx.proving(["archive.purge"]);
             assert_refused(there.purge_archive(&ArchivePurge::new(HOUR, limit)).await, "limit");
+            cx.proving(["archive.list"]);
             let page = PageRequest::first(limit);
             assert_refused(there.list_archived(&ArchiveFilter::all(), &page).await, "limit");
         }
+        cx.proving(["limits.batch"]);
         assert_refused(there.archived(&vec![JobId::new(); 10_001]).await, "ids");
     }
 }

@@ -35,24 +35,31 @@ cases! {
         let nodes = cx.nodes(2).await;
         let created_at = nodes[0].now().await;
         let (batch, other) = (BatchId::new(), BatchId::new());
+        cx.proving(["batch.create"]);
         for expected in [Changed::Changed, Changed::Unchanged] {
             assert_eq!(ok(nodes[0].workflows().create_batch(batch).await), expected);
             cx.advance(SECOND).await;
         }
         let fresh = BatchRecord::new(batch, created_at);
+        cx.proving(["batch.create", "batch.read"]);
         assert_eq!(nodes[1].read_batch(batch).await, fresh);
         let read = ok(nodes[1].workflows().batches(&[other, batch, batch]).await);
         assert_eq!(read, [None, Some(fresh.clone()), Some(fresh)]);
+        cx.proving(["batch.close"]);
         let close = async |batch| ok(nodes[1].workflows().close_batch(batch).await);
         assert_eq!(close(other).await, BatchClosed::NotFound);
         assert_eq!(close(batch).await, BatchClosed::Closed);
+        cx.proving(["batch.end"]);
         let closed = nodes[0].read_batch(batch).await;
         // Without children that is its end.
         assert_eq!((closed.closed, closed.ended_at), (true, Some(nodes[0].now().await)));
         cx.advance(SECOND).await;
+        cx.proving(["batch.close"]);
         assert_eq!(close(batch).await, BatchClosed::Already);
+        cx.proving(["batch.create"]);
         assert_eq!(ok(nodes[0].workflows().create_batch(batch).await), Changed::Unchanged);
         assert_eq!(nodes[0].read_batch(batch).await, closed);
+        cx.proving(["batch.list"]);
         let mut all = vec![batch];
         for _ in 0..3 {
             all.push(nodes[0].batch().await);
@@ -73,26 +80,35 @@ cases! {
     async fn children_join_in_chunks_and_are_counted_by_the_write_that_ends_them(cx: &Cx) {
         let node = cx.node().await;
         let batch = node.batch().await;
+        cx.proving(["batch.join"]);
         let first = node.add_all(&children(batch, 3)).await;
+        cx.proving(["batch.count"]);
         let token = node.take_job(first[0]).await;
         node.succeed(token).await;
         assert_eq!(node.counts(batch).await, [3, 1, 0, 0]);
+        cx.proving(["batch.join"]);
         let second = node.add_all(&children(batch, 2)).await;
         assert_eq!(node.counts(batch).await, [5, 1, 0, 0]);
+        cx.proving(["get.whole"]);
         assert_eq!(node.get(second[0]).await.spec.batch, Some(batch));
+        cx.proving(["batch.count"]);
         node.close(batch).await;
         node.end(first[1], failed()).await;
         node.end(first[2], Outcome::Cancelled).await;
         node.act(second[0], JobAction::Cancel).await;
         assert_eq!(node.counts(batch).await, [5, 1, 1, 2]);
+        cx.proving(["batch.end"]);
         assert_eq!(node.read_batch(batch).await.ended_at, None);
+        cx.proving(["batch.count"]);
         let token = node.take_job(second[1]).await;
         node.settle(token, retry(Duration::ZERO)).await;
         assert_eq!(node.counts(batch).await, [5, 1, 1, 2]);
         cx.advance(MINUTE).await;
         node.end(second[1], succeeded()).await;
         assert_eq!(node.counts(batch).await, [5, 2, 1, 2]);
+        cx.proving(["batch.end"]);
         assert_eq!(node.read_batch(batch).await.ended_at, Some(node.now().await));
+        cx.proving(["batch.count"]);
         // A repeated end is not counted.
         node.settle(token, failed()).await;
         assert_eq!(node.counts(batch).await, [5, 2, 1, 2]);
@@ -108,17 +124,22 @@ cases! {
         let twin = job().unique_key("u").in_batch(batch);
         let all = [jobs[0].clone(), twin, jobs[1].clone()];
         for _ in 0..2 {
+            cx.proving(["keys.unique", "enqueue.repeat"]);
             let answers = node.enqueue(&all).await;
             assert_eq!(answers[1], Enqueued::Duplicate(held));
+            cx.proving(["batch.join"]);
             assert_eq!(node.counts(batch).await, [2, 0, 0, 0]);
         }
         node.close(batch).await;
         for refused in [batch, BatchId::new()] {
+            cx.proving(["enqueue.atomic", "batch.join"]);
             let late = [job().unique_key("v"), job().in_batch(refused)];
             assert_refused(node.jobs().enqueue(&late).await, "batch");
             assert_eq!(node.everything().await.len(), 3);
         }
+        cx.proving(["enqueue.atomic"]);
         node.add(job().unique_key("v")).await;
+        cx.proving(["enqueue.repeat"]);
         // What is in it already may be repeated.
         assert_eq!(node.enqueue(&jobs).await.len(), 2);
         assert_eq!(node.counts(batch).await, [2, 0, 0, 0]);
@@ -134,12 +155,15 @@ cases! {
         node.close(batch).await;
         node.end(all[0], failed()).await;
         node.act(all[0], JobAction::Requeue).await;
+        cx.proving(["batch.count"]);
         assert_eq!(node.counts(batch).await, [2, 0, 1, 0]);
         node.end(all[0], succeeded()).await;
         assert_eq!(node.counts(batch).await, [2, 0, 1, 0]);
+        cx.proving(["batch.count", "requeue.fresh"]);
         assert_eq!(node.state(done).await, Blocked);
         node.end(all[1], failed()).await;
         assert_eq!(node.state(done).await, Pending);
+        cx.proving(["link.once", "batch.count"]);
         let ended = node.read_batch(batch).await;
         for id in &all[1..] {
             node.act(*id, JobAction::Requeue).await;
@@ -220,11 +244,16 @@ cases! {
         let bad = node.add(callback(batch, bad).unique_key("u")).await;
         let member = node.add(job().in_batch(batch)).await;
         node.end(member, succeeded()).await;
+        cx.proving(["batch.callback"]);
         assert_eq!(node.states([early, good, bad]).await, [Blocked; 3]);
+        cx.proving(["batch.end"]);
         assert_eq!(node.read_batch(batch).await.ended_at, None);
         node.close(batch).await;
+        cx.proving(["batch.callback", "batch.close"]);
         assert_eq!(node.states([early, good, bad]).await, [Pending, Pending, Cancelled]);
+        cx.proving(["batch.end"]);
         assert!(node.read_batch(batch).await.ended_at.is_some());
+        cx.proving(["batch.callback"]);
         node.add(job().unique_key("u")).await;
     }
 
@@ -242,15 +271,19 @@ cases! {
         let last = node.add(callback(outer, BatchCondition::Failed)).await;
         node.close(inner).await;
         node.close(outer).await;
+        cx.proving(["batch.callback", "link.cancel"]);
         node.end(root, failed()).await;
         assert_eq!(node.states([child, good, last]).await, [Cancelled, Cancelled, Pending]);
+        cx.proving(["batch.count"]);
         assert_eq!(node.counts(inner).await, [2, 0, 1, 1]);
         assert_eq!(node.counts(outer).await, [1, 0, 0, 1]);
+        cx.proving(["link.enqueue"]);
         // One that is cancelled as it is stored is counted at once.
         let batch = node.batch().await;
         let late = job().after(root, Condition::Succeeded).in_batch(batch);
         let late = node.add(late).await;
         assert_eq!(node.state(late).await, Cancelled);
+        cx.proving(["batch.count"]);
         assert_eq!(node.counts(batch).await, [1, 0, 0, 1]);
     }
 
@@ -267,13 +300,16 @@ cases! {
             mine.push(node.add(job().in_batch(batch).queue(queue)).await);
         }
         let walk = async |filter: JobFilter, order| node.walk(&filter, order, 2).await;
+        cx.proving(["batch.filter", "page.walk"]);
         let all = JobFilter::all().batch(batch);
         assert_eq!(walk(all.clone(), JobOrder::OldestFirst).await, mine);
         let newest: Vec<JobId> = mine.iter().rev().copied().collect();
         assert_eq!(walk(all.clone(), JobOrder::NewestFirst).await, newest);
+        cx.proving(["batch.filter", "page.filter"]);
         let in_x: Vec<JobId> = mine.iter().step_by(2).copied().collect();
         let x = all.clone().queue(name("x"));
         assert_eq!(walk(x.clone(), JobOrder::OldestFirst).await, in_x);
+        cx.proving(["act.select", "batch.filter"]);
         let token = node.take_job(mine[2]).await;
         let selector = JobSelector::matching(x, 3);
         let acted = node.act_on(&selector, JobAction::Cancel).await;
@@ -282,8 +318,10 @@ cases! {
         assert_eq!(acted[1].outcome, ActionOutcome::CancelRequested);
         node.succeed(token).await;
         assert_eq!(node.counts(batch).await, [7, 0, 0, 3]);
+        cx.proving(["batch.filter", "page.filter"]);
         let cancelled = all.state(Cancelled);
         assert_eq!(walk(cancelled, JobOrder::OldestFirst).await, in_x[..3]);
+        cx.proving(["batch.filter"]);
         assert_eq!(node.counts(other).await, [7, 0, 0, 0]);
     }
 

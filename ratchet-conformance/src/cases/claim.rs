@@ -310,6 +310,7 @@ cases! {
         let versions = [1, 2, 7, MAX_PAYLOAD_VERSION];
         let with = |version: u32| job().payload_version(version);
         // Alone, in a batch, with a key and in a lane.
+        cx.proving(["enqueue.created", "get.whole"]);
         let mut all = Vec::new();
         for version in versions {
             all.push((node.add(with(version)).await, version));
@@ -322,6 +323,7 @@ cases! {
         for (id, version) in &all {
             assert_eq!(node.get(*id).await.spec.payload_version, *version);
         }
+        cx.proving(["claim.version"]);
         let claimed = node.claim(100).await;
         let tokens = |claims: &[Claim]| -> Vec<(JobId, u32)> {
             let told = |claim: &Claim| (claim.token.job, claim.payload_version);
@@ -332,6 +334,7 @@ cases! {
         for claim in claims {
             node.release(claim.token).await;
         }
+        cx.proving(["claim.version", "claim.optimized"]);
         assert_eq!(tokens(&node.claim_lean(&node.request(100)).await), all);
     }
 

@@ -24,15 +24,19 @@ cases! {
     async fn losing_a_race_is_never_an_error(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let id = a.add(job().unique_key("k")).await;
+        cx.proving(["keys.race", "errors.kind"]);
         assert_eq!(
             b.offer(&job().unique_key("k")).await,
             Enqueued::Duplicate(id)
         );
+        cx.proving(["errors.kind"]);
         let token = a.take().await;
         assert!(b.claim(1).await.is_empty());
         a.succeed(token).await;
         let later = a.token(id, token.seq + 1).await;
+        cx.proving(["settle.token", "errors.kind"]);
         assert_eq!(b.settle(later, Outcome::Released).await, Fenced::Stale);
+        cx.proving(["errors.kind"]);
         let refused = ActionOutcome::Refused(JobState::Succeeded);
         assert_eq!(b.act(id, JobAction::Pause).await, refused);
         a.acquire("lock", MINUTE).await;
@@ -152,6 +156,7 @@ cases! {
         let all = node.add_all(&jobs(7)).await;
         let bad = all[3];
         ok_vandal(cx.vandal().spoil(bad).await);
+        cx.proving(["errors.poison", "get.whole"]);
         let found = node.get_all(&all).await;
         assert_eq!(found.len(), 7, "one answer per id");
         let good: Vec<JobId> = all.iter().copied().filter(|id| *id != bad).collect();
@@ -162,6 +167,7 @@ cases! {
                 .collect()
         };
         assert_eq!(ids(&found.into_iter().flatten().collect::<Vec<_>>()), good);
+        cx.proving(["errors.poison", "page.walk"]);
         for limit in [1, 2, 10] {
             let mut visited = Vec::new();
             let mut page = PageRequest::first(limit).order(JobOrder::OldestFirst);

@@ -209,16 +209,19 @@ cases! {
             panic!("the only candidate is not elected");
         };
         // The step is the lock's whole time, so nobody has to wait for it.
+        cx.proving(["lock.expire", "time.clock"]);
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(new.turn(b.id).await) else {
             panic!("nobody takes over");
         };
         assert!(second > first);
+        cx.proving(["guard.write"]);
         // Two lead: the old one trusts its own clock, which did not step.
         assert!(old.leadership().is_leader() && new.leadership().is_leader());
         let guards = [&old, &new].map(|one| one.leadership().guard().expect("it led"));
         assert_eq!(purge(&a, &guards[0]).await, Guarded::Stale);
         assert_eq!(purge(&b, &guards[1]).await, Guarded::Done(0));
+        cx.proving(["lock.renew"]);
         assert_eq!(ok(old.turn(a.id).await), ElectionOutcome::Conflict);
         assert!(!old.leadership().is_leader());
         let other = ok(old.turn(a.id).await);
@@ -237,10 +240,13 @@ cases! {
             ElectionOutcome::OtherLeader { remaining, .. } => remaining,
             turn => panic!("the lock is not held: {turn:?}"),
         };
+        cx.proving(["lock.held", "time.clock"]);
         cx.set_back(30 * MINUTE).await;
         assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
+        cx.proving(["guard.write"]);
         let guard = leader.leadership().guard().expect("it leads");
         assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
+        cx.proving(["lock.renew"]);
         // A renewal ends the lock no sooner, but at two times its ttl from now at the latest.
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
@@ -249,6 +255,7 @@ cases! {
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 2 * HOUR);
+        cx.proving(["lock.held", "time.clock"]);
         // The leader is gone when the clock steps: its lock lasts longer by the step.
         cx.set_back(30 * MINUTE).await;
         cx.advance(150 * MINUTE - MILLI).await;

@@ -104,9 +104,11 @@ cases! {
         let id = node.add(job().lane("Größe 42")).await;
         let plain = node.add(job()).await;
         let lane = Some(name("Größe 42"));
+        cx.proving(["get.whole"]);
         assert_eq!(node.get(id).await.spec.lane, lane);
         assert_eq!(node.get(plain).await.spec.lane, None);
         let claimed = node.claim(10).await;
+        cx.proving(["claim.whole"]);
         assert_eq!(claimed[0].claim.lane, lane);
         assert_eq!(claimed[1].claim.lane, None);
         node.release(claimed[0].claim.token).await;
@@ -155,19 +157,24 @@ cases! {
         ];
         let all = node.add_all(&batch).await;
         let due = node.get(all[2]).await.run_at;
+        cx.proving(["lane.head"]);
         assert_eq!(node.claim_ids(10).await, []);
         cx.advance(MINUTE).await;
         let first = node.take().await;
         assert_eq!(first.job, all[0]);
         node.succeed(first).await;
+        cx.proving(["pause.job"]);
         assert_eq!(node.act(all[1], JobAction::Pause).await, ActionOutcome::Became(Paused));
         let refused = ActionOutcome::Refused(Blocked);
         assert_eq!(node.act(all[2], JobAction::Pause).await, refused);
+        cx.proving(["lane.head"]);
         assert_eq!(node.claim_ids(10).await, []);
         assert_eq!(states(&node, &all[1..]).await, [Paused, Blocked, Blocked]);
+        cx.proving(["pause.job"]);
         assert_eq!(node.act(all[1], JobAction::Resume).await, ActionOutcome::Became(Pending));
         let second = node.take().await;
         assert_eq!(second.job, all[1]);
+        cx.proving(["lane.promote"]);
         // What is promoted has its own due time.
         node.succeed(second).await;
         let promoted = node.get(all[2]).await;
@@ -345,7 +352,9 @@ cases! {
             cx.advance(MINUTE).await;
             let lost = nodes[1].reclaim(&request).await;
             assert_eq!(lost.len(), 1);
+            cx.proving(["reclaim.exhausted"]);
             assert_eq!(lost[0].exhausted, crash == 2);
+            cx.proving(["lane.hold"]);
             let state = if crash == 2 { Running } else { Pending };
             assert_eq!(states(&nodes[1], &all).await, [state, Blocked]);
             if lost[0].exhausted {
@@ -353,6 +362,7 @@ cases! {
                 nodes[1].fail(lost[0].token).await;
             }
         }
+        cx.proving(["lane.promote"]);
         assert_eq!(states(&nodes[1], &all).await, [Failed, Pending]);
         // One that was to be cancelled ends when it is taken back.
         let last = nodes[1].add(job().lane("l")).await;
@@ -413,19 +423,23 @@ cases! {
             job().lane("empty").unique_key("u"),
             job().lane("l").idempotency_key("new"),
         ];
+        cx.proving(["keys.unique", "keys.idempotency", "enqueue.repeat"]);
         let answers = node.enqueue(&batch).await;
         let duplicate = Enqueued::Duplicate(first);
         let last = batch[4].id();
         let created = Enqueued::Created(last);
         let repeated = Enqueued::Created(second.id());
         assert_eq!(answers, [duplicate, repeated, duplicate, duplicate, created]);
+        cx.proving(["lane.sequence"]);
         for id in [first, second.id(), last] {
             let claimed = node.claim(10).await;
             assert_eq!(ids(&claimed), [id]);
             node.succeed(claimed[0].claim.token).await;
         }
+        cx.proving(["enqueue.repeat"]);
         // Nor does one that is repeated after its end, and the lanes are open.
         assert_eq!(node.offer(&second).await, repeated);
+        cx.proving(["lane.sequence"]);
         for lane in ["l", "empty"] {
             let id = node.add(job().lane(lane)).await;
             assert_eq!(node.state(id).await, Pending, "{lane}");

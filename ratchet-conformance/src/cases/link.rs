@@ -85,15 +85,18 @@ cases! {
             for condition in &conditions {
                 children.push(node.add(job().after(parent, condition.clone())).await);
             }
+            cx.proving(["link.wait"]);
             for child in &children {
                 assert_eq!(node.state(*child).await, Blocked, "{way}");
                 assert_eq!(node.links(*child).await, [Open], "{way}");
             }
+            cx.proving(["link.decide"]);
             end(&node, cx, parent, way).await;
             assert_eq!(node.state(parent).await, state, "{way}");
             for (child, condition) in children.into_iter().zip(conditions) {
                 let met = condition.met_by(state, None);
                 let expected = if met { (Pending, Met) } else { (Cancelled, Unmet) };
+                cx.proving(["link.decide", "link.release", "link.cancel"]);
                 let decided = (node.state(child).await, node.links(child).await[0]);
                 assert_eq!(decided, expected, "{way}, {condition:?}");
                 if met {
@@ -140,15 +143,19 @@ cases! {
             .after(c, Condition::Failed);
         let spec = child.spec().clone();
         let child = node.add(child).await;
+        cx.proving(["get.whole"]);
         let record = node.get(child).await;
         assert_eq!((record.state, &record.spec), (Blocked, &spec));
+        cx.proving(["link.decide"]);
         node.end(a, succeeded()).await;
         assert_eq!(node.links(child).await, [Open, Met, Open]);
         node.end(c, failed()).await;
         assert_eq!(node.links(child).await, [Open, Met, Met]);
+        cx.proving(["link.release"]);
         assert_eq!(node.state(child).await, Blocked);
         node.act(b, JobAction::Cancel).await;
         assert_eq!(node.state(child).await, Pending);
+        cx.proving(["link.parents"]);
         let links = node.parents_of(child).await;
         let after: Vec<&After> = links.iter().map(|link| &link.after).collect();
         assert_eq!(after, spec.after.iter().collect::<Vec<_>>());
@@ -320,6 +327,7 @@ cases! {
         // A duplicate's own links are nobody's.
         let idle = child(twin.id()).idempotency_key("i");
         let batch = [waits.clone(), twin, again, idle.clone()];
+        cx.proving(["keys.idempotency", "keys.unique"]);
         let answers = node.enqueue(&batch).await;
         let expected = [
             Enqueued::Created(waits.id()),
@@ -328,6 +336,7 @@ cases! {
             Enqueued::Duplicate(ended),
         ];
         assert_eq!(answers, expected);
+        cx.proving(["link.duplicate"]);
         assert_eq!(node.links(waits.id()).await, [Open, Met]);
         assert_eq!(node.parents_of(idle.id()).await, []);
         let after = [
@@ -335,11 +344,14 @@ cases! {
             After::Job { parent: ended, condition: Condition::Failed },
         ];
         assert_eq!(node.get(waits.id()).await.spec.after, after);
+        cx.proving(["enqueue.repeat"]);
         // Repeated, nothing more is stored and nothing decided again.
         assert_eq!(node.enqueue(&batch).await, expected);
         assert_eq!(node.links(waits.id()).await, [Open, Met]);
+        cx.proving(["link.duplicate"]);
         node.act(first, JobAction::Cancel).await;
         assert_eq!(node.state(waits.id()).await, Pending);
+        cx.proving(["enqueue.repeat"]);
         assert_eq!(node.offer(&waits).await, Enqueued::Created(waits.id()));
         assert_eq!(node.links(waits.id()).await, [Met, Met]);
     }
@@ -427,6 +439,7 @@ cases! {
             children.push(node.add(twice.after(parent, Condition::Ended)).await);
         }
         node.end(parent, succeeded()).await;
+        cx.proving(["link.children"]);
         let on = Parent::Job(parent);
         let read = async |limit, after| ok(node.workflows().children_of(on, limit, after).await);
         let whose = |links: &[Link]| links.iter().map(|link| link.child).collect::<Vec<_>>();
@@ -437,6 +450,7 @@ cases! {
         assert_eq!(whose(&read(3, None).await), pairs[..3]);
         assert_eq!(whose(&read(10, Some(children[0])).await), pairs[2..]);
         assert_refused(node.workflows().children_of(on, 0, None).await, "limit");
+        cx.proving(["link.kept", "link.parents"]);
         assert_eq!(node.act(parent, JobAction::Delete).await, ActionOutcome::Deleted);
         assert_eq!(node.find(parent).await, None);
         assert_eq!(node.links(children[0]).await, [Met, Open, Met]);
@@ -445,6 +459,7 @@ cases! {
         node.act(children[0], JobAction::Cancel).await;
         cx.advance(HOUR).await;
         assert_eq!(node.purge(Cancelled, MINUTE, 10).await, 1);
+        cx.proving(["link.kept", "link.parents", "link.children"]);
         assert_eq!(node.parents_of(children[0]).await, []);
         assert_eq!(whose(&read(10, None).await), pairs[2..]);
         node.end(other, succeeded()).await;
@@ -500,12 +515,15 @@ cases! {
             Settlement::new(token(0), succeeded()),
             Settlement::new(token(0), failed()),
         ];
+        cx.proving(["settle.mixed", "settle.token", "settle.repeat"]);
         let answers = node.settle_all(&batch).await;
         let (applied, stale) = (Fenced::Applied, Fenced::Stale);
         assert_eq!(answers, [stale, applied, applied, applied, applied]);
+        cx.proving(["link.decide"]);
         assert_eq!(node.states([both, third, fourth]).await, [Pending, Blocked, Blocked]);
         node.succeed(token(2)).await;
         assert_eq!(node.state(third).await, Pending);
+        cx.proving(["settle.repeat"]);
         let taken = node.take_job(third).await;
         assert_eq!(node.settle(token(2), failed()).await, applied);
         assert_eq!(node.state(third).await, Running);

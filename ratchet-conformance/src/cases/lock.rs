@@ -431,9 +431,10 @@ cases! {
         all.sort_unstable();
         for limit in [1, 4, 100] {
             let mut walked: Vec<Name> = Vec::new();
+            let mut walk = Walk::new();
             loop {
-                let last = walked.last().map(Name::as_str);
-                let page = node.list_locks(last, limit).await;
+                let last = walk.on(walked.last().cloned());
+                let page = node.list_locks(last.as_ref().map(Name::as_str), limit).await;
                 let is_last = page.len() < limit;
                 walked.extend(page.into_iter().map(|(name, _)| name));
                 if is_last {

@@ -14,6 +14,7 @@ async fn walk(
 ) -> Vec<JobId> {
     let mut visited = Vec::new();
     let mut page = PageRequest::first(limit).order(order);
+    let mut walk = Walk::new();
     for number in 0.. {
         if let Some(writer) = writer.filter(|_| number < 5) {
             writer.add_all(&jobs(2)).await;
@@ -21,11 +22,11 @@ async fn walk(
         let read = node.list(filter, &page).await;
         assert!(read.jobs.len() <= limit);
         visited.extend(read.jobs.iter().map(|job| job.id));
-        if read.next.is_none() {
+        let Some(next) = walk.on(read.next) else {
             break;
-        }
-        assert_eq!(read.next, visited.last().copied());
-        page = page.after(read.next);
+        };
+        assert_eq!(Some(next), visited.last().copied());
+        page = page.after(Some(next));
     }
     visited
 }

@@ -53,13 +53,17 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         assert_eq!(set(&a, "api", 2).await, Changed::Changed);
         let all = a.add_all(&needing("api", 5)).await;
+        cx.proving(["permit.max", "permit.order"]);
         let claimed = b.claim(10).await;
         assert_eq!(ids(&claimed), all[..2]);
         assert_eq!(a.claim_ids(10).await, []);
+        cx.proving(["permit.free", "permit.order"]);
         a.succeed(claimed[1].claim.token).await;
         let next = a.claim(10).await;
         assert_eq!(ids(&next), all[2..3]);
+        cx.proving(["permit.max"]);
         assert_eq!(b.claim_ids(10).await, []);
+        cx.proving(["permit.free", "permit.order"]);
         b.succeed(claimed[0].claim.token).await;
         b.succeed(next[0].claim.token).await;
         assert_eq!(b.claim_ids(10).await, all[3..]);

@@ -9,6 +9,7 @@ use super::prelude::*;
 async fn walk(node: &TestNode, limit: usize) -> Vec<String> {
     let mut names = Vec::new();
     let mut after: Option<Name> = None;
+    let mut walk = Walk::new();
     loop {
         let page = ok(node.recurring().definitions(after.as_ref(), limit).await);
         assert!(page.definitions.len() <= limit, "{page:?}");
@@ -17,11 +18,10 @@ async fn walk(node: &TestNode, limit: usize) -> Vec<String> {
                 .iter()
                 .map(|one| one.definition.name().to_string()),
         );
-        if page.next.is_none() {
+        after = walk.on(page.next);
+        if after.is_none() {
             return names;
         }
-        assert!(after < page.next, "the walk goes on");
-        after = page.next;
     }
 }
 
@@ -73,12 +73,14 @@ cases! {
             .named("nächtlich"))
         .declared(true);
         let interval = put(minutely().named("minutely"));
+        cx.proving(["recurring.create", "time.clock"]);
         for put in [&cron, &interval] {
             assert_eq!(ok(a.recurring().put(put).await), PutOutcome::Created);
             let stored = b.definition(put.definition.name().as_str()).await;
             assert_eq!(stored, RecurringRecord::created(put, now));
         }
         assert_eq!(b.definition("minutely").await.next_fire, Some(now + MINUTE));
+        cx.proving(["recurring.get"]);
         assert_eq!(ok(b.recurring().find(&name("other")).await), None);
     }
 
@@ -163,13 +165,16 @@ cases! {
     async fn a_paused_definition_is_not_due_and_goes_on_in_the_future(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let record = a.define(minutely().misfire(Misfire::CatchUp(9)).named("n")).await;
+        cx.proving(["recurring.pause"]);
         assert_eq!(a.set_definition_paused("n", true).await, Changed::Changed);
         assert_eq!(b.set_definition_paused("n", true).await, Changed::Unchanged);
         cx.advance(5 * MINUTE + SECOND).await;
         let due = b.claim_due(1).await;
         assert_eq!((due.definitions, due.next_in), (vec![], None));
+        cx.proving(["recurring.pause"]);
         assert_eq!(b.set_definition_paused("n", false).await, Changed::Changed);
         assert_eq!(a.set_definition_paused("n", false).await, Changed::Unchanged);
+        cx.proving(["recurring.resume", "recurring.hint"]);
         let due = a.claim_due(1).await;
         assert_eq!((due.definitions, due.next_in), (vec![], Some(59 * SECOND)));
         let resumed = a.definition("n").await;
@@ -307,6 +312,7 @@ cases! {
             panic!("the definition cannot be spoiled: {error}");
         }
         cx.advance(MINUTE).await;
+        cx.proving(["recurring.unreadable"]);
         let (mut claimed, mut unreadable) = (Vec::new(), 0);
         // It may take the place of another in one claim, but not in the next.
         for _ in 0..4 {
@@ -316,7 +322,9 @@ cases! {
         }
         assert_eq!((claimed.as_slice(), unreadable), (&["a".to_owned(), "c".to_owned()][..], 1));
         assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE), "nobody is kept busy");
+        cx.proving(["errors.poison", "recurring.list"]);
         assert_eq!(walk(&node, 1).await, ["a", "c"]);
+        cx.proving(["errors.poison", "recurring.get"]);
         let unreadable = node.recurring().find(&name("bad")).await;
         assert_eq!(unreadable.expect_err("it is").kind(), StoreErrorKind::Corrupt);
         // Whoever puts it repairs it.

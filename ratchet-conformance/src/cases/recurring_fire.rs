@@ -35,8 +35,10 @@ cases! {
     #[needs(Clock, Recurring)]
     async fn a_definition_is_due_from_the_millisecond_of_its_slot(cx: &Cx) {
         let node = cx.node().await;
+        cx.proving(["recurring.hint"]);
         assert_eq!(node.claim_due(1).await.next_in, None);
         node.define(minutely().named("n")).await;
+        cx.proving(["recurring.due", "recurring.hint"]);
         cx.advance(MINUTE - 140 * MILLI).await;
         // A timer that was early: nothing is due, and the answer says when.
         let early = node.claim_due(1).await;
@@ -46,7 +48,9 @@ cases! {
         assert_eq!((early.definitions, early.next_in), (vec![], Some(MILLI)));
         cx.advance(MILLI).await;
         let due = node.claim_due(1).await;
+        cx.proving(["recurring.clock"]);
         assert_eq!(due.now, node.now().await);
+        cx.proving(["recurring.due"]);
         assert_eq!((claimed_names(&due), due.next_in), (vec!["n"], None));
     }
 
@@ -384,9 +388,11 @@ cases! {
         let bounded = minutely().misfire(Misfire::CatchUp(9));
         let record = node.define(bounded.clone().ends_at(end).named("n")).await;
         cx.advance(HOUR).await;
+        cx.proving(["recurring.fire"]);
         let last = node.plan_one().await;
         node.fire(&last).await;
         assert_eq!(slots(&node).await, [record.created_at + MINUTE, end]);
+        cx.proving(["recurring.due", "recurring.hint"]);
         cx.advance(DAY).await;
         let due = node.claim_due(1).await;
         assert_eq!((due.definitions, due.next_in), (vec![], None));
@@ -439,11 +445,15 @@ cases! {
         let mut firings: Vec<RecurringFiring> = plans.collect();
         let jobs: usize = firings.iter().map(|firing| firing.jobs.len()).sum();
         assert_eq!(jobs, 11_000);
+        cx.proving(["limits.batch"]);
         assert_refused(node.recurring().fire(&firings).await, "jobs");
         firings.truncate(1);
         firings.push(firings[0].clone());
+        cx.proving(["recurring.validate"]);
         assert_refused(node.recurring().fire(&firings).await, "firings");
+        cx.proving(["recurring.atomic"]);
         assert_eq!(node.everything().await, []);
+        cx.proving(["limits.batch"]);
         // As many as are allowed for one definition fit into a call.
         firings.truncate(1);
         let answers = ok(node.recurring().fire(&firings).await);

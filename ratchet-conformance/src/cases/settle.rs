@@ -396,10 +396,12 @@ cases! {
         cx.advance(MINUTE).await;
         let before = a.get(id).await;
         drop(a.claim(1).await);
+        cx.proving(["node.claims"]);
         let listed = a.beat().await.claims;
         let [lost] = listed[..] else {
             panic!("the heartbeat lists {listed:?}")
         };
+        cx.proving(["settle.effect"]);
         for _ in 0..2 {
             let settled = a.settle(lost.token, Outcome::Undelivered).await;
             assert_eq!(settled, Fenced::Applied);
@@ -407,9 +409,11 @@ cases! {
         let after = a.get(id).await;
         assert_eq!((after.state, after.run_at), (JobState::Pending, before.run_at));
         assert_eq!((after.attempts, after.crash_count), (0, 0));
+        cx.proving(["settle.history"]);
         let outcomes: Vec<AttemptOutcome> =
             a.history(id).await.iter().map(|entry| entry.outcome).collect();
         assert_eq!(outcomes, [AttemptOutcome::Undelivered]);
+        cx.proving(["settle.effect"]);
         let next = b.take().await;
         // Once more, as after an answer that was lost: the new claim stays.
         a.settle(lost.token, Outcome::Undelivered).await;

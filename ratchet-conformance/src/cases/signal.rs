@@ -25,31 +25,39 @@ cases! {
         let spec = new.spec().clone();
         let id = node.add(new).await;
         let created = node.now().await;
+        cx.proving(["signal.wait", "get.whole"]);
         let record = node.get(id).await;
         let deadline = time::add(created, MINUTE);
         assert_eq!((record.state, &record.spec), (Blocked, &spec));
         assert_eq!(record.signal, Some(SignalRecord::new(deadline)));
         assert_eq!(node.claim_ids(10).await, []);
         cx.advance(MINUTE - MILLI).await;
+        cx.proving(["signal.deliver"]);
         let first = node.signal("Größe", r#"{"by": "é"}"#).await;
         assert_eq!(first, Delivered::To(vec![id]));
+        cx.proving(["signal.once"]);
         assert_eq!(node.signal("Größe", "2").await, Delivered::Already);
         let by_id = node.deliver(SignalTarget::Job(id), "3").await;
         assert_eq!(by_id, Delivered::Already);
+        cx.proving(["signal.deliver", "get.whole"]);
         let now = node.now().await;
         let record = node.get(id).await;
         assert_eq!((record.state, record.run_at), (Pending, now));
         let had = SignalRecord::new(deadline).delivered(now, json(r#"{"by": "é"}"#));
         assert_eq!(record.signal, Some(had.clone()));
+        cx.proving(["signal.wait", "signal.deliver"]);
         // It is no longer overdue, and keeps what came.
         cx.advance(HOUR).await;
         assert_eq!(node.expire().await, []);
         let token = node.take().await;
         node.succeed(token).await;
+        cx.proving(["get.whole"]);
         let whole = node.get(id).await;
         assert_eq!(whole.signal, Some(had));
+        cx.proving(["get.outline"]);
         let outlines = ok(node.jobs().outlines(&[id]).await);
         assert_eq!(outlines, [Some(whole.outline())]);
+        cx.proving(["signal.once"]);
         assert_eq!(node.signal("Größe", "4").await, Delivered::Already);
     }
 
@@ -122,6 +130,7 @@ cases! {
             others.push(node.add(waiter("s", MINUTE + seconds * SECOND)).await);
         }
         cx.advance(MINUTE - MILLI).await;
+        cx.proving(["signal.expire"]);
         assert_eq!(node.expire().await, []);
         cx.advance(MILLI).await;
         assert_eq!(node.expire().await, [first]);
@@ -131,12 +140,15 @@ cases! {
         assert_eq!((record.state, record.attempts, record.claim_seq), (Failed, 0, 0));
         assert_eq!(record.finished_at, Some(node.now().await));
         assert_eq!(node.history(first).await, []);
+        cx.proving(["settle.keys"]);
         node.add(job().unique_key("u")).await;
+        cx.proving(["signal.late"]);
         assert_eq!(node.signal("s", "1").await, Delivered::To({
             let mut waiting = others.clone();
             waiting.sort_unstable();
             waiting
         }));
+        cx.proving(["signal.limit"]);
         // The longest overdue first, and no more than asked for.
         let mut all = Vec::new();
         for seconds in [3, 1, 2] {
@@ -190,8 +202,11 @@ cases! {
         let done = node.add(job().after_batch(batch, BatchCondition::Failed)).await;
         node.close(batch).await;
         cx.advance(MINUTE).await;
+        cx.proving(["signal.expire"]);
         assert_eq!(node.expire().await, [waiting]);
+        cx.proving(["link.decide", "batch.callback"]);
         assert_eq!(node.states([good, bad, done]).await, [Cancelled, Pending, Pending]);
+        cx.proving(["batch.count"]);
         assert_eq!(node.counts(batch).await, [1, 0, 1, 0]);
     }
 
@@ -209,12 +224,16 @@ cases! {
         // The parent first, the signal first, the signal without the parent, the parent's failure.
         node.end(parents[0], Outcome::Succeeded { result: None }).await;
         node.end(parents[3], failed()).await;
+        cx.proving(["link.wait", "link.cancel"]);
         assert_eq!(node.states(all).await, [Blocked, Blocked, Blocked, Cancelled]);
+        cx.proving(["signal.deliver", "signal.wait"]);
         assert_eq!(node.signal("s", "1").await, Delivered::To(all[..3].to_vec()));
         assert_eq!(node.states(all).await, [Pending, Blocked, Blocked, Cancelled]);
+        cx.proving(["link.release", "link.cancel"]);
         node.end(parents[1], Outcome::Succeeded { result: None }).await;
         node.act(parents[2], JobAction::Cancel).await;
         assert_eq!(node.states(all).await, [Pending, Pending, Cancelled, Cancelled]);
+        cx.proving(["signal.deliver", "signal.wait"]);
         cx.advance(DAY).await;
         assert_eq!(node.expire().await, []);
         let answer = node.deliver(SignalTarget::Job(all[3]), "1").await;
@@ -227,13 +246,18 @@ cases! {
         let node = cx.node().await;
         let held = node.add(job().unique_key("u")).await;
         let twin = waiter("s", MINUTE).unique_key("u");
+        cx.proving(["keys.unique"]);
         assert_eq!(node.offer(&twin).await, Enqueued::Duplicate(held));
         let gone = node.add(waiter("s", MINUTE)).await;
         node.act(gone, JobAction::Cancel).await;
         cx.advance(HOUR).await;
+        cx.proving(["signal.wait"]);
         assert_eq!(node.signal("s", "1").await, Delivered::NotFound);
+        cx.proving(["signal.expire"]);
         assert_eq!(node.expire().await, []);
+        cx.proving(["purge.old"]);
         assert_eq!(node.purge(Cancelled, MINUTE, 10).await, 1);
+        cx.proving(["signal.wait"]);
         let answer = node.deliver(SignalTarget::Job(gone), "1").await;
         assert_eq!(answer, Delivered::NotFound);
         // Repeated enqueues do not set the clock back.
@@ -241,6 +265,7 @@ cases! {
         node.add(waiting.clone()).await;
         cx.advance(MINUTE).await;
         assert_eq!(node.offer(&waiting).await, Enqueued::Created(waiting.id()));
+        cx.proving(["signal.expire"]);
         assert_eq!(node.expire().await, [waiting.id()]);
     }
 
@@ -248,6 +273,7 @@ cases! {
     #[needs(Clock, Signals)]
     async fn of_signals_at_once_each_job_takes_one(cx: &Cx) {
         let nodes = cx.nodes(4).await;
+        cx.proving(["signal.once", "signal.deliver"]);
         for round in 0..15 {
             let waiting: Vec<NewJob> = (0..3).map(|_| waiter("s", HOUR)).collect();
             let all = nodes[0].add_all(&waiting).await;
@@ -285,6 +311,7 @@ cases! {
             nodes[0].act_on(&selector, JobAction::Cancel).await;
         }
         // At the deadline either the signal or the failure is had, and for good.
+        cx.proving(["signal.late", "signal.expire", "signal.once"]);
         for round in 0..10 {
             let all = nodes[0].add_all(&[waiter("t", SECOND), waiter("t", SECOND)]).await;
             if round % 2 == 0 {

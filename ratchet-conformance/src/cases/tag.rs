@@ -70,12 +70,15 @@ cases! {
         let first = tagged(&["a", "b"]).unique_key("u");
         let id = node.add(first.clone()).await;
         let duplicate = tagged(&["a", "c"]).unique_key("u");
+        cx.proving(["keys.unique"]);
         assert_eq!(node.offer(&duplicate).await, Enqueued::Duplicate(id));
+        cx.proving(["enqueue.repeat"]);
         assert_eq!(node.offer(&first).await, Enqueued::Created(id));
         let same = job().tag("d");
         let other = node.add(same.clone()).await;
         assert_eq!(node.offer(&same.tag("e")).await, Enqueued::Created(other));
         let expected = [("a", vec![id]), ("b", vec![id]), ("d", vec![other])];
+        cx.proving(["tag.set"]);
         for (tag, ids) in expected {
             assert_eq!(found(&node, tag).await, ids, "{tag}");
             assert_eq!(count(&node, &by(tag)).await.values().sum::<u64>(), 1, "{tag}");
@@ -108,9 +111,11 @@ cases! {
             node.act(id, JobAction::Cancel).await;
         }
         cx.advance(HOUR).await;
+        cx.proving(["delete.job", "purge.old"]);
         node.act(bare[0].id(), JobAction::Delete).await;
         assert_eq!(node.purge(JobState::Cancelled, MINUTE, 10).await, 1);
         assert_eq!(count(&node, &by("a")).await, StateCounts::new());
+        cx.proving(["tag.set"]);
         for new in bare {
             // The same job once more, with another tag: nothing of before comes back.
             let id = node.add(new.tag("c")).await;
@@ -189,14 +194,14 @@ cases! {
             assert_eq!(count(&node, &filter).await, counts, "{filter:?}");
             for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
                 let mut page = PageRequest::first(random.usize(1..30)).order(order);
-                let mut visited = Vec::new();
+                let (mut visited, mut walk) = (Vec::new(), Walk::new());
                 loop {
                     let read = node.list(&filter, &page).await;
                     visited.extend(read.jobs.iter().map(|job| job.id));
-                    if read.next.is_none() {
+                    let Some(next) = walk.on(read.next) else {
                         break;
-                    }
-                    page = page.after(read.next);
+                    };
+                    page = page.after(Some(next));
                 }
                 assert_eq!(visited, expected, "{order:?} {filter:?}");
                 expected.reverse();

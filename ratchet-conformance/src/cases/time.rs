@@ -78,8 +78,11 @@ cases! {
         let token = a.take().await;
         a.alive(token).await;
         cx.set_back(5 * SECOND).await;
+        cx.proving(["time.clock", "reclaim.live"]);
         assert_eq!(b.reclaim(&reclaim()).await, []);
+        cx.proving(["claim.exclusive", "time.clock"]);
         assert!(b.claim(10).await.is_empty());
+        cx.proving(["time.clock", "reclaim.live"]);
         a.alive(token).await;
         a.beat().await;
         cx.advance(5 * SECOND).await;

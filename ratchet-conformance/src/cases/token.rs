@@ -21,8 +21,9 @@ fn outcomes() -> [Outcome; 7] {
 }
 
 /// Every settlement and report with this token is stale and changes nothing about the job.
-async fn assert_stale(node: &TestNode, token: ClaimToken) {
+async fn assert_stale(cx: &Cx, node: &TestNode, token: ClaimToken) {
     let before = (node.get(token.job).await, node.history(token.job).await);
+    cx.proving(["settle.token"]);
     for outcome in outcomes() {
         let answer = node.settle(token, outcome.clone()).await;
         assert_eq!(answer, Fenced::Stale, "{outcome:?} with {token:?}");
@@ -35,10 +36,12 @@ async fn assert_stale(node: &TestNode, token: ClaimToken) {
         },
         ReportKind::Checkpoint(json("\"too late\"")),
     ];
+    cx.proving(["report.token"]);
     for kind in told {
         let answer = node.report(token, kind.clone()).await;
         assert_eq!(answer, Reported::Stale, "{kind:?} with {token:?}");
     }
+    cx.proving([]);
     assert_eq!(node.inputs(&[token]).await, [None]);
     let after = (node.get(token.job).await, node.history(token.job).await);
     assert_eq!(after, before, "a stale write changed the job");
@@ -55,11 +58,11 @@ cases! {
         let old = a.take().await;
         cx.advance(HOUR).await;
         assert_eq!(b.reclaim(&reclaim()).await.len(), 1);
-        assert_stale(&a, old).await;
+        assert_stale(cx, &a, old).await;
         let new = b.take().await;
-        assert_stale(&a, old).await;
+        assert_stale(cx, &a, old).await;
         b.succeed(new).await;
-        assert_stale(&a, old).await;
+        assert_stale(cx, &a, old).await;
     }
 
     #[proves("settle.token", "report.token")]
@@ -72,7 +75,7 @@ cases! {
         assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
         let new = node.take().await;
         assert_eq!(new.seq, old.seq + 1);
-        assert_stale(&node, old).await;
+        assert_stale(cx, &node, old).await;
         node.succeed(new).await;
     }
 
@@ -86,16 +89,17 @@ cases! {
             ..token
         };
         let first = b.take().await;
-        assert_stale(&a, of_a(first)).await;
-        assert_stale(&a, first.disowned()).await;
+        assert_stale(cx, &a, of_a(first)).await;
+        assert_stale(cx, &a, first.disowned()).await;
         b.release(first).await;
-        assert_stale(&a, of_a(first)).await;
+        assert_stale(cx, &a, of_a(first)).await;
         let second = b.take().await;
-        assert_stale(&a, of_a(first)).await;
-        assert_stale(&a, of_a(second)).await;
+        assert_stale(cx, &a, of_a(first)).await;
+        assert_stale(cx, &a, of_a(second)).await;
+        cx.proving(["settle.repeat"]);
         assert_eq!(b.settle(first, Outcome::Released).await, Fenced::Applied, "repeated");
         b.succeed(second).await;
-        assert_stale(&a, of_a(second)).await;
+        assert_stale(cx, &a, of_a(second)).await;
         assert_eq!(b.settle(second, Outcome::Succeeded { result: None }).await, Fenced::Applied, "repeated");
         assert_eq!(b.state(id).await, JobState::Succeeded);
     }
@@ -110,15 +114,16 @@ cases! {
             ..token
         };
         let first = node.take().await;
-        assert_stale(&node, earlier(first)).await;
+        assert_stale(cx, &node, earlier(first)).await;
         node.release(first).await;
-        assert_stale(&node, earlier(first)).await;
+        assert_stale(cx, &node, earlier(first)).await;
         let second = node.take().await;
-        assert_stale(&node, earlier(first)).await;
-        assert_stale(&node, earlier(second)).await;
+        assert_stale(cx, &node, earlier(first)).await;
+        assert_stale(cx, &node, earlier(second)).await;
+        cx.proving(["settle.repeat"]);
         assert_eq!(node.settle(first, Outcome::Released).await, Fenced::Applied, "repeated");
         node.succeed(second).await;
-        assert_stale(&node, earlier(second)).await;
+        assert_stale(cx, &node, earlier(second)).await;
         node.succeed(second).await;
         assert_eq!(node.state(id).await, JobState::Succeeded);
     }
@@ -128,15 +133,15 @@ cases! {
         let node = cx.node().await;
         let id = node.add(job()).await;
         for seq in [0, 1, u64::from(u32::MAX)] {
-            assert_stale(&node, node.token(id, seq).await).await;
+            assert_stale(cx, &node, node.token(id, seq).await).await;
         }
         node.take().await;
         for seq in [0, 2, u64::from(u32::MAX)] {
-            assert_stale(&node, node.token(id, seq).await).await;
+            assert_stale(cx, &node, node.token(id, seq).await).await;
         }
         node.release(node.token(id, 1).await).await;
         for seq in [0, 2] {
-            assert_stale(&node, node.token(id, seq).await).await;
+            assert_stale(cx, &node, node.token(id, seq).await).await;
         }
     }
 

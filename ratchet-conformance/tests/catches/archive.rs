@@ -65,7 +65,11 @@ impl ArchiveStore for Sabotaged {
             let next = jobs.last().filter(|_| more).map(|last| last.job.id);
             return Ok(ArchivePage { jobs, next });
         }
-        self.inner.list_archived(filter, page).await
+        let mut asked = *page;
+        if self.is(Sabotage::IgnoresCursors) {
+            asked.after = None;
+        }
+        self.inner.list_archived(filter, &asked).await
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {

@@ -473,6 +473,9 @@ impl JobStore for Sabotaged {
             return Ok(page);
         }
         let mut asked = *page;
+        if self.is(Sabotage::IgnoresCursors) {
+            asked.after = None;
+        }
         if self.is(Sabotage::ListsWholeJobsForOutlines) {
             asked.detail = Detail::Whole;
         }

@@ -5,6 +5,7 @@ mod answers;
 mod archive;
 mod flows;
 mod jobs;
+mod messages;
 mod mutants;
 mod permits;
 mod rates;
@@ -148,6 +149,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::SkipsOneJobPerPage,
+        "page::a_walk_visits_every_job_once_in_both_orders",
+    ),
+    (
+        Sabotage::IgnoresCursors,
         "page::a_walk_visits_every_job_once_in_both_orders",
     ),
     (

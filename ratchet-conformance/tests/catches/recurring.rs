@@ -40,6 +40,7 @@ impl RecurringStore for Sabotaged {
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
+        let after = after.filter(|_| !self.is(Sabotage::IgnoresCursors));
         self.inner.definitions(after, limit).await
     }
 

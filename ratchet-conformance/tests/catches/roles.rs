@@ -253,6 +253,7 @@ impl LockStore for Sabotaged {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
+        let after = after.filter(|_| !self.is(Sabotage::IgnoresCursors));
         let spoiled = self.memory().spoiled_lock.clone();
         if let Some(spoiled) = spoiled {
             if self.is(Sabotage::StumblesOverSpoiledLocks) {

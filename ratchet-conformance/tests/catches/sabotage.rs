@@ -68,6 +68,7 @@ sabotages! {
     RequeuesWithoutTheKey,
     SkipsOneJobPerPage,
     PagesByOffset,
+    IgnoresCursors,
     ShowsWholeJobsInOutlines,
     ListsWholeJobsForOutlines,
     PurgesTooYoung,
