@@ -17,20 +17,54 @@ use crate::process;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     NotApplicable,
+    Missing,
     Partial,
     Pass,
     Fail,
+}
+
+impl Verdict {
+    /// Returns how a clause came out that has a case that came out like this and another like that.
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
+            (Self::Pass, Self::Pass) => Self::Pass,
+            (Self::NotApplicable, Self::NotApplicable) => Self::NotApplicable,
+            (Self::Missing, Self::Missing | Self::NotApplicable)
+            | (Self::NotApplicable, Self::Missing) => Self::Missing,
+            _ => Self::Partial,
+        }
+    }
 }
 
 /// One case on one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CaseResult {
     pub(crate) store: String,
+    pub(crate) case: String,
     pub(crate) clauses: Vec<String>,
     pub(crate) verdict: Verdict,
+    /// The first line of why it failed, was not run or does not apply.
+    pub(crate) reason: String,
+    /// Of a failed case: the clauses that its failed assertion is about. Empty: all.
+    pub(crate) blamed: Vec<String>,
+    /// How many calls were repeated.
+    pub(crate) repeated: u64,
 }
 
-/// Prints the clauses by store.
+impl CaseResult {
+    /// Returns how one of its clauses came out. A failed case shows only a part of those that it did
+    /// not break.
+    fn verdict_of(&self, clause: &str) -> Verdict {
+        let broken = self.blamed.is_empty() || self.blamed.iter().any(|one| one == clause);
+        match self.verdict {
+            Verdict::Fail if !broken => Verdict::Partial,
+            verdict => verdict,
+        }
+    }
+}
+
+/// Prints the clauses by store, and why cases failed or were not run.
 pub(crate) fn run() -> Result<()> {
     let dir = directory(&process::target_dir()?);
     let results = read(&dir)?;
@@ -40,7 +74,7 @@ pub(crate) fn run() -> Result<()> {
             dir.display()
         );
     }
-    print!("{}", table(&results));
+    print!("{}{}", table(&results), lists(&results));
     Ok(())
 }
 
@@ -77,18 +111,28 @@ pub(crate) fn read(dir: &Path) -> Result<Vec<CaseResult>> {
 }
 
 fn parse(json: &Value) -> Option<CaseResult> {
-    let clauses = json["clauses"].as_array()?.iter();
+    let texts = |list: &Value| -> Vec<String> {
+        let texts = list.as_array().into_iter().flatten();
+        texts
+            .filter_map(|text| text.as_str().map(str::to_owned))
+            .collect()
+    };
+    json["clauses"].as_array()?;
+    let detail = json["detail"].as_str().unwrap_or_default();
     Some(CaseResult {
         store: json["store"].as_str()?.to_owned(),
-        clauses: clauses
-            .filter_map(|clause| clause.as_str().map(str::to_owned))
-            .collect(),
+        case: json["case"].as_str()?.to_owned(),
+        clauses: texts(&json["clauses"]),
         verdict: match json["verdict"].as_str()? {
             "pass" => Verdict::Pass,
             "fail" => Verdict::Fail,
             "not-applicable" => Verdict::NotApplicable,
+            "missing" => Verdict::Missing,
             _ => return None,
         },
+        reason: detail.lines().next().unwrap_or_default().to_owned(),
+        blamed: texts(&json["blamed"]),
+        repeated: json["repeated"].as_u64().unwrap_or_default(),
     })
 }
 
@@ -99,13 +143,18 @@ pub(crate) fn summary(results: &[CaseResult], store: &str) -> Option<String> {
         results.iter().filter(counted).count()
     };
     let (passed, failed) = (count(Verdict::Pass), count(Verdict::Fail));
-    let not_applicable = count(Verdict::NotApplicable);
     if passed + failed == 0 {
         return None;
     }
     let mut text = format!("cases: {passed} passed, {failed} failed");
-    if not_applicable > 0 {
-        text.push_str(&format!(", {not_applicable} not applicable"));
+    for (verdict, name) in [
+        (Verdict::NotApplicable, "not applicable"),
+        (Verdict::Missing, "missing"),
+    ] {
+        let counted = count(verdict);
+        if counted > 0 {
+            text.push_str(&format!(", {counted} {name}"));
+        }
     }
     Some(text)
 }
@@ -122,12 +171,9 @@ fn table(results: &[CaseResult]) -> String {
     for result in results {
         for clause in &result.clauses {
             let of_clause = clauses.entry(clause).or_default();
-            let verdict = of_clause.entry(&result.store).or_insert(result.verdict);
-            *verdict = match (*verdict, result.verdict) {
-                (Verdict::Fail, _) | (_, Verdict::Fail) => Verdict::Fail,
-                (one, other) if one == other => one,
-                _ => Verdict::Partial,
-            };
+            let verdict = result.verdict_of(clause);
+            let known = of_clause.entry(&result.store).or_insert(verdict);
+            *known = known.and(verdict);
         }
     }
     let mut lines = vec!["| clause |".to_owned(), "|---|".to_owned()];
@@ -141,11 +187,59 @@ fn table(results: &[CaseResult]) -> String {
             Some(Verdict::Partial) => " PARTIAL |",
             Some(Verdict::Fail) => " FAIL |",
             Some(Verdict::NotApplicable) => " N-A |",
+            Some(Verdict::Missing) => " MISSING |",
             None => "  |",
         });
         lines.push(format!("| {clause} |{}", fields.collect::<String>()));
     }
     lines.join("\n") + "\n"
+}
+
+/// The cases that failed, why others were not run, and how many calls were repeated.
+fn lists(results: &[CaseResult]) -> String {
+    let of = |verdict| {
+        results
+            .iter()
+            .filter(move |result| result.verdict == verdict)
+    };
+    let failed = of(Verdict::Fail)
+        .map(|one| format!("{} {}: {}", one.store, one.case, one.reason))
+        .collect();
+    let reasons = |verdict| -> Vec<String> {
+        let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for one in of(verdict) {
+            *counts.entry((&one.store, &one.reason)).or_default() += 1;
+        }
+        let line =
+            |((store, reason), count)| format!("{store}: {reason} ({})", counted(count, "case"));
+        counts.into_iter().map(line).collect()
+    };
+    let mut repeats: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for one in results.iter().filter(|one| one.repeated > 0) {
+        let (calls, cases) = repeats.entry(&one.store).or_default();
+        *calls += one.repeated;
+        *cases += 1;
+    }
+    let repeats = repeats.into_iter().map(|(store, (calls, cases))| {
+        let (calls, cases) = (counted(calls, "call"), counted(cases, "case"));
+        format!("{store}: {calls} repeated in {cases}")
+    });
+    [
+        ("FAIL", failed),
+        ("N-A", reasons(Verdict::NotApplicable)),
+        ("MISSING", reasons(Verdict::Missing)),
+        ("Repeated after contention or a timeout", repeats.collect()),
+    ]
+    .into_iter()
+    .filter(|(_, lines)| !lines.is_empty())
+    .map(|(title, lines)| format!("\n{title}:\n\n- {}\n", lines.join("\n- ")))
+    .collect()
+}
+
+/// A number of things: "1 case", "2 cases".
+fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 #[cfg(test)]
@@ -189,11 +283,42 @@ mod tests {
         assert_eq!(summary(&results, "c"), None);
     }
 
+    fn report(store: &str, case: &str, verdict: &str, detail: &str) -> CaseResult {
+        let report = json!({
+            "store": store, "case": case, "clauses": ["claim.due", "claim.order"],
+            "verdict": verdict, "detail": detail, "blamed": ["claim.order"], "repeated": 3,
+        });
+        parse(&report).unwrap()
+    }
+
+    #[test]
+    fn a_failed_case_breaks_only_the_clauses_of_its_assertion() {
+        let expected =
+            "| clause | a |\n|---|---|\n| claim.due | PARTIAL |\n| claim.order | FAIL |\n";
+        assert_eq!(table(&[report("a", "1", "fail", "")]), expected);
+    }
+
+    #[test]
+    fn failures_reasons_and_repeats_are_listed() {
+        let results = [
+            report("a", "1", "fail", "left is not right\n  at x.rs"),
+            report("a", "2", "not-applicable", "needs Vandal"),
+            report("a", "3", "not-applicable", "needs Vandal"),
+            report("b", "1", "missing", "URL is not set"),
+        ];
+        let expected = "\nFAIL:\n\n- a 1: left is not right\n\
+            \nN-A:\n\n- a: needs Vandal (2 cases)\n\
+            \nMISSING:\n\n- b: URL is not set (1 case)\n\
+            \nRepeated after contention or a timeout:\n\n\
+            - a: 9 calls repeated in 3 cases\n- b: 3 calls repeated in 1 case\n";
+        assert_eq!(lists(&results), expected);
+    }
+
     #[test]
     fn other_files_are_not_reports() {
         assert_eq!(parse(&json!({"store": "a"})), None);
         assert_eq!(
-            parse(&json!({"store": "a", "clauses": [], "verdict": "odd"})),
+            parse(&json!({"store": "a", "case": "1", "clauses": [], "verdict": "odd"})),
             None
         );
     }
