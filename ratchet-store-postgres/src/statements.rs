@@ -19,6 +19,8 @@ impl Statement {
 
     /// The text. Nothing in it came from outside but the name of the schema, which is quoted.
     pub(crate) fn text(&self) -> SqlStr {
+        #[cfg(feature = "mutants")]
+        ratchet_mutant::note_use(&self.0);
         AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
     }
 }
@@ -68,7 +70,11 @@ macro_rules! statements {
         impl Statements {
             /// The statements for this schema; `now` is the expression of its clock.
             pub(crate) fn new(schema: &str, now: &str) -> Self {
-                let statement = |file: &str| Statement(render(file, schema, now).into());
+                let statement = |file: &str| {
+                    #[cfg(feature = "mutants")]
+                    let file = ratchet_mutant::text(file);
+                    Statement(render(file, schema, now).into())
+                };
                 Self {
                     $($name: statement(include_str!(
                         concat!("sql/", stringify!($name), ".sql")

@@ -9,7 +9,7 @@ use ratchet_core::time::from_millis;
 use ratchet_core::{
     ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route, StoreErrorKind,
 };
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
 use crate::permits;
@@ -17,7 +17,7 @@ use crate::request::Work;
 use crate::routes::json_of;
 use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::{Ended, end_claim};
-use crate::statements;
+use crate::statements::{self, Connection};
 
 /// How much of each claimed job is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
 
 /// The due jobs of one route and priority, in claim order, read in chunks as they are asked for.
 struct Due<'a> {
-    conn: &'a Connection,
+    conn: Connection<'a>,
     now: i64,
     route: i64,
     level: i64,
@@ -271,7 +271,7 @@ fn decode(
 }
 
 /// The last checkpoint of a job; only a job that was claimed before can have one.
-fn checkpoint(conn: &Connection, id: JobId) -> Result<Option<Json>> {
+fn checkpoint(conn: Connection<'_>, id: JobId) -> Result<Option<Json>> {
     let checkpoint = conn
         .prepare_cached(statements::LOAD_CHECKPOINT)?
         .query_row([id.as_bytes()], |row| Ok(row::json(row, 0)))

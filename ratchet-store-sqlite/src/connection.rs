@@ -27,7 +27,7 @@ impl Clock {
     /// The present time in milliseconds.
     pub(crate) fn now(&self, conn: &Connection) -> Result<i64> {
         match self {
-            Self::Database => Ok(conn
+            Self::Database => Ok(statements::Connection::new(conn)
                 .prepare_cached(statements::NOW)?
                 .query_row([], |row| row.get(0))?),
             Self::Manual(clock) => Ok(clock.now_millis()),

@@ -38,12 +38,12 @@ fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
 }
 
 fn version(work: &Work<'_>) -> Inner<Vec<Finding>> {
-    let (applied, known) = migrate::versions(work.conn)?;
+    let (applied, known) = migrate::versions(work.conn.driver())?;
     Ok(vec![Finding::schema(applied, known)])
 }
 
 fn missing(work: &Work<'_>) -> Inner<Vec<Finding>> {
-    let missing = migrate::missing_objects(work.conn)?;
+    let missing = migrate::missing_objects(work.conn.driver())?;
     Ok(missing
         .iter()
         .map(|object| Finding::missing(object))
@@ -51,7 +51,7 @@ fn missing(work: &Work<'_>) -> Inner<Vec<Finding>> {
 }
 
 fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
-    let mut statement = work.conn.prepare(statements::LOST_ROUTES)?;
+    let mut statement = work.conn.prepare_cached(statements::LOST_ROUTES)?;
     let mut rows = statement.query([])?;
     let mut lost = Vec::new();
     while let Some(row) = rows.next()? {
@@ -69,6 +69,7 @@ fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
 fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mode: String = work
         .conn
+        .driver()
         .query_row(statements::JOURNAL_MODE, [], |row| row.get(0))?;
     Ok(match &*mode {
         "wal" => Vec::new(),
@@ -85,7 +86,7 @@ fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
 }
 
 fn log(work: &Work<'_>) -> Inner<Vec<Finding>> {
-    let Some(path) = work.conn.path().filter(|path| !path.is_empty()) else {
+    let Some(path) = work.conn.driver().path().filter(|path| !path.is_empty()) else {
         return Ok(Vec::new());
     };
     // While nobody writes there need not be one.

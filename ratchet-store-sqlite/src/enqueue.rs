@@ -3,7 +3,7 @@
 use ratchet_core::model::{Enqueued, JobSpec, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::lanes;
@@ -11,7 +11,7 @@ use crate::links;
 use crate::permits;
 use crate::request::Work;
 use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT, WAITS};
-use crate::statements;
+use crate::statements::{self, Connection};
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
@@ -142,7 +142,7 @@ fn enqueue_one(
 }
 
 /// The earlier job that has a key of this one.
-fn holder_of_keys(conn: &Connection, spec: &JobSpec) -> Result<Option<JobId>> {
+fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
     if let Some(key) = &spec.idempotency_key
         && let Some(first) = find_key(conn, statements::FIND_IDEMPOTENCY_KEY, key)?
     {
@@ -155,7 +155,7 @@ fn holder_of_keys(conn: &Connection, spec: &JobSpec) -> Result<Option<JobId>> {
 }
 
 /// The job that a key leads to.
-pub(crate) fn find_key(conn: &Connection, sql: &str, key: &Name) -> Result<Option<JobId>> {
+pub(crate) fn find_key(conn: Connection<'_>, sql: &str, key: &Name) -> Result<Option<JobId>> {
     let found = conn
         .prepare_cached(sql)?
         .query_row([key.as_str()], |row| row.get(0).map(JobId::from_bytes))
@@ -175,7 +175,7 @@ fn take_keys(work: &Work<'_>, id: JobId, spec: &JobSpec) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn take_unique_key(conn: &Connection, id: JobId, key: &Name) -> Result<()> {
+pub(crate) fn take_unique_key(conn: Connection<'_>, id: JobId, key: &Name) -> Result<()> {
     conn.prepare_cached(statements::TAKE_UNIQUE_KEY)?
         .execute(params![key.as_str(), id.as_bytes()])?;
     Ok(())

@@ -2,13 +2,13 @@
 //! there is one writer, so nothing comes between a look and what follows from it.
 
 use ratchet_core::{JobId, JobState};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
-use crate::statements;
+use crate::statements::{self, Connection};
 
 /// The state in which the next job of a lane begins.
-pub(crate) fn state_of_next(conn: &Connection, queue: &str, lane: &str) -> Result<JobState> {
+pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Result<JobState> {
     let exists: bool = conn
         .prepare_cached(statements::LANE_EXISTS)?
         .query_row([queue, lane], |row| row.get(0))?;
@@ -20,7 +20,7 @@ pub(crate) fn state_of_next(conn: &Connection, queue: &str, lane: &str) -> Resul
 }
 
 /// Puts a job at the end of a lane.
-pub(crate) fn enter(conn: &Connection, id: JobId, queue: &str, lane: &str) -> Result<()> {
+pub(crate) fn enter(conn: Connection<'_>, id: JobId, queue: &str, lane: &str) -> Result<()> {
     let seq: i64 = conn
         .prepare_cached(statements::NEXT_IN_LANE)?
         .query_row([queue, lane], |row| row.get(0))?;
@@ -30,7 +30,7 @@ pub(crate) fn enter(conn: &Connection, id: JobId, queue: &str, lane: &str) -> Re
 }
 
 /// Puts a job that had ended at the end of its lane, and says in which state it waits there.
-pub(crate) fn enter_again(conn: &Connection, id: JobId) -> Result<JobState> {
+pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
     let lane = conn
         .prepare_cached(statements::LANE_OF)?
         .query_row([id.as_bytes()], |row| {
@@ -51,7 +51,7 @@ pub(crate) fn enter_again(conn: &Connection, id: JobId) -> Result<JobState> {
 }
 
 /// Takes a job that ends out of its lane; the first of those that are left may be claimed.
-pub(crate) fn leave(conn: &Connection, id: JobId) -> Result<()> {
+pub(crate) fn leave(conn: Connection<'_>, id: JobId) -> Result<()> {
     let lane = conn
         .prepare_cached(statements::LEAVE_LANE)?
         .query_row([id.as_bytes()], |row| {

@@ -10,13 +10,13 @@ use ratchet_core::model::{
 };
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
 use crate::request::Work;
 use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::give_up;
-use crate::statements;
+use crate::statements::{self, Connection};
 
 /// What others may wait for, and has come.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ pub(crate) fn link(
 
 /// Refuses parents that are not stored; the jobs of this enqueue are.
 fn check_parents<'a>(
-    conn: &Connection,
+    conn: Connection<'_>,
     answers: &[Enqueued],
     after: impl Iterator<Item = &'a After> + Clone,
 ) -> Result<()> {
@@ -125,7 +125,7 @@ fn add_links(work: &Work<'_>, child: JobId, after: &[After]) -> Result<()> {
     Ok(())
 }
 
-fn join(conn: &Connection, job: JobId, batch: BatchId) -> Result<()> {
+fn join(conn: Connection<'_>, job: JobId, batch: BatchId) -> Result<()> {
     let grown = conn
         .prepare_cached(statements::GROW_BATCH)?
         .execute([batch.as_bytes()])?;
@@ -170,7 +170,7 @@ pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
     Ok(())
 }
 
-fn find_ended(conn: &Connection, id: JobId) -> Result<Option<EndedJob>> {
+fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
     let found = conn
         .prepare_cached(statements::FIND_ENDED)?
         .query_row([id.as_bytes()], |row| {
@@ -190,7 +190,7 @@ fn find_ended(conn: &Connection, id: JobId) -> Result<Option<EndedJob>> {
     }))
 }
 
-fn waiting_for(conn: &Connection, parents: &[Parent]) -> Result<Vec<WaitingJob>> {
+fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJob>> {
     let mut children = BTreeSet::new();
     let mut find = conn.prepare_cached(statements::OPEN_CHILDREN)?;
     for parent in parents {
@@ -231,7 +231,7 @@ fn waiting_for(conn: &Connection, parents: &[Parent]) -> Result<Vec<WaitingJob>>
     Ok(waiting)
 }
 
-fn count(conn: &Connection, ended: &[(JobId, JobState)]) -> Result<Vec<BatchRecord>> {
+fn count(conn: Connection<'_>, ended: &[(JobId, JobState)]) -> Result<Vec<BatchRecord>> {
     let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
     let mut note = conn.prepare_cached(statements::COUNT_CHILD)?;
     for (job, state) in ended {
@@ -307,14 +307,14 @@ pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
     Ok(links::waiting_state(has_open_links, awaits_signal))
 }
 
-pub(crate) fn has_open_links(conn: &Connection, id: JobId) -> Result<bool> {
+pub(crate) fn has_open_links(conn: Connection<'_>, id: JobId) -> Result<bool> {
     Ok(conn
         .prepare_cached(statements::HAS_OPEN_LINKS)?
         .query_row([id.as_bytes()], |row| row.get(0))?)
 }
 
 /// Deletes what is kept of a purged job here.
-pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<()> {
+pub(crate) fn forget(conn: Connection<'_>, id: JobId) -> Result<()> {
     for sql in [
         statements::PURGE_LINKS,
         statements::PURGE_SIGNAL,
@@ -325,7 +325,7 @@ pub(crate) fn forget(conn: &Connection, id: JobId) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn read_batch(conn: &Connection, batch: BatchId) -> Result<Option<BatchRecord>> {
+pub(crate) fn read_batch(conn: Connection<'_>, batch: BatchId) -> Result<Option<BatchRecord>> {
     let mut get = conn.prepare_cached(statements::GET_BATCH)?;
     let mut rows = get.query([batch.as_bytes()])?;
     rows.next()?.map(row::batch_record).transpose()
@@ -353,7 +353,7 @@ impl StoredLink {
 }
 
 /// The links of a job, in order.
-pub(crate) fn links_of(conn: &Connection, child: JobId) -> Result<Vec<StoredLink>> {
+pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredLink>> {
     let mut find = conn.prepare_cached(statements::LINKS_OF)?;
     let mut rows = find.query([child.as_bytes()])?;
     let mut links = Vec::new();
@@ -365,7 +365,7 @@ pub(crate) fn links_of(conn: &Connection, child: JobId) -> Result<Vec<StoredLink
 
 /// The links on a parent, of children behind one.
 pub(crate) fn children_of(
-    conn: &Connection,
+    conn: Connection<'_>,
     parent: Parent,
     limit: usize,
     after: Option<JobId>,
@@ -404,7 +404,7 @@ impl StoredSignal {
     }
 }
 
-pub(crate) fn signal_of(conn: &Connection, job: JobId) -> Result<Option<StoredSignal>> {
+pub(crate) fn signal_of(conn: Connection<'_>, job: JobId) -> Result<Option<StoredSignal>> {
     let mut find = conn.prepare_cached(statements::FIND_SIGNAL)?;
     let mut rows = find.query([job.as_bytes()])?;
     let Some(row) = rows.next()? else {
@@ -429,7 +429,7 @@ pub(crate) fn signal_of(conn: &Connection, job: JobId) -> Result<Option<StoredSi
 }
 
 /// Completes a job that is shown with what is kept of it here.
-pub(crate) fn show(conn: &Connection, job: &mut JobRecord) -> Result<()> {
+pub(crate) fn show(conn: Connection<'_>, job: &mut JobRecord) -> Result<()> {
     let mut problem = None;
     for link in links_of(conn, job.id)? {
         match link.after {

@@ -10,7 +10,7 @@ use ratchet_core::model::{
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{self, Timestamp, duration_millis, from_millis};
 use ratchet_core::{ClaimToken, Name, NodeId, Result};
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use crate::error::Result as Inner;
 use crate::locks::is_tenure;
@@ -18,7 +18,7 @@ use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::{self, Connection};
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -130,7 +130,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
 }
 
 /// Every node that can be read, the newest first.
-pub(crate) fn all_nodes(conn: &Connection) -> Inner<Vec<NodeRecord>> {
+pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
     let mut statement = conn.prepare_cached(statements::NODES)?;
     let mut rows = statement.query([])?;
     let mut nodes = Vec::new();

@@ -7,14 +7,14 @@ use ratchet_core::model::{NewJob, PermitInfo};
 use ratchet_core::permit::Budget;
 use ratchet_core::store::{Changed, PermitStore};
 use ratchet_core::{InvalidInput, Name, Result, Route};
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use crate::error::{Failure, Result as Inner};
 use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::{self, Connection};
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl PermitStore for SqliteStore {
 }
 
 /// These resources, given as a JSON array, or all of them, with their holders.
-fn read(conn: &Connection, resources: Option<String>) -> Inner<Vec<PermitInfo>> {
+fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo>> {
     let mut statement = conn.prepare_cached(statements::HELD_PERMITS)?;
     let mut rows = statement.query([resources])?;
     let mut permits = Vec::new();
@@ -52,7 +52,7 @@ fn read(conn: &Connection, resources: Option<String>) -> Inner<Vec<PermitInfo>> 
 /// What is left of the permits that jobs of these routes need. Inside a writing transaction nobody
 /// else can take any of it.
 pub(crate) fn budget<'a>(
-    conn: &Connection,
+    conn: Connection<'_>,
     routes: impl Iterator<Item = &'a Route>,
 ) -> Inner<Budget> {
     let resources = routes.filter_map(|route| route.permit.as_ref());

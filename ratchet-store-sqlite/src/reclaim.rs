@@ -9,14 +9,14 @@ use ratchet_core::model::{
 };
 use ratchet_core::time::{from_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, NodeId};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::Result;
 use crate::nodes::all_nodes;
 use crate::request::Work;
 use crate::row::{self, HAS_TIMEOUTS};
 use crate::settle::{Ended, end_claim};
-use crate::statements;
+use crate::statements::{self, Connection};
 
 /// Whether a pass would take nothing back: reads only, and needs no lock.
 pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool> {
@@ -69,7 +69,7 @@ struct Registry {
 }
 
 impl Registry {
-    fn read(conn: &Connection) -> Result<Self> {
+    fn read(conn: Connection<'_>) -> Result<Self> {
         let nodes = all_nodes(conn)?;
         let since = nodes.iter().map(|node| node.started_at).min();
         Ok(Self {
@@ -138,7 +138,7 @@ fn lost(
     Ok(reason.map(|reason| (reason, effect(reason))))
 }
 
-fn timeouts(conn: &Connection, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
+fn timeouts(conn: Connection<'_>, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
     let timeouts = conn
         .prepare_cached(statements::TIMEOUTS_OF)?
         .query_row([data], |row| {

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ratchet_core::StoreErrorKind;
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -12,11 +11,12 @@ use crate::connection::Clock;
 use crate::error::{Failure, Result};
 use crate::links::{self, Come};
 use crate::routes::Routes;
+use crate::statements::Connection;
 
 /// One thread's connection, with what it remembers between requests.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) conn: Connection,
+    pub(crate) conn: rusqlite::Connection,
     clock: Clock,
     routes: Routes,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Session {
 /// What a request works with.
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
-    pub(crate) conn: &'a Connection,
+    pub(crate) conn: Connection<'a>,
     pub(crate) routes: &'a mut Routes,
     /// The database's time, read when this request began to run.
     pub(crate) now: i64,
@@ -33,7 +33,7 @@ pub(crate) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub(crate) fn new(conn: &'a Connection, routes: &'a mut Routes, now: i64) -> Self {
+    pub(crate) fn new(conn: Connection<'a>, routes: &'a mut Routes, now: i64) -> Self {
         routes.begin();
         Self {
             conn,
@@ -45,7 +45,7 @@ impl<'a> Work<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(conn: Connection, clock: Clock) -> Self {
+    pub(crate) fn new(conn: rusqlite::Connection, clock: Clock) -> Self {
         Self {
             conn,
             clock,
@@ -57,7 +57,7 @@ impl Session {
     /// is a failure like others.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
-        let mut work = Work::new(&self.conn, &mut self.routes, now);
+        let mut work = Work::new(Connection::new(&self.conn), &mut self.routes, now);
         let step = || {
             let answer = step(&mut work)?;
             links::follow(&work)?;

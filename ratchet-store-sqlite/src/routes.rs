@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ratchet_core::Route;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
-use crate::statements;
+use crate::statements::{self, Connection};
 
 /// What one connection knows of the routes. Stored routes are never changed or deleted, and each has a
 /// random stamp, so a database whose last route is the last known one under its stamp has the routes
@@ -45,7 +45,7 @@ impl Routes {
     }
 
     /// Reads the routes that were added since, or all of them if the last known one is missing.
-    fn refresh(&mut self, conn: &Connection) -> Result<()> {
+    fn refresh(&mut self, conn: Connection<'_>) -> Result<()> {
         if self.compared {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Routes {
     }
 
     /// Reads the routes from the last known one on. Returns whether that is still there.
-    fn load(&mut self, conn: &Connection) -> Result<bool> {
+    fn load(&mut self, conn: Connection<'_>) -> Result<bool> {
         let mut goes_on = self.last == Mark::default();
         let mut statement = conn.prepare_cached(statements::LOAD_ROUTES)?;
         let mut rows = statement.query([self.last.0])?;
@@ -93,7 +93,7 @@ impl Routes {
     }
 
     /// The id of a route; stores the route if it is new.
-    pub(crate) fn id_of(&mut self, conn: &Connection, route: &Route) -> Result<i64> {
+    pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route) -> Result<i64> {
         self.refresh(conn)?;
         if let Some(id) = self.ids.get(route) {
             return Ok(*id);
@@ -114,7 +114,7 @@ impl Routes {
     }
 
     /// The route with this id; none if it is not stored or cannot be read.
-    pub(crate) fn get(&mut self, conn: &Connection, id: i64) -> Result<Option<&Route>> {
+    pub(crate) fn get(&mut self, conn: Connection<'_>, id: i64) -> Result<Option<&Route>> {
         self.refresh(conn)?;
         Ok(self.known.get(&id))
     }
@@ -122,7 +122,7 @@ impl Routes {
     /// The matching routes.
     pub(crate) fn matching(
         &mut self,
-        conn: &Connection,
+        conn: Connection<'_>,
         matches: impl Fn(&Route) -> bool,
     ) -> Result<Vec<(i64, &Route)>> {
         self.refresh(conn)?;

@@ -1,4 +1,33 @@
 //! The text of every statement; each file says which contract clauses it serves and what it reads.
+//! Also the type by which they are prepared.
+
+use rusqlite::CachedStatement;
+
+/// A connection on which the store runs its statements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection<'a>(&'a rusqlite::Connection);
+
+impl<'a> Connection<'a> {
+    pub(crate) const fn new(conn: &'a rusqlite::Connection) -> Self {
+        Self(conn)
+    }
+
+    /// The connection of the driver, for what is no statement on a table of the store.
+    pub(crate) const fn driver(self) -> &'a rusqlite::Connection {
+        self.0
+    }
+
+    /// Prepares a statement, or takes it from the cache of the connection.
+    pub(crate) fn prepare_cached(self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
+        #[cfg(feature = "mutants")]
+        let sql = {
+            let sql = ratchet_mutant::text(sql);
+            ratchet_mutant::note_use(sql);
+            sql
+        };
+        self.0.prepare_cached(sql)
+    }
+}
 
 pub(crate) const ADD_ATTEMPT: &str = include_str!("sql/add_attempt.sql");
 pub(crate) const ADD_LINK: &str = include_str!("sql/add_link.sql");

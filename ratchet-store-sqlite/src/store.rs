@@ -22,6 +22,7 @@ use crate::queue::Urgency;
 use crate::readers::Readers;
 use crate::request::{Call, Request, Work};
 use crate::routes::Routes;
+use crate::statements::Connection;
 use crate::writer::Writer;
 
 /// Ratchet's tables in a SQLite file.
@@ -116,7 +117,7 @@ impl SqliteStore {
         tx.execute_batch("SAVEPOINT ratchet_enqueue")?;
         let enqueued = self.0.config.clock.now(tx).and_then(|now| {
             let mut routes = Routes::default();
-            let mut work = Work::new(tx, &mut routes, now);
+            let mut work = Work::new(Connection::new(tx), &mut routes, now);
             let enqueued = enqueue::enqueue(&mut work, jobs)?;
             links::follow(&work)?;
             Ok(enqueued)

@@ -30,6 +30,8 @@ impl Statement {
 
     /// The statement to be bound and run.
     pub(crate) fn query(&self) -> Query {
+        #[cfg(feature = "mutants")]
+        ratchet_mutant::note_use(&self.text);
         Query::new(Arc::clone(&self.text), self.parameters)
     }
 }
@@ -249,7 +251,11 @@ macro_rules! statements {
         impl Statements {
             /// The statements with these words.
             pub(crate) fn new(words: &Words) -> Self {
-                let statement = |file: &str| Statement::new(words.render(file));
+                let statement = |file: &str| {
+                    #[cfg(feature = "mutants")]
+                    let file = ratchet_mutant::text(file);
+                    Statement::new(words.render(file))
+                };
                 Self {
                     $($name: statement(include_str!(
                         concat!("sql/", stringify!($name), ".sql")

@@ -1,0 +1,67 @@
+//! Replaces one SQL statement of a store at run time: the hook of `cargo xtask mutants`.
+//!
+//! A store calls it only with its feature `mutants`. Without the variable [`DIRECTORY`] it changes
+//! nothing.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Once};
+
+/// The variable that names the directory with the three files below.
+pub const DIRECTORY: &str = "RATCHET_MUTANT";
+/// The file with the text of the statement as the store includes it.
+pub const ORIGINAL: &str = "original.sql";
+/// The file with the text to run instead. It ends with [`MARK`].
+pub const REPLACEMENT: &str = "mutant.sql";
+/// The file that this process creates when it runs the replacement.
+pub const REACHED: &str = "reached";
+/// The comment by which a replacement is recognized after the store has rendered it.
+pub const MARK: &str = "\n/* mutant */";
+
+struct Mutant {
+    original: String,
+    replacement: String,
+    reached: PathBuf,
+}
+
+static MUTANT: LazyLock<Option<Mutant>> = LazyLock::new(|| {
+    let directory = PathBuf::from(env::var_os(DIRECTORY)?);
+    Some(Mutant {
+        original: read(&directory.join(ORIGINAL)),
+        replacement: read(&directory.join(REPLACEMENT)),
+        reached: directory.join(REACHED),
+    })
+});
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
+}
+
+/// Returns the text to run instead of this statement, which is the statement itself unless it is the
+/// one to replace.
+///
+/// # Panics
+/// The variable is set and a file is missing: a run without the mutant would look like a survivor.
+#[must_use]
+pub fn text(statement: &str) -> &str {
+    match &*MUTANT {
+        Some(mutant) if mutant.original == statement => &mutant.replacement,
+        _ => statement,
+    }
+}
+
+/// Creates the file [`REACHED`] if this text is the replacement. A store calls it with each text it
+/// is about to run.
+///
+/// # Panics
+/// The file cannot be created.
+pub fn note_use(rendered: &str) {
+    static NOTED: Once = Once::new();
+    if rendered.ends_with(MARK)
+        && let Some(mutant) = &*MUTANT
+    {
+        NOTED.call_once(|| fs::write(&mutant.reached, "").expect("the directory is writable"));
+    }
+}
