@@ -10,6 +10,7 @@ mod failover;
 mod features;
 mod load;
 mod matrix;
+mod mutants;
 mod process;
 mod sim;
 mod test;
@@ -38,6 +39,8 @@ enum Command {
     Matrix,
     /// Builds the facade with each feature alone, and with none.
     Features,
+    /// Runs the tests of the SQL stores with one wrong statement at a time.
+    Mutants(mutants::Args),
     /// Checks that the core and the conformance suite know no backend, and that traits stay small.
     Boundaries,
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Matrix => matrix::run(),
         Command::Features => features::run(),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Boundaries => boundaries::run(),
     };
     match done {

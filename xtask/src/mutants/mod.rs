@@ -1,0 +1,176 @@
+//! Mutation testing of the SQL stores: runs the tests of a store with one wrong statement at a time,
+//! and prints the mutants that no case notices.
+//!
+//! A store is built once, with its feature `mutants`, which replaces the text of a statement at run
+//! time (`ratchet-mutant`). The mutants are data, in `mutants.toml` beside the manifest of the store.
+
+mod report;
+mod set;
+mod trial;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::report::Outcome;
+use self::set::Mutant;
+use self::trial::Tests;
+use crate::db;
+
+/// The packages of the SQL stores.
+const PACKAGES: [&str; 3] = [
+    "ratchet-store-sqlite",
+    "ratchet-store-postgres",
+    "ratchet-store-sqlserver",
+];
+
+/// Which mutants to run.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The store. Without it, all SQL stores.
+    #[arg(value_enum)]
+    store: Option<Kind>,
+    /// Only the mutants with this text in their name or in the name of their statement.
+    #[arg(default_value = "")]
+    filter: String,
+    /// How many mutants to run at the same time.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Runs all groups, not only those that a mutant names: for survivors.
+    #[arg(long)]
+    whole_suite: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Sqlite,
+    Postgres,
+    Sqlserver,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Sqlserver];
+
+    const fn package(self) -> &'static str {
+        PACKAGES[self as usize]
+    }
+
+    /// The variable that names a server for the tests, and the function that provides one.
+    fn server(self) -> Option<(&'static str, fn() -> Result<db::Server>)> {
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => Some((db::postgres::URL, db::postgres::provide)),
+            Self::Sqlserver => Some((db::sqlserver::URL, db::sqlserver::provide)),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let kinds = args.store.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    let mut bad = Vec::new();
+    for kind in kinds {
+        if !test(kind, args)? {
+            bad.push(kind.package());
+        }
+    }
+    ensure!(
+        bad.is_empty(),
+        "too many mutants survive in {}",
+        bad.join(", ")
+    );
+    Ok(())
+}
+
+/// Runs the mutants of a store. Returns whether enough of them were killed.
+fn test(kind: Kind, args: &Args) -> Result<bool> {
+    let package = kind.package();
+    let mut mutants = set::read(package)?;
+    mutants.retain(|mutant| {
+        mutant.name.contains(&args.filter) || mutant.statement.contains(&args.filter)
+    });
+    ensure!(
+        !mutants.is_empty(),
+        "{package} has no mutant with \"{}\"",
+        args.filter
+    );
+    if args.whole_suite {
+        for mutant in &mut mutants {
+            mutant.groups.push(String::new());
+        }
+    }
+    println!("\n== {package}: {} mutants", mutants.len());
+    let memory = db::use_memory()?;
+    let mut variables = Vec::new();
+    if let Some(path) = memory.as_ref().and_then(|memory| memory.path.to_str()) {
+        variables.push(("TMPDIR".to_owned(), path.to_owned()));
+    }
+    let mut server = None;
+    if let Some((variable, provide)) = kind.server() {
+        match provide() {
+            Ok(found) => {
+                println!("{}", found.origin);
+                variables.push((variable.to_owned(), found.url.clone()));
+                server = Some(found);
+            }
+            Err(reason) if args.store.is_none() || kind == Kind::Sqlserver => {
+                println!("not run, but all of them apply: {reason:#}");
+                return Ok(true);
+            }
+            Err(reason) => return Err(reason),
+        }
+    }
+    let outcomes = try_all(package, mutants, variables, args.jobs)?;
+    drop(server);
+    Ok(report::print(package, &outcomes))
+}
+
+/// Builds the tests, runs the groups without a mutant, and then each mutant.
+fn try_all(
+    package: &str,
+    mutants: Vec<Mutant>,
+    variables: Vec<(String, String)>,
+    jobs: usize,
+) -> Result<Vec<Outcome>> {
+    let names: BTreeSet<&str> = mutants.iter().map(|mutant| &*mutant.test).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let mut tests = Tests::build(package, &names, variables)?;
+    println!("without a mutant");
+    for mutant in &mutants {
+        for group in &mutant.groups {
+            tests.measure(&mutant.test, group)?;
+        }
+    }
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || -> Result<()> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(mutant) = mutants.get(number) else {
+                return Ok(());
+            };
+            let verdict = tests.try_mutant(number, mutant)?;
+            report::line(mutant, &verdict);
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            outcomes.insert(number, verdict);
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| match worker.join() {
+                Ok(done) => done,
+                Err(_) => bail!("a worker panicked"),
+            })
+    })?;
+    let mut verdicts = outcomes
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    let outcome = |(number, mutant)| {
+        let verdict = verdicts.remove(&number).context("a mutant was not run")?;
+        Ok(Outcome { mutant, verdict })
+    };
+    mutants.into_iter().enumerate().map(outcome).collect()
+}

@@ -1,0 +1,209 @@
+//! The mutants of a store: reads `mutants.toml`, applies each mutant to its statement, and rejects
+//! those that do not apply.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::process;
+
+/// The test whose groups run when an entry does not name another one.
+const CONFORMANCE: &str = "conformance";
+
+/// The entries of one statement in `mutants.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entries {
+    /// The groups of cases that the statement serves, the most likely to fail first.
+    groups: Vec<String>,
+    mutants: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// What becomes wrong, as a sentence.
+    name: String,
+    find: String,
+    replace: String,
+    /// Why no caller can tell the mutant from the statement.
+    equivalent: Option<String>,
+    /// Groups to run instead of those of the statement.
+    groups: Option<Vec<String>>,
+    /// The test of the store that has these groups, unless it is the conformance suite.
+    test: Option<String>,
+}
+
+/// One wrong statement.
+pub(super) struct Mutant {
+    pub(super) name: String,
+    pub(super) statement: String,
+    pub(super) find: String,
+    pub(super) replace: String,
+    pub(super) equivalent: Option<String>,
+    pub(super) test: String,
+    pub(super) groups: Vec<String>,
+    /// The text of the statement's file.
+    pub(super) original: String,
+    /// The text to run instead.
+    pub(super) replacement: String,
+}
+
+/// Reads the mutants of the package of a store, such as `ratchet-store-sqlite`.
+///
+/// # Errors
+/// The file cannot be read, or a mutant does not apply; the error names each one that does not.
+pub(super) fn read(package: &str) -> Result<Vec<Mutant>> {
+    let package = process::root().join(package);
+    let path = package.join("mutants.toml");
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let statements = package.join("src").join("sql");
+    parse(&text, &statements).with_context(|| path.display().to_string())
+}
+
+fn parse(text: &str, statements: &Path) -> Result<Vec<Mutant>> {
+    let entries: BTreeMap<String, Entries> = toml::from_str(text)?;
+    let mut mutants = Vec::new();
+    let (mut names, mut problems) = (BTreeSet::new(), Vec::new());
+    for (
+        statement,
+        Entries {
+            groups,
+            mutants: of,
+        },
+    ) in entries
+    {
+        let path: PathBuf = statements.join(format!("{statement}.sql"));
+        let original =
+            fs::read_to_string(&path).with_context(|| format!("no statement {statement}"))?;
+        for entry in of {
+            if !names.insert(entry.name.clone()) {
+                problems.push(format!("two mutants are named \"{}\"", entry.name));
+            }
+            match replacement(&original, &entry.find, &entry.replace) {
+                Ok(replacement) => mutants.push(Mutant {
+                    name: entry.name,
+                    statement: statement.clone(),
+                    find: entry.find,
+                    replace: entry.replace,
+                    equivalent: entry.equivalent,
+                    test: entry.test.unwrap_or_else(|| CONFORMANCE.to_owned()),
+                    groups: entry.groups.unwrap_or_else(|| groups.clone()),
+                    original: original.clone(),
+                    replacement,
+                }),
+                Err(problem) => problems.push(format!(
+                    "mutant \"{}\" of {statement}: {problem}",
+                    entry.name
+                )),
+            }
+        }
+    }
+    if !problems.is_empty() {
+        bail!("{}", problems.join("\n"));
+    }
+    Ok(mutants)
+}
+
+/// The statement without its comments, with the one occurrence of `find` replaced, and with the mark
+/// by which the hook recognizes it.
+fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
+    let lines = original.lines().filter(|line| !line.starts_with("--"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    ensure!(find != replace, "`find` and `replace` are equal");
+    let found = text.matches(find).count();
+    ensure!(
+        found == 1,
+        "expected `find` once in the statement, found it {found} times"
+    );
+    let mutant = text.replacen(find, replace, 1);
+    ensure!(
+        parameters(&text) == parameters(&mutant),
+        "expected the parameters of the statement: without one of them, a driver fails the call"
+    );
+    Ok(mutant + ratchet_mutant::MARK)
+}
+
+/// The parameters of a statement, such as `?1`, `$1` or `@P1`.
+fn parameters(text: &str) -> BTreeSet<&str> {
+    let marks = ["?", "$", "@P"];
+    let of_mark = |mark| {
+        text.match_indices(mark).filter_map(move |(at, _)| {
+            let digits = text[at + mark.len()..].bytes();
+            let digits = digits.take_while(u8::is_ascii_digit).count();
+            (digits > 0).then(|| &text[at..at + mark.len() + digits])
+        })
+    };
+    marks.into_iter().flat_map(of_mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::PACKAGES;
+
+    #[test]
+    fn a_mutant_replaces_the_one_place_it_names() {
+        let statement = "-- a = 1\nSELECT a\nWHERE a = 1\n";
+        let mutant = replacement(statement, "a = 1", "a = 2").unwrap();
+        assert_eq!(mutant, "SELECT a\nWHERE a = 2\n/* mutant */");
+        for find in ["b", "a"] {
+            assert!(replacement(statement, find, "c").is_err(), "{find}");
+        }
+        assert!(replacement(statement, "a = 1", "a = 1").is_err());
+    }
+
+    #[test]
+    fn a_mutant_keeps_the_parameters_of_its_statement() {
+        assert_eq!(
+            parameters("?1 $2 @P13 @Q $$ ?12"),
+            ["$2", "?1", "?12", "@P13"].into()
+        );
+        let replaced = |replace| replacement("SELECT ?1, ?2", "?1", replace);
+        assert!(replaced("nullif(?1, ?1)").is_ok());
+        assert!(replaced("NULL").is_err());
+        assert!(replaced("?1 + ?3").is_err());
+    }
+
+    #[test]
+    fn every_mutant_of_every_store_applies_and_names_groups_that_exist() {
+        let suite = process::root().join("ratchet-conformance/src/cases");
+        for package in PACKAGES {
+            let mutants = read(package).unwrap();
+            assert!(mutants.len() >= 120, "{package} has {}", mutants.len());
+            for mutant in mutants {
+                let name = &mutant.name;
+                let cases = match &*mutant.test {
+                    CONFORMANCE => suite.clone(),
+                    test => process::root().join(package).join("tests").join(test),
+                };
+                assert!(!mutant.groups.is_empty(), "{package}: {name}");
+                for group in &mutant.groups {
+                    let exists = [format!("{group}.rs"), format!("{group}/mod.rs")];
+                    let exists = exists.iter().any(|file| cases.join(file).is_file());
+                    assert!(exists, "{package}: {name}: no group {group}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mutants_with_one_name_or_an_unknown_field_are_rejected() {
+        let statements = process::root().join("ratchet-store-sqlite/src/sql");
+        let entry = r#"{ name = "n", find = "ORDER BY seq", replace = "" }"#;
+        let one = format!("[lane_head]\ngroups = [\"lane\"]\nmutants = [{entry}]");
+        assert_eq!(parse(&one, &statements).unwrap().len(), 1);
+        let two = one.replace(entry, &format!("{entry}, {entry}"));
+        let error = parse(&two, &statements).err().unwrap();
+        assert!(
+            error.to_string().contains("two mutants are named"),
+            "{error}"
+        );
+        let unknown = one.replace("name = \"n\"", "name = \"n\", why = \"\"");
+        assert!(parse(&unknown, &statements).is_err());
+    }
+}
