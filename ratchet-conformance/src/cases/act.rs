@@ -258,9 +258,11 @@ cases! {
     async fn a_paused_job_that_is_rescheduled_stays_paused(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job()).await;
+        let due = node.get(id).await.run_at + HOUR;
         node.act(id, JobAction::Pause).await;
         let later = JobAction::Reschedule(RunAt::In(HOUR));
         assert_eq!(node.act(id, later).await, ActionOutcome::Changed);
+        assert_eq!(node.get(id).await.run_at, due);
         cx.advance(2 * HOUR).await;
         assert_eq!(node.state(id).await, JobState::Paused);
         assert_eq!(node.claim_ids(10).await, []);
@@ -290,8 +292,10 @@ cases! {
         let later = JobAction::Reschedule(RunAt::In(HOUR));
         assert_eq!(node.act(all[0], later).await, ActionOutcome::Changed);
         // The last is due first, and stays the last.
-        let early = RunAt::At(node.now().await - HOUR);
-        assert_eq!(node.act(all[2], JobAction::Reschedule(early)).await, ActionOutcome::Changed);
+        let due = node.now().await - HOUR;
+        let early = JobAction::Reschedule(RunAt::At(due));
+        assert_eq!(node.act(all[2], early).await, ActionOutcome::Changed);
+        assert_eq!(node.get(all[2]).await.run_at, due);
         assert_eq!(node.act(all[1], later).await, ActionOutcome::Changed);
         assert_eq!(node.claim_ids(10).await, []);
         assert_eq!(node.state(all[2]).await, JobState::Blocked);

@@ -390,7 +390,7 @@ cases! {
     async fn old_batches_are_purged_and_leave_their_children(cx: &Cx) {
         let node = cx.node().await;
         let mut all = Vec::new();
-        for closes in [true, true, false] {
+        for (closes, later) in [(true, MILLI), (true, MINUTE), (false, MINUTE)] {
             let batch = node.batch().await;
             let child = node.add(job().in_batch(batch)).await;
             node.end(child, failed()).await;
@@ -398,11 +398,11 @@ cases! {
                 node.close(batch).await;
             }
             all.push((batch, child));
-            cx.advance(MINUTE).await;
+            cx.advance(later).await;
         }
         let done = node.add(callback(all[0].0, BatchCondition::Ended)).await;
         let purge = async |request: &BatchPurge| ok(node.workflows().purge_batches(request).await);
-        let old = BatchPurge::new(3 * MINUTE, 10);
+        let old = BatchPurge::new(2 * MINUTE + MILLI, 10);
         assert_eq!(purge(&old).await, Guarded::Done(0));
         cx.advance(MILLI).await;
         let guard = Guard {
@@ -411,6 +411,7 @@ cases! {
             fence: Fence(1),
         };
         assert_eq!(purge(&old.clone().guarded(Some(guard))).await, Guarded::Stale);
+        // The second one is exactly as old as that.
         assert_eq!(purge(&old).await, Guarded::Done(1));
         let left = ok(node.workflows().recent_batches(10, None).await);
         let left: Vec<BatchId> = left.iter().map(|batch| batch.id).collect();

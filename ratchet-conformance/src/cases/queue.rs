@@ -76,11 +76,14 @@ cases! {
         let low = a.add(job().queue("q").priority(Priority::Low)).await;
         let other = a.add(job()).await;
         let high = a.add(job().queue("q").priority(Priority::High)).await;
+        let elsewhere = a.add(job().queue("elsewhere")).await;
         a.pause_queue("q").await;
+        a.pause_queue("elsewhere").await;
         assert_eq!(b.claim_ids(10).await, [other]);
         b.release(b.token(other, 1).await).await;
         a.resume_queue("q").await;
         assert_eq!(b.claim_ids(10).await, [high, other, low]);
+        assert_eq!(b.state(elsewhere).await, JobState::Pending);
     }
 
     #[proves("queue.list")]

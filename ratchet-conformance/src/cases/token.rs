@@ -248,4 +248,20 @@ cases! {
         b.release(second).await;
         assert_eq!(b.history(id).await.len(), 2);
     }
+
+    #[proves("settle.repeat")]
+    #[needs(Clock)]
+    async fn an_end_told_again_after_the_next_claim_was_reclaimed_is_applied(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        a.add(job()).await;
+        let first = a.take().await;
+        a.release(first).await;
+        cx.advance(MILLI).await;
+        b.take().await;
+        cx.advance(HOUR).await;
+        assert_eq!(a.reclaim(&reclaim()).await.len(), 1);
+        let pending = (a.get(first.job).await, a.history(first.job).await);
+        assert_eq!(a.settle(first, Outcome::Released).await, Fenced::Applied);
+        assert_eq!((a.get(first.job).await, a.history(first.job).await), pending);
+    }
 }
