@@ -65,3 +65,14 @@ pub fn note_use(rendered: &str) {
         NOTED.call_once(|| fs::write(&mutant.reached, "").expect("the directory is writable"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_variable_no_statement_changes() {
+        assert_eq!(text("SELECT 1"), "SELECT 1");
+        note_use(MARK);
+    }
+}

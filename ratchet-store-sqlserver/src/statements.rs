@@ -300,6 +300,8 @@ pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.s
 #[cfg(test)]
 mod language;
 #[cfg(test)]
+mod mutants;
+#[cfg(test)]
 mod parameters;
 
 #[cfg(test)]

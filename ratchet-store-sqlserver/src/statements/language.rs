@@ -141,7 +141,7 @@ const REFUSED: [&str; 25] = [
     "WAITFOR",
 ];
 
-fn words() -> Words {
+pub(super) fn words() -> Words {
     Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1), &SERVER)
 }
 
@@ -180,6 +180,15 @@ fn texts() -> Vec<(String, String)> {
 fn parse(text: &str) -> Result<(), String> {
     let parsed = Parser::parse_sql(&MsSqlDialect {}, text);
     parsed.map(drop).map_err(|error| error.to_string())
+}
+
+/// Whether a server would parse this text, as far as the parser knows the language.
+pub(super) fn parses(text: &str) -> Result<(), String> {
+    let words = UNKNOWN.iter();
+    let known = words.fold(text.to_owned(), |text, (unknown, instead, _)| {
+        text.replace(unknown, instead)
+    });
+    parse(text).or_else(|_| parse(&known))
 }
 
 /// The tokens of a text, without spaces and comments.
@@ -223,11 +232,7 @@ fn every_text_is_of_the_language() {
         if parse(&text).is_ok() {
             continue;
         }
-        let mut known = text.clone();
-        for (unknown, instead, _) in UNKNOWN {
-            known = known.replace(unknown, instead);
-        }
-        if let Err(error) = parse(&known) {
+        if let Err(error) = parses(&text) {
             panic!("{name} is not of the language: {error}\n{text}");
         }
         for (unknown, instead, _) in UNKNOWN {

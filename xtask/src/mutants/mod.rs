@@ -33,9 +33,8 @@ pub(crate) struct Args {
     /// The store. Without it, all SQL stores.
     #[arg(value_enum)]
     store: Option<Kind>,
-    /// Only the mutants with this text in their name or in the name of their statement.
-    #[arg(default_value = "")]
-    filter: String,
+    /// Only the mutants with one of these texts in their name or in the name of their statement.
+    filters: Vec<String>,
     /// How many mutants to run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -51,6 +50,9 @@ enum Kind {
     Sqlserver,
 }
 
+/// Starts a server, or finds the one that the environment names.
+type Provide = fn() -> Result<db::Server>;
+
 impl Kind {
     const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Sqlserver];
 
@@ -59,7 +61,7 @@ impl Kind {
     }
 
     /// The variable that names a server for the tests, and the function that provides one.
-    fn server(self) -> Option<(&'static str, fn() -> Result<db::Server>)> {
+    fn server(self) -> Option<(&'static str, Provide)> {
         match self {
             Self::Sqlite => None,
             Self::Postgres => Some((db::postgres::URL, db::postgres::provide)),
@@ -88,13 +90,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn test(kind: Kind, args: &Args) -> Result<bool> {
     let package = kind.package();
     let mut mutants = set::read(package)?;
-    mutants.retain(|mutant| {
-        mutant.name.contains(&args.filter) || mutant.statement.contains(&args.filter)
-    });
+    if !args.filters.is_empty() {
+        let wanted = |mutant: &Mutant| {
+            let mut filters = args.filters.iter();
+            filters.any(|text| mutant.name.contains(text) || mutant.statement.contains(text))
+        };
+        mutants.retain(wanted);
+    }
     ensure!(
         !mutants.is_empty(),
-        "{package} has no mutant with \"{}\"",
-        args.filter
+        "{package} has no mutant with {}",
+        args.filters.join(" or ")
     );
     if args.whole_suite {
         for mutant in &mut mutants {

@@ -131,7 +131,7 @@ fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
 /// The parameters of a statement, such as `?1`, `$1` or `@P1`.
 fn parameters(text: &str) -> BTreeSet<&str> {
     let marks = ["?", "$", "@P"];
-    let of_mark = |mark| {
+    let of_mark = |mark: &'static str| {
         text.match_indices(mark).filter_map(move |(at, _)| {
             let digits = text[at + mark.len()..].bytes();
             let digits = digits.take_while(u8::is_ascii_digit).count();
