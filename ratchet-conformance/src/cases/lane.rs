@@ -244,6 +244,12 @@ cases! {
         let upper = node.add(job().queue("x").lane("L")).await;
         let kind = node.add(NewJob::new("other", &1).queue("x").lane("l")).await;
         assert_eq!(states(&node, &[upper, kind]).await, [Pending, Blocked]);
+        for job in node.claim(10).await {
+            if job.claim.token.job == all[2] {
+                node.succeed(job.claim.token).await;
+            }
+        }
+        assert_eq!(states(&node, &all).await, [Running, Blocked, Succeeded, Pending]);
     }
 
     #[proves("lane.promote")]

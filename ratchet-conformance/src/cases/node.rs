@@ -156,6 +156,7 @@ cases! {
     }
 
     #[proves("node.previous")]
+    #[needs(Clock)]
     async fn a_heartbeat_says_when_its_node_was_seen_before(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let mut last = None;
@@ -163,6 +164,7 @@ cases! {
             let reply = a.beat().await;
             assert_eq!(reply.previous, last);
             last = Some(reply.database_time);
+            cx.advance(SECOND).await;
         }
         assert_eq!(b.join().await.previous, None);
         assert_eq!(b.beat_with(&b.heartbeat(NodeStatus::Left)).await.status, NodeStatus::Left);

@@ -19,6 +19,7 @@ cases! {
     async fn a_success_ends_the_job_with_its_result(cx: &Cx) {
         let node = cx.node().await;
         let token = running(&node).await;
+        node.report(token, ReportKind::Checkpoint(json("7"))).await;
         let before = node.get(token.job).await;
         let outcome = result(r#"{"pages": [1, 2], "name": "größe 🦀 \u0000"}"#);
         let earliest = node.now().await;
