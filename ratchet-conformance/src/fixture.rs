@@ -14,10 +14,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// One isolated, empty database, made for one case and taken away after it.
 ///
-/// Creating tables and indexes can take longer than a case. A fixture may keep them and only remove
-/// their contents, if it implements [`renew`](Self::renew) and no other case uses the same database at
-/// the same time, not even one in another process. cargo-nextest numbers the tests that run at once in
-/// the variable `NEXTEST_TEST_GLOBAL_SLOT`.
+/// A fixture may keep a database and only empty it for the next case: see [`Slot`](crate::Slot).
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
     /// Opens the database once more, as another node or process would. Every call gives its own

@@ -133,6 +133,7 @@ mod notes;
 mod repeat;
 pub mod report;
 mod runner;
+mod slot;
 mod suite;
 mod trials;
 
@@ -145,4 +146,5 @@ pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, Residue, TestClock, Vandal};
 pub use memory::MemoryFixture;
 pub use runner::Failure;
+pub use slot::Slot;
 pub use suite::Suite;

@@ -28,12 +28,15 @@ pub(crate) struct Settings {
     pub(crate) histories: u64,
     /// Whether the store may say of a claimed job that others wait for its end when nobody does.
     pub(crate) may_exaggerate: bool,
+    /// Whether a history that fails is made shorter.
+    pub(crate) shrinks: bool,
 }
 
 impl Settings {
     pub(crate) const DEFAULT: Self = Self {
         histories: HISTORIES,
         may_exaggerate: false,
+        shrinks: true,
     };
 }
 
@@ -141,7 +144,33 @@ impl Suite {
     /// # Errors
     /// Why the case failed.
     pub async fn check(case: &Case<Cx>, powers: &[Power], factory: Factory) -> Result<(), Failure> {
-        let setup = setup(factory, powers.to_vec(), Settings::DEFAULT);
+        Self::check_with(case, powers, factory, Settings::DEFAULT).await
+    }
+
+    /// As [`check`](Self::check), but leaves a random history that fails as long as it is. To make it
+    /// short takes many times longer than to find it.
+    ///
+    /// # Errors
+    /// Why the case failed.
+    pub async fn check_without_shrinking(
+        case: &Case<Cx>,
+        powers: &[Power],
+        factory: Factory,
+    ) -> Result<(), Failure> {
+        let settings = Settings {
+            shrinks: false,
+            ..Settings::DEFAULT
+        };
+        Self::check_with(case, powers, factory, settings).await
+    }
+
+    async fn check_with(
+        case: &Case<Cx>,
+        powers: &[Power],
+        factory: Factory,
+        settings: Settings,
+    ) -> Result<(), Failure> {
+        let setup = setup(factory, powers.to_vec(), settings);
         runner::run_case(case, &*setup).await.outcome
     }
 }

@@ -53,7 +53,7 @@ impl CoordinatorFixture for Changes {
             url: line,
             prefix: self.space.prefix.clone(),
             database: self.space.database.clone(),
-            stays: false,
+            slot: None,
         };
         let store = space.builder().connect().await?;
         store

@@ -1,13 +1,12 @@
 //! The server that the tests use, and collections of its own for each test.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
-use ratchet_conformance::{BoxError, TestClock};
+use ratchet_conformance::{BoxError, Slot, TestClock};
 use ratchet_core::{JobId, time};
 use ratchet_store_mongo::{Builder, MongoStore};
 
@@ -39,8 +38,8 @@ pub(crate) struct Space {
     pub(crate) url: String,
     pub(crate) prefix: String,
     pub(crate) database: Database,
-    /// Whether a later test uses the collections again.
-    pub(crate) stays: bool,
+    /// Later tests use the collections again.
+    pub(crate) slot: Option<Slot>,
 }
 
 impl Space {
@@ -52,18 +51,15 @@ impl Space {
     }
 
     /// Room for one test that keeps the collections and indexes of an earlier test, without their
-    /// documents: to make and to drop them takes longer than most cases. Where the test runner does not
-    /// number the tests that run at once, and for the second space of a test, they are new. Those of a
-    /// test run stay on the server, which is expected to be a throwaway one.
+    /// documents: to make and to drop them takes longer than most cases. They are new where there are no
+    /// slots. Those of a run of tests stay on the server, which is expected to be a throwaway one.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
-        static FIRST: AtomicBool = AtomicBool::new(true);
-        let variables = ["NEXTEST_RUN_ID", "NEXTEST_TEST_GLOBAL_SLOT"].map(std::env::var);
-        let ([Ok(run), Ok(slot)], true) = (variables, FIRST.swap(false, Ordering::SeqCst)) else {
+        let (Ok(run), Some(slot)) = (std::env::var("NEXTEST_RUN_ID"), Slot::take()) else {
             return Self::create(url).await;
         };
         let mut space = Self::prefixed(url, format!("{run}.{slot}.")).await?;
-        space.stays = true;
+        space.slot = Some(slot);
         for name in space.collections().await? {
             let collection = space.database.collection::<Document>(&name);
             collection.delete_many(doc! {}).await?;
@@ -87,7 +83,7 @@ impl Space {
             url: url.to_owned(),
             prefix,
             database: client.database("ratchet_test"),
-            stays: false,
+            slot: None,
         })
     }
 
@@ -138,7 +134,7 @@ impl Space {
 
     /// Takes it away, unless a later test uses it.
     pub(crate) async fn take_away(&self) {
-        if self.stays {
+        if self.slot.is_some() {
             return;
         }
         let names = match self.collections().await {

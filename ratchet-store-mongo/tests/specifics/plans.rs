@@ -63,7 +63,7 @@ pub(crate) async fn own(space: &Space) -> (Space, MongoStore) {
         url: space.url.clone(),
         prefix: String::new(),
         database: space.database.client().database(&name),
-        stays: false,
+        slot: None,
     };
     let store = MongoStore::builder(&space.url).database(&name).prefix("");
     (own, store.connect().await.unwrap())

@@ -1,10 +1,9 @@
 //! The server that the tests use, and a schema of its own for each test.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Residue, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Residue, Slot, TestClock, Vandal};
 use ratchet_core::{JobId, Name, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -51,8 +50,8 @@ pub(crate) struct Schema {
     pub(crate) url: String,
     pub(crate) name: String,
     connection: Mutex<PgConnection>,
-    /// Whether a later test uses it again.
-    stays: bool,
+    /// Later tests use it again.
+    slot: Option<Slot>,
 }
 
 /// Removes all rows but those of the migrations.
@@ -96,18 +95,14 @@ impl Schema {
     }
 
     /// An empty schema that keeps the tables of an earlier test: to make and to drop them takes longer
-    /// than most cases. Where the test runner does not number the tests that run at once, and for the
-    /// second schema of a test, it is a new one. So it is where another test run holds the same
-    /// number on this server: the number is locked as long as this connection lives.
+    /// than most cases. It is a new one where there are no slots, and where another run of tests has
+    /// locked the slot on this server.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
-        static FIRST: AtomicBool = AtomicBool::new(true);
-        let slot = std::env::var("NEXTEST_TEST_GLOBAL_SLOT").ok();
-        let Some(slot) = slot.filter(|_| FIRST.swap(false, Ordering::SeqCst)) else {
+        let Some(slot) = Slot::take() else {
             return Self::create(url).await;
         };
         let mut schema = Self::named(url, &format!("test_slot_{slot}")).await?;
-        schema.stays = true;
         let look = "SELECT pg_try_advisory_lock(hashtext('{name}')), EXISTS (
                         SELECT FROM pg_catalog.pg_tables
                         WHERE schemaname = '{name}' AND tablename = 'migrations')";
@@ -118,6 +113,7 @@ impl Schema {
             (true, false) => schema.renew().await?,
             (true, true) => schema.execute(EMPTY).await?,
         }
+        schema.slot = Some(slot);
         Ok(schema)
     }
 
@@ -134,7 +130,7 @@ impl Schema {
             url: url.to_owned(),
             name: name.to_owned(),
             connection: Mutex::new(PgConnection::connect(url).await?),
-            stays: false,
+            slot: None,
         })
     }
 
@@ -184,10 +180,11 @@ impl Schema {
 
     /// Takes it away, unless a later test uses it.
     pub(crate) async fn take_away(&self) {
-        if self.stays {
-            return;
-        }
-        if let Err(error) = self.execute("DROP SCHEMA {schema} CASCADE").await {
+        let end = match self.slot {
+            Some(_) => "SELECT pg_advisory_unlock_all()",
+            None => "DROP SCHEMA {schema} CASCADE",
+        };
+        if let Err(error) = self.execute(end).await {
             eprintln!("the schema {} is left over: {error}", self.name);
         }
     }

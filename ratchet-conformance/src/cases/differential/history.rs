@@ -192,18 +192,21 @@ pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
     let mut generator = Generator::new(seed, |power| cx.has(power));
     let mut pair = Pair::new(cx.another().await).await;
     let mut steps = Vec::new();
-    let mut failed = false;
-    while steps.len() < length && !failed {
+    let mut failed = None;
+    while steps.len() < length && failed.is_none() {
         let step = generator.next(pair.clock.now());
         steps.push(step.clone());
         match pair.step(&step).await {
             Ok(answer) => generator.learn(&answer),
-            Err(_) => failed = true,
+            Err(mismatch) => failed = Some(mismatch),
         }
     }
     close(cx, pair).await;
-    if failed {
-        let (steps, mismatch) = shrink(cx, steps).await;
+    if let Some(mismatch) = failed {
+        let (steps, mismatch) = match cx.settings().shrinks {
+            true => shrink(cx, steps).await,
+            false => (steps, mismatch),
+        };
         panic!("{}", tell(seed, &steps, &mismatch));
     }
 }

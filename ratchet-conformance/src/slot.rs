@@ -1,0 +1,82 @@
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The variable in which cargo-nextest numbers the tests that run at the same time.
+const VARIABLE: &str = "NEXTEST_TEST_GLOBAL_SLOT";
+
+/// The slots of this process that are in use.
+static IN_USE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// A number that no other fixture has at the same time, in any test of one run of cargo-nextest.
+///
+/// To create tables and indexes can take longer than a case. A fixture that names its database after a
+/// slot can keep it, and only empties it for the next case; such a fixture implements
+/// [`Fixture::renew`](crate::Fixture::renew). The slot is free again when this is dropped. Other runs
+/// of tests, against the same server, have the same numbers.
+///
+/// # Examples
+/// ```
+/// use ratchet_conformance::Slot;
+///
+/// let name = match Slot::take() {
+///     Some(slot) => format!("test_{slot}"), // is there already, from an earlier case
+///     None => "test_new".to_owned(),        // another test runner: make a new one
+/// };
+/// # assert!(name.starts_with("test_"));
+/// ```
+#[derive(Debug)]
+pub struct Slot {
+    test: usize,
+    number: usize,
+}
+
+impl Slot {
+    /// Takes the first free slot of this test. `None` unless cargo-nextest runs it.
+    #[must_use]
+    pub fn take() -> Option<Self> {
+        let test = std::env::var(VARIABLE).ok()?.parse().ok()?;
+        Some(Self::of_test(test))
+    }
+
+    fn of_test(test: usize) -> Self {
+        let mut used = in_use();
+        let free = (0..).find(|number| !used.contains(number));
+        let number = free.unwrap_or(usize::MAX);
+        used.insert(number);
+        Self { test, number }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.test, self.number)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        in_use().remove(&self.number);
+    }
+}
+
+fn in_use() -> MutexGuard<'static, BTreeSet<usize>> {
+    IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_differ_until_they_are_dropped() {
+        let first = Slot::of_test(7);
+        let second = Slot::of_test(7);
+        assert_eq!(
+            (first.to_string(), second.to_string()),
+            ("7_0".into(), "7_1".into())
+        );
+        drop(first);
+        assert_eq!(Slot::of_test(7).to_string(), "7_0");
+    }
+}
