@@ -244,7 +244,7 @@ cases! {
             assert_eq!((b.get(id).await, b.history(id).await), running);
         }
         b.release(second).await;
-        assert_stale(&a, first).await;
+        assert_stale(cx, &a, first).await;
         b.release(second).await;
         assert_eq!(b.history(id).await.len(), 2);
     }
