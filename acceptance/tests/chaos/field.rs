@@ -20,7 +20,7 @@ use crate::cases::Case;
 use crate::clock;
 use crate::mongodb;
 use crate::sqlserver;
-use crate::worker::{Backend, DEAD_AFTER, Nap, Order};
+use crate::worker::{Backend, Nap, Order};
 
 /// How long the cluster may take to end all jobs after the last disturbance.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,7 +53,7 @@ impl Field {
             schema: format!("chaos_{}_{}", case.short, std::process::id()),
             connections: case.connections,
             steps_clock: case.steps_clock(),
-            dead_after: DEAD_AFTER,
+            dead_after: case.dead_after(),
             store_deadline: Duration::from_secs(5),
             label: None,
             notes: folder.path().join("notes"),

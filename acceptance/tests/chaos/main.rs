@@ -8,7 +8,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL`, `RATCHET_TEST_SQLSERVER_URL` | the servers; without one its cases are ignored |
-//! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3 |
+//! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3, and 1 where the clock steps |
 //! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
 //! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them the cases `topology::pair` are ignored |
 //! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how often each fault of [`topology`] is repeated; 3 |

@@ -644,8 +644,11 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
-    let factory = Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) });
-    Suite::check_without_shrinking(found, Power::STORE, factory).await
+    Suite::check_without_shrinking(found, Power::STORE, sabotaged(sabotage)).await
+}
+
+fn sabotaged(sabotage: Sabotage) -> Factory {
+    Factory::new(move || async move { Ok(SabotagedFixture::new(sabotage)) })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,15 @@
 //! What a failure says about the store, not only that there is one.
 
-use crate::check;
+use ratchet_conformance::{Failure, Power, Suite};
+
 use crate::sabotage::Sabotage;
+use crate::sabotaged;
+
+/// Runs a case, and shortens the history that fails.
+async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
+    let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
+    Suite::check(found, Power::STORE, sabotaged(sabotage)).await
+}
 
 /// The message and the clauses that a case breaks on a store.
 async fn told(sabotage: Sabotage, case: &str) -> (String, Vec<&'static str>) {

@@ -30,7 +30,7 @@ async fn a_body_is_performed_with_state_attempt_and_client() {
 
 #[tokio::test]
 #[should_panic(
-    expected = "the job resize needs state of type alloc::sync::Arc<testing::app::Runs>"
+    expected = "the job resize needs state of type alloc::sync::Arc<engine::testing::app::Runs>"
 )]
 async fn state_that_is_missing_is_named() {
     let _ = perform(cat(7)).await;
