@@ -254,8 +254,10 @@ mod tests {
         let limited = [job(1), job(2), job(5)];
         let free = [job(3), job(4), job(6)];
         let high = [job(9)];
+        fn stream(jobs: &[(i64, JobId)]) -> impl Iterator<Item = Result<(i64, JobId), Infallible>> {
+            jobs.iter().copied().map(Ok)
+        }
         let streams = || {
-            let stream = |jobs: &[(i64, JobId)]| jobs.to_vec().into_iter().map(Ok::<_, Infallible>);
             [
                 (Priority::Normal, stream(&limited)),
                 (Priority::Normal, stream(&free)),

@@ -33,6 +33,9 @@ impl RedisCoordinator {
     const PAUSE: Duration = Duration::from_secs(1);
 
     /// Joins a channel: one per database, so that nobody wakes the nodes of another.
+    ///
+    /// # Errors
+    /// If the URL is not one of Redis, or the server cannot be reached.
     pub async fn connect(url: &str, channel: &str) -> Result<Self> {
         let redis = redis::Client::open(url)?;
         // Nothing depends on Redis, so a node could start without it. A person who tries this out

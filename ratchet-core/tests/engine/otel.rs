@@ -1,6 +1,5 @@
 //! Spans of jobs in the traces of those who enqueued them, as an exporter of OpenTelemetry gets them.
 
-#[path = "engine/kit.rs"]
 use std::time::Duration;
 
 use opentelemetry::trace::{SpanId, SpanKind, Status, TracerProvider};

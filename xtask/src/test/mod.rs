@@ -140,10 +140,10 @@ struct Done {
 }
 
 impl Done {
-    fn new(passed: bool, note: impl ToString) -> Self {
+    fn new(passed: bool, note: impl Into<String>) -> Self {
         Self {
             passed,
-            note: note.to_string(),
+            note: note.into(),
             tests: Vec::new(),
         }
     }
@@ -244,14 +244,20 @@ fn run_cargo_test(args: &Args, servers: &Servers) -> Result<Done> {
         .args(&args.runner)
         .envs(variables(args, servers));
     let (passed, output) = process::tee(&mut test)?;
-    Ok(Done::new(passed, Counts::of_cargo_test(&output)))
+    Ok(Done::new(
+        passed,
+        Counts::of_cargo_test(&output).to_string(),
+    ))
 }
 
 fn documentation_tests(servers: &Servers) -> Result<Done> {
     let mut docs = process::cargo(&["test", "--doc", "--workspace", "--all-features"]);
     docs.arg("--no-fail-fast").envs(servers.variables());
     let (passed, output) = process::tee(&mut docs)?;
-    Ok(Done::new(passed, Counts::of_cargo_test(&output)))
+    Ok(Done::new(
+        passed,
+        Counts::of_cargo_test(&output).to_string(),
+    ))
 }
 
 /// Runs the example programs that end by themselves.
