@@ -47,7 +47,9 @@ const TABLES: &[&str] = &[
 fn text(file: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-    lines.collect::<Vec<_>>().join("\n").replace("{now}", clock)
+    let text = lines.collect::<Vec<_>>().join("\n");
+    text.replace("{now}", clock)
+        .replace("{session_gone}", "false")
 }
 
 fn parameters(sql: &str) -> usize {

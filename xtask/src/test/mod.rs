@@ -218,7 +218,7 @@ fn variables<'a>(
 fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
     let mut nextest = process::cargo(&["nextest", "run", "--no-fail-fast"]);
     nextest
-        .args(["--status-level", "all", "--final-status-level", "none"])
+        .args(["--status-level", "pass", "--final-status-level", "none"])
         .args(selection(args))
         .args(&args.runner)
         .envs(variables(args, servers));
