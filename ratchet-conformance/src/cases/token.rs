@@ -229,7 +229,7 @@ cases! {
         b.succeed(second).await;
     }
 
-    #[proves("settle.repeat", "settle.history", "settle.token")]
+    #[proves("settle.repeat", "settle.history", "settle.token", "report.token")]
     async fn an_end_told_again_is_applied_until_the_next_claim_is_settled(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let id = a.add(job()).await;
