@@ -213,7 +213,7 @@ repeating! {
     }
 
     NodeStore by Store::nodes {
-        Always heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
+        Contended heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
         Contended set_node_status(node: NodeId, status: NodeStatus) -> Changed;
         Always nodes() -> Vec<NodeRecord>;
         Contended sweep_nodes(sweep: &NodeSweep) -> Guarded<SweptNodes>;

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 
 use ratchet_conformance::{Power, Suite};
 
-/// What is about lanes, guards and idempotency keys, uses them among other things, or needs a batch to
-/// be all or nothing.
+/// Cases that need lanes, guards, idempotency keys or an atomic batch.
 const WITHOUT: &[&str] = &[
     "lane",
     "guard::writes_land_in_their_tenure",

@@ -198,8 +198,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[act.select]** Ids are answered each, in order. A filter acts on the oldest jobs it
     ///   matches, behind `after` and up to `limit`, that do not refuse, and answers only these,
     ///   oldest first. If it answers none, there was none.
-    /// - **[act.twice]** An id that is given twice is acted on twice: the second time the job is as the
-    ///   first has left it.
+    /// - **[act.twice]** An id that is given twice is acted on twice: the second action sees the result
+    ///   of the first.
     /// - **[cancel.waiting]** A cancelled waiting job is never claimed, and its unique key is free.
     /// - **[cancel.running]** A cancelled running job keeps its claim; its node learns of it by
     ///   heartbeat and report.
@@ -279,8 +279,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first, at most `limit`, and as many as that while there
-    ///   are. The order of jobs that finished at the same time is unspecified.
+    ///   `older_than`; the longest finished first. It deletes exactly `limit` jobs if that many
+    ///   qualify, and fewer otherwise. The order of jobs that finished at the same time is unspecified.
     /// - **[purge.awaited]** None whose children have not all ended, since those may read its result;
     ///   it keeps no other.
     /// - **[purge.whole]** A job that was deleted, by this or any other method, leaves only its

@@ -20,7 +20,7 @@
 //!   and nothing changes. A tenure cannot begin between the look at the lock and the write.
 //! - **[model.agrees]** The same calls at the same times return what they return from
 //!   [`MemoryStore`](crate::MemoryStore), the executable specification, and leave the same behind.
-//!   Left open is only what a clause leaves open, such as the order of reclaimed claims.
+//!   Only what a clause leaves open may differ, such as which claims a limited pass takes.
 //! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; larger
 //!   ones are refused.
 //!

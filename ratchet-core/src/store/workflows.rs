@@ -97,8 +97,8 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// Deletes old ended batches, and says how many. Their children are not touched.
     ///
     /// # Contract
-    /// - **[batch.purge]** Only batches that ended longer ago than asked; the longest ended first, at
-    ///   most `limit`, and as many as that while there are.
+    /// - **[batch.purge]** Only batches that ended longer ago than asked; the longest ended first. It
+    ///   deletes exactly `limit` batches if that many qualify, and fewer otherwise.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

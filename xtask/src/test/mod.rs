@@ -115,6 +115,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }));
         steps.extend(examples(&target, &servers)?);
     }
+    fs::create_dir_all(target.join("xtask"))?;
+    summary::write_times(&steps, &target.join("xtask").join("test-times.tsv"))?;
     let missing = summary::print(&steps, &matrix::read(&reports)?, &servers, whole);
     let failed: Vec<&str> = steps
         .iter()

@@ -1,6 +1,11 @@
 //! The end of a test run: what ran, what failed and how to run it again, in few lines.
 
 use super::Step;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+
 use super::nextest::Ended;
 use super::servers::{BACKENDS, Servers, required};
 use crate::browser;
@@ -97,9 +102,24 @@ fn dashboard() -> Option<&'static str> {
     (found.is_none() && required(browser::NAME)).then_some(browser::NAME)
 }
 
-fn slowest(tests: &[&Ended]) {
-    let mut tests = tests.to_vec();
+/// Writes down how long each test took, the slowest first: seconds, binary and name, with tabs between.
+pub(super) fn write_times(steps: &[Step], file: &Path) -> Result<()> {
+    let tests = by_time(steps.iter().flat_map(|step| &step.tests));
+    let line = |test: &&Ended| format!("{}\t{}\t{}\n", test.seconds, test.binary, test.name);
+    fs::write(file, tests.iter().map(line).collect::<String>())?;
+    println!("\ntimes of all tests: {}", file.display());
+    Ok(())
+}
+
+/// The slowest first.
+fn by_time<'a>(tests: impl IntoIterator<Item = &'a Ended>) -> Vec<&'a Ended> {
+    let mut tests: Vec<&Ended> = tests.into_iter().collect();
     tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    tests
+}
+
+fn slowest(tests: &[&Ended]) {
+    let tests = by_time(tests.iter().copied());
     for test in tests.iter().take(SLOWEST) {
         println!("slow      {test}");
     }
