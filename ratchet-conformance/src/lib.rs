@@ -97,8 +97,10 @@
 //! means that the database was not available, `N-A` that a power is missing or the store is exempted.
 //!
 //! # Exemptions
-//! [`Suite::without`] exempts a store from cases that it refuses by design. They run, and must fail: an
-//! exemption from a case that passes is a failure. [`Suite::without_running`] does not run them.
+//! [`Suite::without`] exempts a store from cases that it refuses by design. They run, and must fail
+//! after a call was refused with [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured): an
+//! exemption from a case that passes, or fails otherwise, is a failure. [`Suite::without_running`]
+//! does not run them.
 //!
 //! # Contention
 //! Under load a store may give a call up because of others, or not answer in time
@@ -113,7 +115,7 @@
 //! | `RATCHET_REQUIRE` | `1`, or names of stores: being unavailable is a failure, not a reason to ignore |
 //! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 100 |
 //! | `RATCHET_SEED` | the one random history to run, as a failure told it |
-//! | `RATCHET_CASE_SECONDS` | how long a case may take; 300 |
+//! | `RATCHET_CASE_SECONDS` | how long a case may take; 240 |
 //! | `RATCHET_REPORT_DIR` | where the results go |
 //!
 //! # Stability
@@ -130,6 +132,7 @@ mod fixture;
 mod memory;
 mod node;
 mod notes;
+mod recorder;
 mod repeat;
 pub mod report;
 mod runner;

@@ -1,10 +1,10 @@
-//! What a running case notes about itself: the clauses that it proves at present, and the calls that
-//! were repeated for it.
+//! What a running case notes about itself: the clauses that it proves at present, the calls that were
+//! repeated for it, and whether the store refused one.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use ratchet_core::{StoreError, time};
+use ratchet_core::{StoreError, StoreErrorKind, time};
 use tokio::time::Instant;
 
 use crate::runner::deadline;
@@ -24,6 +24,7 @@ struct Inner {
     named: Vec<&'static str>,
     repeated: u64,
     last_repeated: Option<String>,
+    refused: bool,
 }
 
 impl Default for Notes {
@@ -64,6 +65,18 @@ impl Notes {
         let mut inner = self.lock();
         inner.repeated += 1;
         inner.last_repeated = Some(error.to_string());
+    }
+
+    /// Notes an error that a call returned.
+    pub(crate) fn failed(&self, error: &StoreError) {
+        if error.kind() == StoreErrorKind::Misconfigured {
+            self.lock().refused = true;
+        }
+    }
+
+    /// Whether the store refused a call because of how its server is set up.
+    pub(crate) fn refused(&self) -> bool {
+        self.lock().refused
     }
 
     /// Returns how many calls were made again, and the last error that caused it.

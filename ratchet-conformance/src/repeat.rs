@@ -32,16 +32,16 @@ pub(crate) struct Repeating {
 #[derive(Clone, Copy)]
 enum Repeat {
     /// After contention, which has changed nothing.
-    Contended,
-    /// After a timeout too: whether or not the call took effect, the next one returns the same.
-    Always,
+    IfContended,
+    /// After a timeout, too: whether or not the call took effect, the next one returns the same.
+    IfUnanswered,
 }
 
 impl Repeat {
     const fn after(self, kind: StoreErrorKind) -> bool {
         match kind {
             StoreErrorKind::Contention => true,
-            StoreErrorKind::Timeout => matches!(self, Self::Always),
+            StoreErrorKind::Timeout => matches!(self, Self::IfUnanswered),
             _ => false,
         }
     }
@@ -65,7 +65,11 @@ impl Repeating {
         loop {
             let error = match call().await {
                 Err(error) if repeat.after(error.kind()) && !self.notes.is_late() => error,
-                ended => return ended,
+                Err(error) => {
+                    self.notes.failed(&error);
+                    return Err(error);
+                }
+                answered => return answered,
             };
             self.notes.repeated(&error);
             drop(error);
@@ -188,96 +192,96 @@ macro_rules! repeating {
 
 repeating! {
     JobStore by Store::jobs {
-        Always enqueue(jobs: &[NewJob]) -> Vec<Enqueued>;
-        Contended claim_next_batch(request: &ClaimRequest) -> Vec<ClaimedJob>;
-        Contended claim_next_batch_optimized(request: &ClaimRequest) -> Vec<Claim>;
-        Always load_inputs(tokens: &[ClaimToken]) -> Vec<Option<JobInput>>;
-        Always settle(settlements: &[Settlement]) -> Vec<Fenced>;
-        Always report(reports: &[Report]) -> Vec<Reported>;
-        Contended reclaim(request: &ReclaimRequest) -> Vec<Reclaimed>;
-        Contended act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
-        Always get(ids: &[JobId]) -> Vec<Option<JobRecord>>;
-        Always outlines(ids: &[JobId]) -> Vec<Option<JobRecord>>;
-        Always list(filter: &JobFilter, page: &PageRequest) -> JobPage;
-        Always history(job: JobId) -> Vec<Attempt>;
-        Contended purge(request: &PurgeRequest) -> Guarded<u64>;
+        IfUnanswered enqueue(jobs: &[NewJob]) -> Vec<Enqueued>;
+        IfContended claim_next_batch(request: &ClaimRequest) -> Vec<ClaimedJob>;
+        IfContended claim_next_batch_optimized(request: &ClaimRequest) -> Vec<Claim>;
+        IfUnanswered load_inputs(tokens: &[ClaimToken]) -> Vec<Option<JobInput>>;
+        IfUnanswered settle(settlements: &[Settlement]) -> Vec<Fenced>;
+        IfUnanswered report(reports: &[Report]) -> Vec<Reported>;
+        IfContended reclaim(request: &ReclaimRequest) -> Vec<Reclaimed>;
+        IfContended act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
+        IfUnanswered get(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        IfUnanswered outlines(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        IfUnanswered list(filter: &JobFilter, page: &PageRequest) -> JobPage;
+        IfUnanswered history(job: JobId) -> Vec<Attempt>;
+        IfContended purge(request: &PurgeRequest) -> Guarded<u64>;
     }
 
     QueueStore by Store::queues {
-        Contended pause_queue(queue: &Name) -> Changed;
-        Contended resume_queue(queue: &Name) -> Changed;
-        Always queues() -> Vec<QueueInfo>;
-        Always count_jobs(filter: &JobFilter) -> StateCounts;
-        Always due_routes() -> Vec<DueRoute>;
-        Always count_due(queue: &Name, limit: u64) -> u64;
+        IfContended pause_queue(queue: &Name) -> Changed;
+        IfContended resume_queue(queue: &Name) -> Changed;
+        IfUnanswered queues() -> Vec<QueueInfo>;
+        IfUnanswered count_jobs(filter: &JobFilter) -> StateCounts;
+        IfUnanswered due_routes() -> Vec<DueRoute>;
+        IfUnanswered count_due(queue: &Name, limit: u64) -> u64;
     }
 
     NodeStore by Store::nodes {
-        Contended heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
-        Contended set_node_status(node: NodeId, status: NodeStatus) -> Changed;
-        Always nodes() -> Vec<NodeRecord>;
-        Contended sweep_nodes(sweep: &NodeSweep) -> Guarded<SweptNodes>;
-        Always database_time() -> Timestamp;
+        IfContended heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
+        IfContended set_node_status(node: NodeId, status: NodeStatus) -> Changed;
+        IfUnanswered nodes() -> Vec<NodeRecord>;
+        IfContended sweep_nodes(sweep: &NodeSweep) -> Guarded<SweptNodes>;
+        IfUnanswered database_time() -> Timestamp;
     }
 
     LockStore by Store::locks {
-        Contended acquire(name: &Name, owner: &Name, ttl: Duration) -> Acquired;
-        Always renew(name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
-        Contended release(name: &Name, owner: &Name, fence: Fence) -> Fenced;
-        Always inspect(name: &Name) -> Option<LockInfo>;
-        Always list_locks(after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
+        IfContended acquire(name: &Name, owner: &Name, ttl: Duration) -> Acquired;
+        IfUnanswered renew(name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
+        IfContended release(name: &Name, owner: &Name, fence: Fence) -> Fenced;
+        IfUnanswered inspect(name: &Name) -> Option<LockInfo>;
+        IfUnanswered list_locks(after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
     }
 
     VersionStore by Store::versions {
-        Contended bump(namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
-        Always versions(namespaces: &[Name]) -> Vec<u64>;
+        IfContended bump(namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
+        IfUnanswered versions(namespaces: &[Name]) -> Vec<u64>;
     }
 
     RecurringStore by recurring {
-        Contended put(put: &PutRecurring) -> PutOutcome;
-        Always find(name: &Name) -> Option<RecurringRecord>;
-        Always definitions(after: Option<&Name>, limit: usize) -> RecurringPage;
-        Contended claim_due_recurring(request: &RecurringClaimRequest) -> DueRecurring;
-        Contended fire(firings: &[RecurringFiring]) -> Vec<Fired>;
-        Contended set_paused(name: &Name, paused: bool) -> Changed;
-        Contended delete(name: &Name) -> Changed;
-        Contended retire(request: &RetireRecurring) -> Guarded<Vec<Name>>;
+        IfContended put(put: &PutRecurring) -> PutOutcome;
+        IfUnanswered find(name: &Name) -> Option<RecurringRecord>;
+        IfUnanswered definitions(after: Option<&Name>, limit: usize) -> RecurringPage;
+        IfContended claim_due_recurring(request: &RecurringClaimRequest) -> DueRecurring;
+        IfContended fire(firings: &[RecurringFiring]) -> Vec<Fired>;
+        IfContended set_paused(name: &Name, paused: bool) -> Changed;
+        IfContended delete(name: &Name) -> Changed;
+        IfContended retire(request: &RetireRecurring) -> Guarded<Vec<Name>>;
     }
 
     ArchiveStore by archive {
-        Contended archive(request: &PurgeRequest) -> Guarded<u64>;
-        Always archived(ids: &[JobId]) -> Vec<Option<ArchivedJob>>;
-        Always list_archived(filter: &ArchiveFilter, page: &PageRequest) -> ArchivePage;
-        Contended purge_archive(request: &ArchivePurge) -> Guarded<u64>;
+        IfContended archive(request: &PurgeRequest) -> Guarded<u64>;
+        IfUnanswered archived(ids: &[JobId]) -> Vec<Option<ArchivedJob>>;
+        IfUnanswered list_archived(filter: &ArchiveFilter, page: &PageRequest) -> ArchivePage;
+        IfContended purge_archive(request: &ArchivePurge) -> Guarded<u64>;
     }
 
     PermitStore by permits {
-        Contended set_permits(resource: &Name, max: u32) -> Changed;
-        Always permits() -> Vec<PermitInfo>;
+        IfContended set_permits(resource: &Name, max: u32) -> Changed;
+        IfUnanswered permits() -> Vec<PermitInfo>;
     }
 
     RateStore by rates {
-        Contended take(requests: &[RateRequest]) -> Vec<RateAnswer>;
-        Contended forget_idle(limit: usize) -> u64;
+        IfContended take(requests: &[RateRequest]) -> Vec<RateAnswer>;
+        IfContended forget_idle(limit: usize) -> u64;
     }
 
     WorkflowStore by workflows {
-        Contended create_batch(batch: BatchId) -> Changed;
-        Contended close_batch(batch: BatchId) -> BatchClosed;
-        Always batches(ids: &[BatchId]) -> Vec<Option<BatchRecord>>;
-        Always recent_batches(limit: usize, before: Option<BatchId>) -> Vec<BatchRecord>;
-        Contended purge_batches(request: &BatchPurge) -> Guarded<u64>;
-        Always parents_of(jobs: &[JobId]) -> Vec<Vec<Link>>;
-        Always children_of(parent: Parent, limit: usize, after: Option<JobId>) -> Vec<Link>;
+        IfContended create_batch(batch: BatchId) -> Changed;
+        IfContended close_batch(batch: BatchId) -> BatchClosed;
+        IfUnanswered batches(ids: &[BatchId]) -> Vec<Option<BatchRecord>>;
+        IfUnanswered recent_batches(limit: usize, before: Option<BatchId>) -> Vec<BatchRecord>;
+        IfContended purge_batches(request: &BatchPurge) -> Guarded<u64>;
+        IfUnanswered parents_of(jobs: &[JobId]) -> Vec<Vec<Link>>;
+        IfUnanswered children_of(parent: Parent, limit: usize, after: Option<JobId>) -> Vec<Link>;
     }
 
     SignalStore by signals {
-        Contended deliver(signal: &Signal) -> Delivered;
-        Contended expire(limit: usize) -> Vec<JobId>;
+        IfContended deliver(signal: &Signal) -> Delivered;
+        IfContended expire(limit: usize) -> Vec<JobId>;
     }
 
     DiagnosticStore by diagnostics {
-        Always findings() -> Vec<Finding>;
+        IfUnanswered findings() -> Vec<Finding>;
     }
 }
 

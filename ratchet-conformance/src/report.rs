@@ -1,4 +1,5 @@
-//! What came out: one small file per case, and the table of clauses by store made of them.
+//! What came out: one small file per case, and the table of clauses by store made of them. Nothing
+//! here needs the rest of the suite, so that a program can read reports without it.
 //!
 //! A test runner may give every case its own process, so no process knows the whole result. Each
 //! case writes its own file, and [`Report::read_dir`] puts them together.
@@ -260,36 +261,6 @@ pub fn default_dir() -> PathBuf {
         .find(|dir| dir.join("CACHEDIR.TAG").is_file())
         .map_or_else(|| PathBuf::from("target"), Path::to_path_buf)
         .join("ratchet-conformance")
-}
-
-/// Writes the results of one store.
-#[derive(Clone, Debug)]
-pub(crate) struct Recorder(PathBuf);
-
-impl Recorder {
-    pub(crate) fn new(store: &str) -> Self {
-        Self::in_dir(&default_dir(), store)
-    }
-
-    pub(crate) fn in_dir(dir: &Path, store: &str) -> Self {
-        Self(dir.join(store))
-    }
-
-    /// Forgets the results of earlier runs.
-    pub(crate) fn clear(&self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-
-    /// A report that cannot be written must not turn a passed case into a failed one.
-    pub(crate) fn record(&self, result: &CaseResult) {
-        let file = format!("{}.json", result.case.replace("::", "."));
-        let written = fs::create_dir_all(&self.0)
-            .and_then(|()| Ok(serde_json::to_vec_pretty(result)?))
-            .and_then(|json| fs::write(self.0.join(file), json));
-        if let Err(error) = written {
-            eprintln!("no report in {}: {error}", self.0.display());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -18,11 +18,12 @@ use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// How long a case may take before it counts as hanging; `RATCHET_CASE_SECONDS` says otherwise.
+/// How long a case may take before it counts as hanging; `RATCHET_CASE_SECONDS` says otherwise. Less
+/// than the five minutes after which test runners end a test, so that the failure is told.
 pub(crate) fn deadline() -> Duration {
     let seconds = std::env::var("RATCHET_CASE_SECONDS");
     let seconds = seconds.ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(300))
+    Duration::from_secs(seconds.unwrap_or(240))
 }
 
 /// What a case is given.
@@ -55,6 +56,8 @@ pub(crate) enum Cause {
     Hanging,
     /// The fixture or the case itself is at fault; it proves nothing about the store.
     Setup,
+    /// The store is exempted from the case, and should not be.
+    Exemption,
 }
 
 impl Failure {
@@ -92,6 +95,20 @@ pub(crate) struct Ended {
     pub(crate) outcome: Result<(), Failure>,
     /// How many calls of the store were repeated.
     pub(crate) repeated: u64,
+    /// Whether the store refused a call because of how its server is set up.
+    pub(crate) refused: bool,
+}
+
+impl Ended {
+    /// A case that could not be run.
+    pub(crate) fn without_running<C>(case: &Case<C>, message: String) -> Self {
+        let failure = Failure::new(Cause::Setup, message, case.clauses.to_vec());
+        Self {
+            outcome: Err(failure),
+            repeated: 0,
+            refused: false,
+        }
+    }
 }
 
 /// Runs a case from its setup to its cleaning up.
@@ -101,12 +118,7 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
     let context = match setup().await {
         Ok(context) => context,
         Err(error) => {
-            let message = format!("the fixture cannot be made: {error}");
-            let outcome = failure(Cause::Setup, message, all);
-            return Ended {
-                outcome,
-                repeated: 0,
-            };
+            return Ended::without_running(case, format!("the fixture cannot be made: {error}"));
         }
     };
     let deadline = deadline();
@@ -123,8 +135,12 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
         None => message,
     };
     let outcome = match (ended, notes.unproved(case.clauses)) {
-        (_, Some(clause)) => {
-            let message = format!("the case names the clause {clause}, which it does not prove");
+        (ended, Some(clause)) => {
+            let mut message =
+                format!("the case names the clause {clause}, which it does not prove");
+            if let Err(panic) = ended {
+                message = format!("{message}; and it failed: {panic}");
+            }
             failure(Cause::Setup, message, all)
         }
         (Ok(Ok(())), None) if cleaned.is_err() => {
@@ -138,7 +154,11 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
         }
         (Err(message), None) => failure(Cause::Broken, told(message), blamed),
     };
-    Ended { outcome, repeated }
+    Ended {
+        outcome,
+        repeated,
+        refused: notes.refused(),
+    }
 }
 
 thread_local! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cases::{self, HISTORIES};
 use crate::fixture::Factory;
 use crate::runner::{self, Failure, Setup};
-use crate::trials::{self, Subject, Without};
+use crate::trials::{self, Exemption, Subject};
 use crate::{Case, Cx, Power, Provision};
 
 /// The suite for stores.
@@ -15,7 +15,7 @@ use crate::{Case, Cx, Power, Provision};
 pub struct Suite {
     name: String,
     powers: Vec<Power>,
-    without: Vec<Without>,
+    without: Vec<Exemption>,
     /// None: all of them.
     groups: Option<Vec<String>>,
     settings: Settings,
@@ -62,7 +62,7 @@ impl Suite {
     }
 
     /// Lets the store say of a claimed job that others wait for its end when nobody does: one that
-    /// flags a parent before it is known whether its child is stored. Without this, the
+    /// flags a parent before it is known whether its child is stored. Exemption this, the
     /// `differential` cases want exactly what the model says. The opposite is never allowed.
     #[must_use]
     pub const fn may_say_awaited_of_others(mut self) -> Self {
@@ -71,9 +71,11 @@ impl Suite {
     }
 
     /// Exempts the store, or a kind of server, from these cases, by group or by full name, because it
-    /// refuses what they are about. They run all the same and must fail, which the report shows as
-    /// N-A with this reason; one that passes is a failure, since its exemption would hide what the
-    /// store can do.
+    /// refuses what they are about with
+    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). They run all the same and must
+    /// fail after such an answer, which the report shows as N-A with this reason; one that passes, or
+    /// fails without it, is a failure, since its exemption would hide what the store can do, or does
+    /// wrong. An exemption of a case goes before that of its group.
     ///
     /// # Panics
     /// If there is no such group or case.
@@ -96,7 +98,7 @@ impl Suite {
         for name in cases {
             let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
             assert!(known, "there is no group or case {name}");
-            self.without.push(Without {
+            self.without.push(Exemption {
                 name: (*name).to_owned(),
                 reason: reason.to_owned(),
                 runs,

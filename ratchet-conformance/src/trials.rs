@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use crate::report::{CaseResult, Recorder, Verdict};
+use crate::recorder::Recorder;
+use crate::report::{CaseResult, Verdict};
 use crate::runner::{Cause, Context, Ended, Failure, Setup, run_case, runtime};
 use crate::{Case, Power, Provision, clauses};
 
@@ -15,14 +16,14 @@ pub(crate) struct Subject {
     name: String,
     powers: Vec<Power>,
     /// What it refuses to do.
-    without: Vec<Without>,
+    without: Vec<Exemption>,
     /// Whether being unavailable is a failure.
     required: bool,
 }
 
 /// A group of cases, or a case, that a store is exempted from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Without {
+pub(crate) struct Exemption {
     pub(crate) name: String,
     pub(crate) reason: String,
     /// Whether the cases run all the same, and must fail.
@@ -30,7 +31,7 @@ pub(crate) struct Without {
 }
 
 impl Subject {
-    pub(crate) fn new(name: String, powers: Vec<Power>, without: Vec<Without>) -> Self {
+    pub(crate) fn new(name: String, powers: Vec<Power>, without: Vec<Exemption>) -> Self {
         let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
         Self {
             required: requires(&required, &name),
@@ -40,15 +41,12 @@ impl Subject {
         }
     }
 
-    /// Returns the exemption from this case, if there is one.
-    fn exemption<C>(&self, case: &Case<C>) -> Option<&Without> {
-        self.without.iter().find(|without| without.names(case))
-    }
-}
-
-impl Without {
-    fn names<C>(&self, case: &Case<C>) -> bool {
-        self.name == case.group || self.name == case.full_name()
+    /// Returns the exemption from this case, if there is one; its own before that of its group.
+    fn exemption<C>(&self, case: &Case<C>) -> Option<&Exemption> {
+        let of_case = |one: &&Exemption| one.name == case.full_name();
+        let of_group = |one: &&Exemption| one.name == case.group;
+        let all = || self.without.iter();
+        all().find(of_case).or_else(|| all().find(of_group))
     }
 }
 
@@ -67,24 +65,24 @@ enum Plan {
     /// It runs, and must pass.
     Run,
     /// It runs, and must fail, because the store is exempted from it for this reason.
-    Exempt(Without),
+    Exempt(Exemption),
     /// It does not run, and is reported so.
-    Leave(Verdict, String),
+    Skip(Verdict, String),
 }
 
 fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Plan {
     let exemption = subject.exemption(case);
     if let Some(power) = case.lacks(&subject.powers) {
-        return Plan::Leave(Verdict::NotApplicable, format!("needs {power:?}"));
+        return Plan::Skip(Verdict::NotApplicable, format!("needs {power:?}"));
     }
-    if let Some(never) = exemption.filter(|without| !without.runs) {
-        return Plan::Leave(Verdict::NotApplicable, never.reason.clone());
+    if let Some(never) = exemption.filter(|one| !one.runs) {
+        return Plan::Skip(Verdict::NotApplicable, never.reason.clone());
     }
     match (provision, exemption) {
         (Provision::Unavailable(reason), _) if !subject.required => {
-            Plan::Leave(Verdict::Missing, reason.clone())
+            Plan::Skip(Verdict::Missing, reason.clone())
         }
-        (_, Some(without)) => Plan::Exempt(without.clone()),
+        (_, Some(one)) => Plan::Exempt(one.clone()),
         (_, None) => Plan::Run,
     }
 }
@@ -105,14 +103,14 @@ pub(crate) fn run<C: Context>(
     let subject = Arc::new(subject);
     let trials = cases
         .map(|case| match plan(&subject, case, provision) {
-            Plan::Leave(verdict, reason) => {
+            Plan::Skip(verdict, reason) => {
                 if fresh {
                     recorder.record(&result(&subject, case, verdict, Some(reason.clone())));
                 }
                 ignored(case, reason)
             }
             Plan::Run => trial(&subject, case, None, provision, &recorder),
-            Plan::Exempt(without) => trial(&subject, case, Some(without), provision, &recorder),
+            Plan::Exempt(one) => trial(&subject, case, Some(one), provision, &recorder),
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -131,7 +129,7 @@ fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
 fn trial<C: Context>(
     subject: &Arc<Subject>,
     case: &'static Case<C>,
-    exemption: Option<Without>,
+    exemption: Option<Exemption>,
     provision: &Provision<Arc<Setup<C>>>,
     recorder: &Recorder,
 ) -> Trial {
@@ -141,20 +139,17 @@ fn trial<C: Context>(
         // What stays if the process is killed.
         let unfinished = Some("the process ended before the case did".to_owned());
         recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
-        let Ended { outcome, repeated } = match provision {
+        let ended = match provision {
             Provision::Ready(setup) => runtime().block_on(run_case(case, &*setup)),
             Provision::Unavailable(reason) => {
                 let message = format!("required, but not available: {reason}");
-                let failure = Failure::new(Cause::Setup, message, case.clauses.to_vec());
-                Ended {
-                    outcome: Err(failure),
-                    repeated: 0,
-                }
+                Ended::without_running(case, message)
             }
         };
+        let repeated = ended.repeated;
         let (outcome, excused) = match &exemption {
-            Some(without) => excuse(outcome, case, without),
-            None => (outcome, None),
+            Some(exemption) => judge_exempted(ended, case, exemption),
+            None => (ended.outcome, None),
         };
         let (verdict, detail) = match (&outcome, &excused) {
             (Ok(()), None) => (Verdict::Pass, None),
@@ -174,45 +169,58 @@ fn trial<C: Context>(
     })
 }
 
-/// Turns the end of a case that the store is exempted from round: it must fail, and then the reason of
-/// the exemption is returned, too. An exemption that hides nothing must go.
-fn excuse<C>(
-    outcome: Result<(), Failure>,
+/// Judges the end of a case that the store is exempted from: it must fail, after a call was refused,
+/// and then the reason of the exemption is returned, too. An exemption that hides nothing, or something
+/// else, must go.
+fn judge_exempted<C>(
+    ended: Ended,
     case: &Case<C>,
-    without: &Without,
+    exemption: &Exemption,
 ) -> (Result<(), Failure>, Option<String>) {
-    let Without { name, reason, .. } = without;
-    let failed = |message: String| Err(Failure::new(Cause::Setup, message, case.clauses.to_vec()));
-    match outcome {
-        Ok(()) => {
-            let remove = if *name == case.full_name() {
-                format!("remove `{name}` from `Suite::without`")
-            } else {
-                format!(
-                    "name the cases of `{name}` that fail in `Suite::without`, and not the group"
-                )
-            };
-            let message = format!("the case passes although the store is exempted: {remove}");
-            (failed(message), None)
+    let Exemption { name, reason, .. } = exemption;
+    let failed = |message: String| {
+        let failure = Failure::new(Cause::Exemption, message, case.clauses.to_vec());
+        (Err(failure), None)
+    };
+    let failure = match ended.outcome {
+        Ok(()) if *name == case.full_name() => {
+            return failed(format!(
+                "the case passes although the store is exempted: remove `{name}` from \
+                 `Suite::without`"
+            ));
         }
-        Err(failure) => match failure.cause() {
-            Cause::Broken => (Ok(()), Some(reason.clone())),
-            Cause::Hanging => {
-                let advice = "exempt it with `Suite::without_running`, which does not run it";
-                (failed(format!("{failure}; {advice}")), None)
-            }
-            Cause::Setup => (Err(failure), None),
-        },
+        Ok(()) => {
+            return failed(format!(
+                "the case passes although the store is exempted: name the cases of `{name}` that \
+                 fail in `Suite::without`, and not the group"
+            ));
+        }
+        Err(failure) => failure,
+    };
+    match failure.cause() {
+        Cause::Broken if ended.refused => (Ok(()), Some(reason.clone())),
+        Cause::Broken => failed(format!(
+            "the store is exempted and refused no call with `Misconfigured`, so the case failed \
+             for another reason: {failure}"
+        )),
+        Cause::Hanging => failed(format!(
+            "{failure}; exempt it with `Suite::without_running`, which does not run it"
+        )),
+        Cause::Setup | Cause::Exemption => (Err(failure), None),
     }
 }
 
 /// What a test runner prints of a failure: what is broken, what the contract says, what was seen.
 fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
-    if failure.cause() == Cause::Setup {
-        return format!(
-            "{store} cannot be checked by {}\n{failure}",
-            case.full_name()
-        );
+    match failure.cause() {
+        Cause::Broken | Cause::Hanging => {}
+        Cause::Exemption => return format!("{store} has a wrong exemption\n{failure}"),
+        Cause::Setup => {
+            return format!(
+                "{store} cannot be checked by {}\n{failure}",
+                case.full_name()
+            );
+        }
     }
     let broken = failure.clauses();
     let mut text = format!("{store} breaks [{}]\n", broken.join(", "));

@@ -1,6 +1,7 @@
 use async_trait::async_trait;
 use ratchet_core::SharedStore;
-use ratchet_core::StoreErrorKind::Contention;
+use ratchet_core::StoreError;
+use ratchet_core::StoreErrorKind::{Contention, Misconfigured};
 use ratchet_core::memory::{Fault, MemoryStore};
 
 use super::*;
@@ -19,8 +20,8 @@ fn subject(required: bool) -> Arc<Subject> {
     })
 }
 
-fn without(name: &str, runs: bool) -> Without {
-    Without {
+fn without(name: &str, runs: bool) -> Exemption {
+    Exemption {
         name: name.to_owned(),
         reason: "needs more".to_owned(),
         runs,
@@ -44,7 +45,7 @@ fn an_exempted_case_runs_unless_it_must_not() {
     for name in [case.group, &case.full_name()] {
         let exempt = Plan::Exempt(without(name, true));
         assert_eq!(plan(&exempted(name, true), case, &ready), exempt);
-        let left = Plan::Leave(Verdict::NotApplicable, "needs more".to_owned());
+        let left = Plan::Skip(Verdict::NotApplicable, "needs more".to_owned());
         assert_eq!(plan(&exempted(name, false), case, &ready), left);
     }
     assert_eq!(plan(&exempted("lock", true), case, &ready), Plan::Run);
@@ -58,7 +59,7 @@ fn a_case_without_its_power_is_listed_as_ignored_with_the_reason() {
         Plan::Run
     );
     let vandal = case(&[Power::Vandal]);
-    let Plan::Leave(verdict, reason) = plan(&subject(true), vandal, &ready) else {
+    let Plan::Skip(verdict, reason) = plan(&subject(true), vandal, &ready) else {
         panic!("it cannot run");
     };
     assert_eq!(verdict, Verdict::NotApplicable);
@@ -75,10 +76,10 @@ fn an_absent_database_is_missing_unless_it_is_required() {
     let absent = Provision::<()>::unavailable(UNAVAILABLE);
     assert_eq!(
         plan(&subject(false), case(&[]), &absent),
-        Plan::Leave(Verdict::Missing, UNAVAILABLE.to_owned())
+        Plan::Skip(Verdict::Missing, UNAVAILABLE.to_owned())
     );
     let vandal = plan(&subject(false), case(&[Power::Vandal]), &absent);
-    let lacks = Plan::Leave(Verdict::NotApplicable, "needs Vandal".to_owned());
+    let lacks = Plan::Skip(Verdict::NotApplicable, "needs Vandal".to_owned());
     assert_eq!(vandal, lacks);
     assert_eq!(plan(&subject(true), case(&[]), &absent), Plan::Run);
 }
@@ -86,7 +87,7 @@ fn an_absent_database_is_missing_unless_it_is_required() {
 /// Runs one case; how many failed, and the result in the report.
 fn run_one<C: Context>(
     case: &'static Case<C>,
-    exemption: Option<Without>,
+    exemption: Option<Exemption>,
     provision: &Provision<Arc<Setup<C>>>,
 ) -> (libtest_mimic::Conclusion, CaseResult) {
     let dir = tempfile::tempdir().unwrap();
@@ -144,9 +145,26 @@ static FAILS: Case<Probe> = Case {
     ..BASE
 };
 
+static REFUSED: Case<Probe> = Case {
+    name: "is_refused_always",
+    body: |probe| {
+        Box::pin(async {
+            let refusal = StoreError::new(Misconfigured, "enqueue");
+            probe.0.failed(&refusal);
+            panic!("{refusal}");
+        })
+    },
+    ..BASE
+};
+
 static CONFUSED: Case<Probe> = Case {
     name: "names_another_clause",
-    body: |probe| Box::pin(async { probe.0.proving(&["claim.dew"]) }),
+    body: |probe| {
+        Box::pin(async {
+            probe.0.proving(&["claim.dew"]);
+            panic!("and then it failed");
+        })
+    },
     ..BASE
 };
 
@@ -174,18 +192,45 @@ fn a_case_that_names_a_clause_it_does_not_prove_fails_itself() {
     assert_eq!(conclusion.num_failed, 1);
     let detail = result.detail.unwrap();
     assert!(
-        detail.contains("claim.dew, which it does not prove"),
+        detail.contains("claim.dew, which it does not prove; and it failed: and then it failed"),
         "{detail}"
     );
 }
 
 #[test]
-fn an_exempted_case_that_fails_does_not_apply() {
+fn an_exempted_case_that_is_refused_does_not_apply() {
     let exemption = Some(without("probe", true));
-    let (conclusion, result) = run_one(&FAILS, exemption, &probe());
+    let (conclusion, result) = run_one(&REFUSED, exemption, &probe());
     assert_eq!((conclusion.num_failed, conclusion.num_ignored), (0, 1));
     assert_eq!(result.verdict, Verdict::NotApplicable);
     assert_eq!(result.detail.as_deref(), Some("needs more"));
+}
+
+#[test]
+fn an_exempted_case_that_fails_for_another_reason_is_a_failure() {
+    let (conclusion, result) = run_one(&FAILS, Some(without("probe", true)), &probe());
+    assert_eq!(conclusion.num_failed, 1);
+    let detail = result.detail.unwrap();
+    assert!(
+        detail.contains("for another reason: the second comes first"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn the_exemption_of_a_case_goes_before_that_of_its_group() {
+    let subject = Subject {
+        name: "mystore".to_owned(),
+        powers: Vec::new(),
+        without: vec![
+            without("probe", true),
+            without("probe::passes_always", false),
+        ],
+        required: true,
+    };
+    let exemption = |case| subject.exemption(case).map(|one| one.name.as_str());
+    assert_eq!(exemption(&PASSES), Some("probe::passes_always"));
+    assert_eq!(exemption(&FAILS), Some("probe"));
 }
 
 #[test]
@@ -214,7 +259,12 @@ fn a_fixture_that_fails_is_no_excuse() {
 #[test]
 fn an_exempted_case_that_hangs_must_not_be_run() {
     let hanging = Failure::new(Cause::Hanging, "no end".to_owned(), Vec::new());
-    let (outcome, excused) = excuse(Err(hanging), &FAILS, &without("probe", true));
+    let ended = Ended {
+        outcome: Err(hanging),
+        repeated: 0,
+        refused: true,
+    };
+    let (outcome, excused) = judge_exempted(ended, &FAILS, &without("probe", true));
     assert_eq!(excused, None);
     let told = outcome.unwrap_err().to_string();
     assert!(told.contains("Suite::without_running"), "{told}");

@@ -204,7 +204,7 @@ pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
     close(cx, pair).await;
     if let Some(mismatch) = failed {
         let (steps, mismatch) = match cx.settings().shrinks {
-            true => shrink(cx, steps).await,
+            true => shrink(cx, steps, mismatch).await,
             false => (steps, mismatch),
         };
         panic!("{}", tell(seed, &steps, &mismatch));
@@ -288,10 +288,12 @@ impl Shrinking<'_> {
 }
 
 /// Leaves out all steps, and everything inside them, without which the history still fails.
-async fn shrink(cx: &Cx, steps: Vec<Step>) -> (Vec<Step>, Mismatch) {
+async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Mismatch) {
     let Err(mismatch) = replay(cx, &steps).await else {
-        let again = "the store differed from the model once, but not when the history was repeated";
-        return (steps, Mismatch(vec![again.to_owned()]));
+        let Mismatch(mut lines) = first;
+        let once = "the store differed from the model once, but not when the history was repeated:";
+        lines.insert(0, once.to_owned());
+        return (steps, Mismatch(lines));
     };
     let mut shrinking = Shrinking {
         cx,

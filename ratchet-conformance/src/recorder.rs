@@ -1,0 +1,36 @@
+//! Writes what came out of each case.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::report::{CaseResult, default_dir};
+
+/// Writes the results of one store.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder(PathBuf);
+
+impl Recorder {
+    pub(crate) fn new(store: &str) -> Self {
+        Self::in_dir(&default_dir(), store)
+    }
+
+    pub(crate) fn in_dir(dir: &Path, store: &str) -> Self {
+        Self(dir.join(store))
+    }
+
+    /// Forgets the results of earlier runs.
+    pub(crate) fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+
+    /// A report that cannot be written must not turn a passed case into a failed one.
+    pub(crate) fn record(&self, result: &CaseResult) {
+        let file = format!("{}.json", result.case.replace("::", "."));
+        let written = fs::create_dir_all(&self.0)
+            .and_then(|()| Ok(serde_json::to_vec_pretty(result)?))
+            .and_then(|json| fs::write(self.0.join(file), json));
+        if let Err(error) = written {
+            eprintln!("no report in {}: {error}", self.0.display());
+        }
+    }
+}
