@@ -44,6 +44,11 @@ pub(crate) fn at(url: &str, address: &str) -> String {
     url.replacen(&host(url), address, 1)
 }
 
+/// The name of this run of tests.
+fn run() -> String {
+    std::env::var("NEXTEST_RUN_ID").unwrap_or_default()
+}
+
 /// A schema for one test.
 #[derive(Debug)]
 pub(crate) struct Schema {
@@ -54,7 +59,7 @@ pub(crate) struct Schema {
     slot: Option<Slot>,
 }
 
-/// Removes all rows but those of the migrations.
+/// Removes all rows but those of the migrations, and notes that a test uses the schema.
 const EMPTY: &str = "
     DO $empty$
     DECLARE
@@ -73,13 +78,13 @@ const EMPTY: &str = "
         END LOOP;
     END
     $empty$;
-    UPDATE {schema}.test_clock SET now_ms = 1790000000123";
+    UPDATE {schema}.test_clock SET now_ms = 1790000000123, left_by = NULL";
 
-/// Makes the schema.
+/// Makes the schema. The run of tests that has left it in order is NULL while a test uses it.
 const CREATE: &str = "
     CREATE SCHEMA {schema};
-    CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL);
-    INSERT INTO {schema}.test_clock VALUES (1790000000123)";
+    CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL, left_by text);
+    INSERT INTO {schema}.test_clock VALUES (1790000000123, NULL)";
 
 impl Schema {
     /// A new, empty schema whose clock shows the same time in every test.
@@ -96,22 +101,28 @@ impl Schema {
 
     /// An empty schema that keeps the tables of an earlier test: to make and to drop them takes longer
     /// than most cases. It is a new one where there are no slots, and where another run of tests has
-    /// locked the slot on this server.
+    /// locked the slot on this server. The tables are new in each run, whose migrations may be others,
+    /// and after a test that was killed, whose last writes may still be under way.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let Some(slot) = Slot::take() else {
             return Self::create(url).await;
         };
         let mut schema = Self::named(url, &format!("test_slot_{slot}")).await?;
-        let look = "SELECT pg_try_advisory_lock(hashtext('{name}')), EXISTS (
-                        SELECT FROM pg_catalog.pg_tables
-                        WHERE schemaname = '{name}' AND tablename = 'migrations')";
-        let found = schema.rows(&look.replace("{name}", &schema.name)).await?;
-        let (locked, migrated): (bool, bool) = (found[0].try_get(0)?, found[0].try_get(1)?);
-        match (locked, migrated) {
-            (false, _) => return Self::create(url).await,
-            (true, false) => schema.renew().await?,
-            (true, true) => schema.execute(EMPTY).await?,
+        let lock = "SELECT pg_try_advisory_lock(hashtext('{name}'))";
+        let locked = schema.rows(&lock.replace("{name}", &schema.name)).await?;
+        if !locked[0].try_get::<bool, _>(0)? {
+            return Self::create(url).await;
+        }
+        let left = format!(
+            "SELECT FROM {{schema}}.test_clock
+             WHERE left_by = '{}' AND EXISTS (SELECT FROM {{schema}}.migrations)",
+            run()
+        );
+        // Without the tables there is no schema yet, or a test has dropped them.
+        match schema.rows(&left).await {
+            Ok(found) if !found.is_empty() => schema.execute(EMPTY).await?,
+            _ => schema.renew().await?,
         }
         schema.slot = Some(slot);
         Ok(schema)
@@ -181,10 +192,13 @@ impl Schema {
     /// Takes it away, unless a later test uses it.
     pub(crate) async fn take_away(&self) {
         let end = match self.slot {
-            Some(_) => "SELECT pg_advisory_unlock_all()",
+            Some(_) => {
+                "UPDATE {schema}.test_clock SET left_by = '{run}';
+                        SELECT pg_advisory_unlock_all()"
+            }
             None => "DROP SCHEMA {schema} CASCADE",
         };
-        if let Err(error) = self.execute(end).await {
+        if let Err(error) = self.execute(&end.replace("{run}", &run())).await {
             eprintln!("the schema {} is left over: {error}", self.name);
         }
     }
