@@ -23,7 +23,7 @@ const POWERS: &[Power] = &[
 
 fn main() -> ExitCode {
     // Each step waits for a majority and its journal. A parent is flagged before its child is stored.
-    let suite = Suite::new("mongodb", POWERS).histories(30);
+    let suite = Suite::new("mongodb", POWERS).histories(10);
     let suite = suite.may_say_awaited_of_others();
     suite.run(async { fixture::provision(server::URL) })
 }

@@ -13,7 +13,9 @@ use crate::server::Schema;
 
 fn main() -> ExitCode {
     let name = server::pooler().map_or("postgres", |_| "pgbouncer");
-    Suite::new(name, Power::STORE).run(async {
+    // A history on SQLite costs a third of one here.
+    let suite = Suite::new(name, Power::STORE).histories(40);
+    suite.run(async {
         let Some(url) = server::url() else {
             return Provision::unavailable(server::MISSING);
         };

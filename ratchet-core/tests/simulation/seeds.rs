@@ -8,7 +8,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-const ORDINARY_SEEDS: u64 = 320;
+const ORDINARY_SEEDS: u64 = 160;
 const SHARDS: u64 = 4;
 /// What a planned panic says, so that it is not printed.
 pub(crate) const PLANNED: &str = "planned panic";

@@ -13,6 +13,7 @@ pub(crate) mod redis;
 pub(crate) mod sqlserver;
 mod wire;
 
+use std::env;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,13 @@ use serde_json::{Value, json};
 use self::keeper::Keeper;
 pub(crate) use self::memory::{InMemory, use_memory};
 use crate::process;
+
+/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
+pub(crate) fn required(backend: &str) -> bool {
+    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
+    let mut words = required.split(',').map(str::trim);
+    words.any(|word| word == "1" || word == "true" || word == backend)
+}
 
 /// What to do with the server.
 #[derive(clap::Args)]
@@ -278,8 +286,8 @@ fn quoted(word: impl AsRef<Path>) -> String {
 
 /// A program, if it is on the path.
 fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path)
         .map(|directory| directory.join(name))
         .find(|candidate| candidate.is_file())
 }

@@ -7,8 +7,9 @@ mod servers;
 mod summary;
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -52,6 +53,9 @@ enum Runner {
     Cargo,
 }
 
+/// How many tests run at the same time, for each processor: they wait for servers a good part of their
+/// time.
+const TESTS_PER_PROCESSOR: usize = 2;
 /// The packages of a quick run.
 const QUICK: [&str; 4] = [
     "ratchet-core",
@@ -59,11 +63,20 @@ const QUICK: [&str; 4] = [
     "ratchet-conformance",
     "ratchet-store-sqlite",
 ];
-/// A deep run: how many random histories each store has, and how many cases each property.
-const DEEP: [(&str, &str); 2] = [("RATCHET_HISTORIES", "1000"), ("PROPTEST_CASES", "1000")];
+/// A deep run: how many random histories each store has, how long a case may take, in seconds, how many
+/// seeds each simulation has, and how many cases each property.
+const DEEP: [(&str, &str); 4] = [
+    ("RATCHET_HISTORIES", "1000"),
+    ("RATCHET_CASE_SECONDS", "14000"),
+    ("RATCHET_SIM_SEEDS", "2000"),
+    ("PROPTEST_CASES", "1000"),
+];
 
 /// One finished step.
 struct Step {
+    /// What the summary calls it, together with steps of the same kind.
+    phase: &'static str,
+    /// What tells it from these.
     name: String,
     passed: bool,
     seconds: f64,
@@ -95,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             true => Servers::none(),
             false => Servers::start(),
         });
-        let built = step("compile", || build(args, runner));
+        let built = step("compile", "", || build(args, runner));
         let servers = servers.join();
         (
             built,
@@ -110,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         steps.extend(repeated(args, runner, &target, &servers)?);
     }
     if compiled && whole {
-        steps.push(step("documentation tests", || {
+        steps.push(step("documentation tests", "", || {
             documentation_tests(&servers)
         }));
         steps.extend(examples(&target, &servers)?);
@@ -118,11 +131,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(target.join("xtask"))?;
     summary::write_times(&steps, &target.join("xtask").join("test-times.tsv"))?;
     let missing = summary::print(&steps, &matrix::read(&reports)?, &servers, whole);
-    let failed: Vec<&str> = steps
+    let failed: Vec<String> = steps
         .iter()
         .filter(|step| !step.passed)
-        .map(|step| step.name.as_str())
-        .chain(missing)
+        .map(|step| {
+            format!("{} {}", step.phase, step.name)
+                .trim_end()
+                .to_owned()
+        })
+        .chain(missing.into_iter().map(str::to_owned))
         .collect();
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
@@ -130,7 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn c_compiler() -> std::ffi::OsString {
+fn c_compiler() -> OsString {
     env::var_os("CC").unwrap_or_else(|| "cc".into())
 }
 
@@ -152,14 +169,18 @@ impl Done {
 }
 
 /// Runs a step and remembers how it went; a step that cannot even start has failed.
-fn step(name: &str, work: impl FnOnce() -> Result<Done>) -> Step {
-    println!("\n== {name}");
+fn step(phase: &'static str, name: &str, work: impl FnOnce() -> Result<Done>) -> Step {
+    println!(
+        "\n== {phase}{}{name}",
+        if name.is_empty() { "" } else { ": " }
+    );
     let watch = Stopwatch::start();
     let done = work().unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         Done::new(false, format!("{error:#}"))
     });
     Step {
+        phase,
         name: name.to_owned(),
         passed: done.passed,
         seconds: watch.seconds(),
@@ -197,10 +218,10 @@ fn repeated(args: &Args, runner: Runner, target: &Path, servers: &Servers) -> Re
     let _load = load.transpose()?;
     let run = |number| {
         let name = match args.repeat {
-            1 => "tests".to_owned(),
-            all => format!("tests, run {number} of {all}"),
+            1 => String::new(),
+            all => format!("run {number} of {all}"),
         };
-        step(&name, || match runner {
+        step("tests", &name, || match runner {
             Runner::Nextest => run_nextest(args, servers),
             Runner::Cargo => run_cargo_test(args, servers),
         })
@@ -221,6 +242,8 @@ fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
     let mut nextest = process::cargo(&["nextest", "run", "--no-fail-fast"]);
     nextest
         .args(["--status-level", "pass", "--final-status-level", "none"])
+        .args(["--profile", if args.deep { "deep" } else { "default" }])
+        .env("NEXTEST_TEST_THREADS", test_threads())
         .args(selection(args))
         .args(&args.runner)
         .envs(variables(args, servers));
@@ -237,6 +260,14 @@ fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
         passed,
         note: Counts::of_nextest(&output).to_string(),
         tests: reader.ended,
+    })
+}
+
+/// How many tests run at the same time, unless the caller says it.
+fn test_threads() -> OsString {
+    env::var_os("NEXTEST_TEST_THREADS").unwrap_or_else(|| {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        (processors * TESTS_PER_PROCESSOR).to_string().into()
     })
 }
 
@@ -285,9 +316,12 @@ fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
         ),
     ];
     let run = |(program, args): (&str, Option<&[&OsStr]>)| {
-        let args = args?;
         let name = program.strip_prefix("examples/").unwrap_or(program);
-        Some(step(&format!("example {name}"), || {
+        let Some(args) = args else {
+            println!("\n== examples: {name} is left out: its server is not available");
+            return None;
+        };
+        Some(step("examples", name, || {
             let mut command = process::program(target.join("debug").join(program));
             process::run(command.args(args).envs(servers.variables()))?;
             Ok(Done::new(true, "exit code 0"))

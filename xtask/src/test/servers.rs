@@ -1,6 +1,5 @@
 //! The stores of this workspace and the servers that their tests use.
 
-use std::env;
 use std::thread;
 
 use anyhow::{Result, anyhow};
@@ -138,11 +137,4 @@ impl Servers {
         let mut servers = self.backends.iter();
         servers.find_map(|(name, _, server)| (*name == backend).then_some(server))
     }
-}
-
-/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
-pub(super) fn required(backend: &str) -> bool {
-    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
-    let mut words = required.split(',').map(str::trim);
-    words.any(|word| word == "1" || word == "true" || word == backend)
 }

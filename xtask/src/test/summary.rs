@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::nextest::Ended;
-use super::servers::{BACKENDS, Servers, required};
+use super::servers::{BACKENDS, Servers};
 use crate::browser;
-use crate::matrix::{self, CaseResult};
+use crate::db::required;
+use crate::matrix::{self, Report};
 
 /// How many of the slowest tests are listed.
 const SLOWEST: usize = 10;
@@ -20,13 +21,13 @@ const FAILED: usize = 2;
 /// not.
 pub(super) fn print(
     steps: &[Step],
-    results: &[CaseResult],
+    report: &Report,
     servers: &Servers,
     whole: bool,
 ) -> Vec<&'static str> {
     println!("\n== summary");
     phases(steps);
-    let mut missing = backends(results, servers, whole);
+    let mut missing = backends(report, servers, whole);
     if whole {
         missing.extend(dashboard());
     }
@@ -36,37 +37,44 @@ pub(super) fn print(
     missing
 }
 
-/// One line for each phase; the examples share one.
+/// One line for each phase; the runs of a repeated one share it, as do the examples.
 fn phases(steps: &[Step]) {
-    let (examples, others): (Vec<&Step>, Vec<&Step>) = steps
-        .iter()
-        .partition(|step| step.name.starts_with("example "));
-    for step in others {
-        let passed = if step.passed { "passed" } else { "FAILED" };
-        println!(
-            "{:<20} {passed} {:>7.1} s  {}",
-            step.name, step.seconds, step.note
-        );
-    }
-    let failed = examples.iter().filter(|step| !step.passed);
-    let failed: Vec<&str> = failed.map(|step| step.name.as_str()).collect();
-    let seconds: f64 = examples.iter().map(|step| step.seconds).sum();
-    match (examples.len(), failed.as_slice()) {
-        (0, _) => {}
-        (all, []) => println!("examples             passed {seconds:>7.1} s  {all} runs"),
-        (_, failed) => println!(
-            "examples             FAILED {seconds:>7.1} s  {}",
-            failed.join(", ")
-        ),
+    let width = 20;
+    let mut left = steps;
+    while let Some(first) = left.first() {
+        let same = left.iter().take_while(|step| step.phase == first.phase);
+        let (runs, rest) = left.split_at(same.count());
+        left = rest;
+        let seconds: f64 = runs.iter().map(|step| step.seconds).sum();
+        let failed: Vec<&Step> = runs.iter().filter(|step| !step.passed).collect();
+        let passed = if failed.is_empty() {
+            "passed"
+        } else {
+            "FAILED"
+        };
+        let note = match (runs, failed.as_slice()) {
+            ([one], _) => one.note.clone(),
+            (all, []) => format!("{} runs", all.len()),
+            (all, failed) => {
+                let names: Vec<&str> = failed.iter().map(|step| step.name.as_str()).collect();
+                format!(
+                    "{} of {} runs: {}",
+                    failed.len(),
+                    all.len(),
+                    names.join(", ")
+                )
+            }
+        };
+        println!("{:<width$} {passed} {seconds:>7.1} s  {note}", first.phase);
     }
 }
 
 /// One line for each backend. Returns those that should have been tested and were not.
-fn backends(results: &[CaseResult], servers: &Servers, whole: bool) -> Vec<&'static str> {
+fn backends(report: &Report, servers: &Servers, whole: bool) -> Vec<&'static str> {
     let mut missing = Vec::new();
     let stores = BACKENDS.iter().map(|backend| backend.name);
     for name in stores {
-        let says = match (matrix::summary(results, name), servers.of(name)) {
+        let says = match (matrix::summary(report, name), servers.of(name)) {
             (_, Some(Err(reason))) if required(name) => {
                 missing.push(name);
                 format!("REQUIRED, BUT not available: {reason:#}")
@@ -81,10 +89,11 @@ fn backends(results: &[CaseResult], servers: &Servers, whole: bool) -> Vec<&'sta
         };
         println!("{name:<20} {says}");
     }
-    let others: Vec<String> = matrix::stores(results)
+    let others: Vec<String> = report
+        .stores()
         .into_iter()
         .filter(|other| BACKENDS.iter().all(|known| known.name != *other))
-        .filter_map(|other| Some(format!("{other} {}", matrix::summary(results, other)?)))
+        .filter_map(|other| Some(format!("{other} {}", matrix::summary(report, other)?)))
         .collect();
     if !others.is_empty() {
         println!("other suites         {}", others.join("; "));
