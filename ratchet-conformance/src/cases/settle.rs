@@ -332,7 +332,8 @@ cases! {
             assert_eq!(stored.attempts, attempts, "{outcome:?}");
             assert!(!stored.cancel_requested && stored.finished_at.is_some());
             let history = node.history(token.job).await;
-            assert_eq!(history[0].outcome, AttemptOutcome::Cancelled);
+            let ended = (history[0].outcome, history[0].error.as_deref());
+            assert_eq!(ended, (AttemptOutcome::Cancelled, None), "{outcome:?}");
         }
     }
 

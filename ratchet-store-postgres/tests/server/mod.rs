@@ -177,6 +177,24 @@ impl Schema {
             .await?)
     }
 
+    /// Waits until a call of a store in this schema waits for a lock.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn until_a_call_waits(&self) {
+        let waiting = "SELECT FROM pg_stat_activity AS session
+                       WHERE wait_event_type = 'Lock' AND EXISTS (
+                           SELECT FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+                           WHERE pg_locks.pid = session.pid
+                             AND relnamespace = '{schema}'::regnamespace)";
+        while self
+            .rows(waiting)
+            .await
+            .expect("the server answers")
+            .is_empty()
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     fn sql(&self, sql: &str) -> String {
         let quoted = format!("\"{}\"", self.name.replace('"', "\"\""));
         sql.replace("{schema}", &quoted)

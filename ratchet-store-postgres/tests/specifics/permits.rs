@@ -1,7 +1,6 @@
 //! Permits: what others do while a claim waits for the lock of a resource.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ratchet_core::store::{JobStore, PermitStore};
 use ratchet_core::{Name, Selection};
@@ -20,8 +19,7 @@ async fn run(other: &mut PgConnection, schema: &Schema, sql: &str) {
 }
 
 pub(crate) async fn a_claim_counts_what_was_claimed_while_it_waited(schema: Arc<Schema>) {
-    let store = schema.builder().application_name(&schema.name);
-    let store = store.connect().await.unwrap();
+    let store = open(&schema).await;
     let api = Name::new("permit", "api").unwrap();
     store.set_permits(&api, 1).await.unwrap();
     let first = enqueue(&store, job().permit("api")).await;
@@ -33,14 +31,7 @@ pub(crate) async fn a_claim_counts_what_was_claimed_while_it_waited(schema: Arc<
     let lock = "SELECT FROM {schema}.permits WHERE resource = 'api' FOR NO KEY UPDATE";
     run(&mut other, &schema, lock).await;
     let claiming = tokio::spawn(async move { store.claim_next_batch(&claim_all()).await });
-    let waiting = format!(
-        "SELECT FROM pg_stat_activity
-         WHERE application_name = '{}' AND wait_event_type = 'Lock'",
-        schema.name
-    );
-    while schema.rows(&waiting).await.unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    schema.until_a_call_waits().await;
     let claim =
         format!("UPDATE {{schema}}.jobs SET state = 3, claim_seq = 1 WHERE id = '{first}'; COMMIT");
     run(&mut other, &schema, &claim).await;

@@ -13,8 +13,7 @@ use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, job, open};
 
 pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schema>) {
-    let store = schema.builder().application_name(&schema.name);
-    let store = store.connect().await.unwrap();
+    let store = open(&schema).await;
     let id = enqueue(&store, job()).await;
     // Somebody is about to claim it.
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
@@ -32,14 +31,7 @@ pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schem
         let selector = JobSelector::matching(pending, 10);
         store.act(&selector, JobAction::Cancel).await
     });
-    let waiting = format!(
-        "SELECT FROM pg_stat_activity
-         WHERE application_name = '{}' AND wait_event_type = 'Lock'",
-        schema.name
-    );
-    while schema.rows(&waiting).await.unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    schema.until_a_call_waits().await;
     claim.commit().await.unwrap();
     let acted = acting.await.unwrap().unwrap();
     assert!(acted.is_empty(), "{acted:?}");
@@ -49,21 +41,8 @@ pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schem
     assert_eq!(acted[0].outcome, ActionOutcome::CancelRequested);
 }
 
-/// Waits until a call of the store waits for somebody's lock.
-async fn until_it_waits(schema: &Schema) {
-    let waiting = format!(
-        "SELECT FROM pg_stat_activity
-         WHERE application_name = '{}' AND wait_event_type = 'Lock'",
-        schema.name
-    );
-    while schema.rows(&waiting).await.unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: Arc<Schema>) {
-    let store = schema.builder().application_name(&schema.name);
-    let store = store.connect().await.unwrap();
+    let store = open(&schema).await;
     let first = enqueue(&store, job()).await;
     let second = enqueue(&store, job()).await;
     // Somebody is about to claim the first.
@@ -82,7 +61,7 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
         let selector = JobSelector::matching(pending, 1);
         store.act(&selector, JobAction::Cancel).await
     });
-    until_it_waits(&schema).await;
+    schema.until_a_call_waits().await;
     claim.commit().await.unwrap();
     let acted = acting.await.unwrap().unwrap();
     let acted: Vec<JobId> = acted.iter().map(|one| one.job).collect();
@@ -92,17 +71,14 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
 /// The claim has read its candidates' table as it was, but not yet looked at the clock: then somebody
 /// changes a candidate and commits.
 async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
-    let slow = schema
-        .builder()
-        .application_name(&schema.name)
-        .clock_table("slow_clock");
+    let slow = schema.builder().clock_table("slow_clock");
     let slow = slow.connect().await.unwrap();
     // It knows the route, so that the first claim goes through.
     slow.queues().await.unwrap();
     let lock = "SELECT pg_advisory_lock(hashtextextended('{schema}', 1))";
     schema.execute(lock).await.unwrap();
     let claiming = tokio::spawn(async move { slow.claim_next_batch(&claim_all()).await });
-    until_it_waits(schema).await;
+    schema.until_a_call_waits().await;
     let store = schema.builder().clock_table("test_clock");
     let store = store.connect().await.unwrap();
     let jobs = JobSelector::Ids(vec![id]);

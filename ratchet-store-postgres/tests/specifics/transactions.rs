@@ -99,8 +99,7 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
                 .unwrap()
         }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!other.is_finished());
+    schema.until_a_call_waits().await;
     tx.commit().await.unwrap();
     assert_eq!(other.await.unwrap(), [Enqueued::Duplicate(jobs[1].id())]);
 
@@ -120,7 +119,7 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
             (lost.unwrap(), more)
         }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    schema.until_a_call_waits().await;
     first.commit().await.unwrap();
     let (lost, more) = loser.await.unwrap();
     assert_eq!(lost, [Enqueued::Duplicate(won)]);
