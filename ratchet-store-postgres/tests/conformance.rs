@@ -13,7 +13,7 @@ use crate::server::Schema;
 
 fn main() -> ExitCode {
     let name = server::pooler().map_or("postgres", |_| "pgbouncer");
-    // A history on SQLite costs a third of one here.
+    // A history takes three times as long here as on SQLite.
     let suite = Suite::new(name, Power::STORE).histories(40);
     suite.run(async {
         let Some(url) = server::url() else {
