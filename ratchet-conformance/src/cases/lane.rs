@@ -231,6 +231,20 @@ cases! {
         assert_eq!(node.claim_ids(10).await, other[1..]);
     }
 
+    #[proves("lane.head", "lane.promote")]
+    async fn the_end_of_a_lane_leaves_the_others_of_its_queue(cx: &Cx) {
+        let node = cx.node().await;
+        let ends = node.add(job().lane("a")).await;
+        let stays = node.add(job().lane("b")).await;
+        let claimed = node.claim(10).await;
+        assert_eq!(ids(&claimed), [ends, stays]);
+        node.succeed(claimed[0].claim.token).await;
+        let behind = node.add(job().lane("b")).await;
+        assert_eq!(node.state(behind).await, Blocked);
+        node.succeed(claimed[1].claim.token).await;
+        assert_eq!(node.claim_ids(10).await, [behind]);
+    }
+
     #[proves("lane.sequence", "lane.head")]
     async fn one_name_in_two_queues_is_two_lanes(cx: &Cx) {
         let node = cx.node().await;
