@@ -113,9 +113,10 @@
 //! | variable | |
 //! |---|---|
 //! | `RATCHET_REQUIRE` | `1`, or names of stores: being unavailable is a failure, not a reason to ignore |
-//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; 100 |
+//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; what `Suite::histories` sets, or 100 |
 //! | `RATCHET_SEED` | the one random history to run, as a failure told it |
-//! | `RATCHET_CASE_SECONDS` | how long a case may take; 240 |
+//! | `RATCHET_CASE_SECONDS` | how many seconds a case may take; 240 |
+//! | `RATCHET_HISTORY_SECONDS` | how many seconds a `differential` case may take; 840 |
 //! | `RATCHET_REPORT_DIR` | where the results go |
 //!
 //! # Stability

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::{StoreError, StoreErrorKind, time};
 use tokio::time::Instant;
 
-use crate::runner::deadline;
+use crate::runner::time_limit;
 
 /// Shared by everything that works for one case.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ struct Inner {
     repeated: u64,
     last_repeated: Option<String>,
     refused: bool,
+    /// How long the case may take; none: as long as most cases.
+    time_limit: Option<Duration>,
 }
 
 impl Default for Notes {
@@ -67,8 +69,8 @@ impl Notes {
         inner.last_repeated = Some(error.to_string());
     }
 
-    /// Notes an error that a call returned.
-    pub(crate) fn failed(&self, error: &StoreError) {
+    /// Takes note of an error that a call returned.
+    pub(crate) fn note_error(&self, error: &StoreError) {
         if error.kind() == StoreErrorKind::Misconfigured {
             self.lock().refused = true;
         }
@@ -88,11 +90,13 @@ impl Notes {
     /// Whether so little of the case's time is left that it should come to an end and report what it
     /// knows, before its deadline takes that away.
     pub(crate) fn is_late(&self) -> bool {
-        self.is_later_than(deadline() * 3 / 4)
+        let limit = self.lock().time_limit.unwrap_or_else(|| time_limit(""));
+        self.started.elapsed() > limit * 3 / 4
     }
 
-    fn is_later_than(&self, limit: Duration) -> bool {
-        self.started.elapsed() > limit
+    /// Sets how long the case may take.
+    pub(crate) fn set_time_limit(&self, limit: Duration) {
+        self.lock().time_limit = Some(limit);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -132,7 +136,7 @@ mod tests {
     async fn a_case_is_late_when_three_quarters_of_its_time_are_over() {
         let notes = Notes::default();
         assert!(!notes.is_late());
-        tokio::time::advance(deadline()).await;
+        tokio::time::advance(time_limit("")).await;
         assert!(notes.is_late());
     }
 }

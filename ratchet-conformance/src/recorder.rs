@@ -25,10 +25,15 @@ impl Recorder {
 
     /// A report that cannot be written must not turn a passed case into a failed one.
     pub(crate) fn record(&self, result: &CaseResult) {
-        let file = format!("{}.json", result.case.replace("::", "."));
+        let file = self
+            .0
+            .join(format!("{}.json", result.case.replace("::", ".")));
+        // Readers never see a half of it, even if this process is ended here.
+        let whole = file.with_extension("new");
         let written = fs::create_dir_all(&self.0)
             .and_then(|()| Ok(serde_json::to_vec_pretty(result)?))
-            .and_then(|json| fs::write(self.0.join(file), json));
+            .and_then(|json| fs::write(&whole, json))
+            .and_then(|()| fs::rename(&whole, &file));
         if let Err(error) = written {
             eprintln!("no report in {}: {error}", self.0.display());
         }

@@ -32,16 +32,16 @@ pub(crate) struct Repeating {
 #[derive(Clone, Copy)]
 enum Repeat {
     /// After contention, which has changed nothing.
-    IfContended,
+    AfterContention,
     /// After a timeout, too: whether or not the call took effect, the next one returns the same.
-    IfUnanswered,
+    AfterContentionOrTimeout,
 }
 
 impl Repeat {
     const fn after(self, kind: StoreErrorKind) -> bool {
         match kind {
             StoreErrorKind::Contention => true,
-            StoreErrorKind::Timeout => matches!(self, Self::IfUnanswered),
+            StoreErrorKind::Timeout => matches!(self, Self::AfterContentionOrTimeout),
             _ => false,
         }
     }
@@ -66,7 +66,7 @@ impl Repeating {
             let error = match call().await {
                 Err(error) if repeat.after(error.kind()) && !self.notes.is_late() => error,
                 Err(error) => {
-                    self.notes.failed(&error);
+                    self.notes.note_error(&error);
                     return Err(error);
                 }
                 answered => return answered,
@@ -192,96 +192,96 @@ macro_rules! repeating {
 
 repeating! {
     JobStore by Store::jobs {
-        IfUnanswered enqueue(jobs: &[NewJob]) -> Vec<Enqueued>;
-        IfContended claim_next_batch(request: &ClaimRequest) -> Vec<ClaimedJob>;
-        IfContended claim_next_batch_optimized(request: &ClaimRequest) -> Vec<Claim>;
-        IfUnanswered load_inputs(tokens: &[ClaimToken]) -> Vec<Option<JobInput>>;
-        IfUnanswered settle(settlements: &[Settlement]) -> Vec<Fenced>;
-        IfUnanswered report(reports: &[Report]) -> Vec<Reported>;
-        IfContended reclaim(request: &ReclaimRequest) -> Vec<Reclaimed>;
-        IfContended act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
-        IfUnanswered get(ids: &[JobId]) -> Vec<Option<JobRecord>>;
-        IfUnanswered outlines(ids: &[JobId]) -> Vec<Option<JobRecord>>;
-        IfUnanswered list(filter: &JobFilter, page: &PageRequest) -> JobPage;
-        IfUnanswered history(job: JobId) -> Vec<Attempt>;
-        IfContended purge(request: &PurgeRequest) -> Guarded<u64>;
+        AfterContentionOrTimeout enqueue(jobs: &[NewJob]) -> Vec<Enqueued>;
+        AfterContention claim_next_batch(request: &ClaimRequest) -> Vec<ClaimedJob>;
+        AfterContention claim_next_batch_optimized(request: &ClaimRequest) -> Vec<Claim>;
+        AfterContentionOrTimeout load_inputs(tokens: &[ClaimToken]) -> Vec<Option<JobInput>>;
+        AfterContentionOrTimeout settle(settlements: &[Settlement]) -> Vec<Fenced>;
+        AfterContentionOrTimeout report(reports: &[Report]) -> Vec<Reported>;
+        AfterContention reclaim(request: &ReclaimRequest) -> Vec<Reclaimed>;
+        AfterContention act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
+        AfterContentionOrTimeout get(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        AfterContentionOrTimeout outlines(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        AfterContentionOrTimeout list(filter: &JobFilter, page: &PageRequest) -> JobPage;
+        AfterContentionOrTimeout history(job: JobId) -> Vec<Attempt>;
+        AfterContention purge(request: &PurgeRequest) -> Guarded<u64>;
     }
 
     QueueStore by Store::queues {
-        IfContended pause_queue(queue: &Name) -> Changed;
-        IfContended resume_queue(queue: &Name) -> Changed;
-        IfUnanswered queues() -> Vec<QueueInfo>;
-        IfUnanswered count_jobs(filter: &JobFilter) -> StateCounts;
-        IfUnanswered due_routes() -> Vec<DueRoute>;
-        IfUnanswered count_due(queue: &Name, limit: u64) -> u64;
+        AfterContention pause_queue(queue: &Name) -> Changed;
+        AfterContention resume_queue(queue: &Name) -> Changed;
+        AfterContentionOrTimeout queues() -> Vec<QueueInfo>;
+        AfterContentionOrTimeout count_jobs(filter: &JobFilter) -> StateCounts;
+        AfterContentionOrTimeout due_routes() -> Vec<DueRoute>;
+        AfterContentionOrTimeout count_due(queue: &Name, limit: u64) -> u64;
     }
 
     NodeStore by Store::nodes {
-        IfContended heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
-        IfContended set_node_status(node: NodeId, status: NodeStatus) -> Changed;
-        IfUnanswered nodes() -> Vec<NodeRecord>;
-        IfContended sweep_nodes(sweep: &NodeSweep) -> Guarded<SweptNodes>;
-        IfUnanswered database_time() -> Timestamp;
+        AfterContention heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;
+        AfterContention set_node_status(node: NodeId, status: NodeStatus) -> Changed;
+        AfterContentionOrTimeout nodes() -> Vec<NodeRecord>;
+        AfterContention sweep_nodes(sweep: &NodeSweep) -> Guarded<SweptNodes>;
+        AfterContentionOrTimeout database_time() -> Timestamp;
     }
 
     LockStore by Store::locks {
-        IfContended acquire(name: &Name, owner: &Name, ttl: Duration) -> Acquired;
-        IfUnanswered renew(name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
-        IfContended release(name: &Name, owner: &Name, fence: Fence) -> Fenced;
-        IfUnanswered inspect(name: &Name) -> Option<LockInfo>;
-        IfUnanswered list_locks(after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
+        AfterContention acquire(name: &Name, owner: &Name, ttl: Duration) -> Acquired;
+        AfterContentionOrTimeout renew(name: &Name, owner: &Name, fence: Fence, ttl: Duration) -> Fenced;
+        AfterContention release(name: &Name, owner: &Name, fence: Fence) -> Fenced;
+        AfterContentionOrTimeout inspect(name: &Name) -> Option<LockInfo>;
+        AfterContentionOrTimeout list_locks(after: Option<&Name>, limit: usize) -> Vec<(Name, LockInfo)>;
     }
 
     VersionStore by Store::versions {
-        IfContended bump(namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
-        IfUnanswered versions(namespaces: &[Name]) -> Vec<u64>;
+        AfterContention bump(namespace: &Name, guard: Option<&Guard>) -> Guarded<u64>;
+        AfterContentionOrTimeout versions(namespaces: &[Name]) -> Vec<u64>;
     }
 
     RecurringStore by recurring {
-        IfContended put(put: &PutRecurring) -> PutOutcome;
-        IfUnanswered find(name: &Name) -> Option<RecurringRecord>;
-        IfUnanswered definitions(after: Option<&Name>, limit: usize) -> RecurringPage;
-        IfContended claim_due_recurring(request: &RecurringClaimRequest) -> DueRecurring;
-        IfContended fire(firings: &[RecurringFiring]) -> Vec<Fired>;
-        IfContended set_paused(name: &Name, paused: bool) -> Changed;
-        IfContended delete(name: &Name) -> Changed;
-        IfContended retire(request: &RetireRecurring) -> Guarded<Vec<Name>>;
+        AfterContention put(put: &PutRecurring) -> PutOutcome;
+        AfterContentionOrTimeout find(name: &Name) -> Option<RecurringRecord>;
+        AfterContentionOrTimeout definitions(after: Option<&Name>, limit: usize) -> RecurringPage;
+        AfterContention claim_due_recurring(request: &RecurringClaimRequest) -> DueRecurring;
+        AfterContention fire(firings: &[RecurringFiring]) -> Vec<Fired>;
+        AfterContention set_paused(name: &Name, paused: bool) -> Changed;
+        AfterContention delete(name: &Name) -> Changed;
+        AfterContention retire(request: &RetireRecurring) -> Guarded<Vec<Name>>;
     }
 
     ArchiveStore by archive {
-        IfContended archive(request: &PurgeRequest) -> Guarded<u64>;
-        IfUnanswered archived(ids: &[JobId]) -> Vec<Option<ArchivedJob>>;
-        IfUnanswered list_archived(filter: &ArchiveFilter, page: &PageRequest) -> ArchivePage;
-        IfContended purge_archive(request: &ArchivePurge) -> Guarded<u64>;
+        AfterContention archive(request: &PurgeRequest) -> Guarded<u64>;
+        AfterContentionOrTimeout archived(ids: &[JobId]) -> Vec<Option<ArchivedJob>>;
+        AfterContentionOrTimeout list_archived(filter: &ArchiveFilter, page: &PageRequest) -> ArchivePage;
+        AfterContention purge_archive(request: &ArchivePurge) -> Guarded<u64>;
     }
 
     PermitStore by permits {
-        IfContended set_permits(resource: &Name, max: u32) -> Changed;
-        IfUnanswered permits() -> Vec<PermitInfo>;
+        AfterContention set_permits(resource: &Name, max: u32) -> Changed;
+        AfterContentionOrTimeout permits() -> Vec<PermitInfo>;
     }
 
     RateStore by rates {
-        IfContended take(requests: &[RateRequest]) -> Vec<RateAnswer>;
-        IfContended forget_idle(limit: usize) -> u64;
+        AfterContention take(requests: &[RateRequest]) -> Vec<RateAnswer>;
+        AfterContention forget_idle(limit: usize) -> u64;
     }
 
     WorkflowStore by workflows {
-        IfContended create_batch(batch: BatchId) -> Changed;
-        IfContended close_batch(batch: BatchId) -> BatchClosed;
-        IfUnanswered batches(ids: &[BatchId]) -> Vec<Option<BatchRecord>>;
-        IfUnanswered recent_batches(limit: usize, before: Option<BatchId>) -> Vec<BatchRecord>;
-        IfContended purge_batches(request: &BatchPurge) -> Guarded<u64>;
-        IfUnanswered parents_of(jobs: &[JobId]) -> Vec<Vec<Link>>;
-        IfUnanswered children_of(parent: Parent, limit: usize, after: Option<JobId>) -> Vec<Link>;
+        AfterContention create_batch(batch: BatchId) -> Changed;
+        AfterContention close_batch(batch: BatchId) -> BatchClosed;
+        AfterContentionOrTimeout batches(ids: &[BatchId]) -> Vec<Option<BatchRecord>>;
+        AfterContentionOrTimeout recent_batches(limit: usize, before: Option<BatchId>) -> Vec<BatchRecord>;
+        AfterContention purge_batches(request: &BatchPurge) -> Guarded<u64>;
+        AfterContentionOrTimeout parents_of(jobs: &[JobId]) -> Vec<Vec<Link>>;
+        AfterContentionOrTimeout children_of(parent: Parent, limit: usize, after: Option<JobId>) -> Vec<Link>;
     }
 
     SignalStore by signals {
-        IfContended deliver(signal: &Signal) -> Delivered;
-        IfContended expire(limit: usize) -> Vec<JobId>;
+        AfterContention deliver(signal: &Signal) -> Delivered;
+        AfterContention expire(limit: usize) -> Vec<JobId>;
     }
 
     DiagnosticStore by diagnostics {
-        IfUnanswered findings() -> Vec<Finding>;
+        AfterContentionOrTimeout findings() -> Vec<Finding>;
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::build::job;
-    use crate::runner::deadline;
+    use crate::runner::time_limit;
 
     /// A handle on an empty store whose first `count` calls fail in this way, and its notes.
     fn failing(kind: StoreErrorKind, count: u64) -> (Repeating, Arc<Notes>) {
@@ -331,17 +331,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn every_other_error_is_returned_at_once() {
-        for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Corrupt] {
+        let misconfigured = StoreErrorKind::Misconfigured;
+        for kind in [
+            StoreErrorKind::Unavailable,
+            StoreErrorKind::Corrupt,
+            misconfigured,
+        ] {
             let (store, notes) = failing(kind, 1);
             let error = store.jobs().enqueue(&[job()]).await.unwrap_err();
             assert_eq!((error.kind(), notes.repeats().0), (kind, 0));
+            assert_eq!(notes.refused(), kind == misconfigured);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn contention_that_does_not_end_is_returned_before_the_case_must_end() {
         let (store, notes) = failing(StoreErrorKind::Contention, u64::MAX);
-        let ended = tokio::time::timeout(deadline(), store.jobs().enqueue(&[job()])).await;
+        let ended = tokio::time::timeout(time_limit(""), store.jobs().enqueue(&[job()])).await;
         let error = ended.expect("before the deadline").unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Contention);
         assert!(notes.repeats().0 > 1);

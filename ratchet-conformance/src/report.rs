@@ -117,9 +117,9 @@ impl Report {
                     .extension()
                     .is_some_and(|extension| extension == "json")
                 {
-                    report
-                        .results
-                        .push(serde_json::from_slice(&fs::read(path)?)?);
+                    let result = serde_json::from_slice(&fs::read(&path)?);
+                    let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+                    report.results.push(result.map_err(named)?);
                 }
             }
         }

@@ -18,12 +18,16 @@ use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// How long a case may take before it counts as hanging; `RATCHET_CASE_SECONDS` says otherwise. Less
-/// than the five minutes after which test runners end a test, so that the failure is told.
-pub(crate) fn deadline() -> Duration {
-    let seconds = std::env::var("RATCHET_CASE_SECONDS");
-    let seconds = seconds.ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(240))
+/// How long a case of this group may take before it counts as hanging: less than `.config/nextest.toml`
+/// allows its test, so that the case reports its failure itself. Random histories take longest.
+pub(crate) fn time_limit(group: &str) -> Duration {
+    let (variable, seconds) = match group {
+        "differential" => ("RATCHET_HISTORY_SECONDS", 840),
+        _ => ("RATCHET_CASE_SECONDS", 240),
+    };
+    let set = std::env::var(variable).ok();
+    let set = set.and_then(|text| text.parse().ok());
+    Duration::from_secs(set.unwrap_or(seconds))
 }
 
 /// What a case is given.
@@ -76,6 +80,12 @@ impl Failure {
         &self.clauses
     }
 
+    /// The same failure, with a further line in its message.
+    pub(crate) fn with(mut self, line: &str) -> Self {
+        self.message = format!("{}\n  {line}", self.message);
+        self
+    }
+
     pub(crate) const fn cause(&self) -> Cause {
         self.cause
     }
@@ -121,7 +131,8 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
             return Ended::without_running(case, format!("the fixture cannot be made: {error}"));
         }
     };
-    let deadline = deadline();
+    let deadline = time_limit(case.group);
+    context.notes().set_time_limit(deadline);
     let body = tokio::time::timeout(deadline, (case.body)(&context));
     let ended = caught(body).await;
     let notes = context.notes();
@@ -138,8 +149,10 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
         (ended, Some(clause)) => {
             let mut message =
                 format!("the case names the clause {clause}, which it does not prove");
-            if let Err(panic) = ended {
-                message = format!("{message}; and it failed: {panic}");
+            match ended {
+                Err(panic) => message = format!("{message}; and it failed: {panic}"),
+                Ok(Err(_)) => message.push_str("; and it did not end"),
+                Ok(Ok(())) => {}
             }
             failure(Cause::Setup, message, all)
         }

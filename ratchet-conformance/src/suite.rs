@@ -15,7 +15,7 @@ use crate::{Case, Cx, Power, Provision};
 pub struct Suite {
     name: String,
     powers: Vec<Power>,
-    without: Vec<Exemption>,
+    exemptions: Vec<Exemption>,
     /// None: all of them.
     groups: Option<Vec<String>>,
     settings: Settings,
@@ -47,7 +47,7 @@ impl Suite {
         Self {
             name: name.into(),
             powers: powers.to_vec(),
-            without: Vec::new(),
+            exemptions: Vec::new(),
             groups: None,
             settings: Settings::DEFAULT,
         }
@@ -98,7 +98,7 @@ impl Suite {
         for name in cases {
             let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
             assert!(known, "there is no group or case {name}");
-            self.without.push(Exemption {
+            self.exemptions.push(Exemption {
                 name: (*name).to_owned(),
                 reason: reason.to_owned(),
                 runs,
@@ -126,7 +126,7 @@ impl Suite {
             }
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
-        let subject = Subject::new(self.name, self.powers, self.without);
+        let subject = Subject::new(self.name, self.powers, self.exemptions);
         trials::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 

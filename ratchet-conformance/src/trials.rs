@@ -15,8 +15,7 @@ use crate::{Case, Power, Provision, clauses};
 pub(crate) struct Subject {
     name: String,
     powers: Vec<Power>,
-    /// What it refuses to do.
-    without: Vec<Exemption>,
+    exemptions: Vec<Exemption>,
     /// Whether being unavailable is a failure.
     required: bool,
 }
@@ -31,13 +30,13 @@ pub(crate) struct Exemption {
 }
 
 impl Subject {
-    pub(crate) fn new(name: String, powers: Vec<Power>, without: Vec<Exemption>) -> Self {
+    pub(crate) fn new(name: String, powers: Vec<Power>, exemptions: Vec<Exemption>) -> Self {
         let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
         Self {
             required: requires(&required, &name),
             name,
             powers,
-            without,
+            exemptions,
         }
     }
 
@@ -45,7 +44,7 @@ impl Subject {
     fn exemption<C>(&self, case: &Case<C>) -> Option<&Exemption> {
         let of_case = |one: &&Exemption| one.name == case.full_name();
         let of_group = |one: &&Exemption| one.name == case.group;
-        let all = || self.without.iter();
+        let all = || self.exemptions.iter();
         all().find(of_case).or_else(|| all().find(of_group))
     }
 }
@@ -82,7 +81,7 @@ fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Pl
         (Provision::Unavailable(reason), _) if !subject.required => {
             Plan::Skip(Verdict::Missing, reason.clone())
         }
-        (_, Some(one)) => Plan::Exempt(one.clone()),
+        (_, Some(exemption)) => Plan::Exempt(exemption.clone()),
         (_, None) => Plan::Run,
     }
 }
@@ -110,7 +109,7 @@ pub(crate) fn run<C: Context>(
                 ignored(case, reason)
             }
             Plan::Run => trial(&subject, case, None, provision, &recorder),
-            Plan::Exempt(one) => trial(&subject, case, Some(one), provision, &recorder),
+            Plan::Exempt(exemption) => trial(&subject, case, Some(exemption), provision, &recorder),
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -169,9 +168,8 @@ fn trial<C: Context>(
     })
 }
 
-/// Judges the end of a case that the store is exempted from: it must fail, after a call was refused,
-/// and then the reason of the exemption is returned, too. An exemption that hides nothing, or something
-/// else, must go.
+/// Judges the end of a case that the store is exempted from. Returns the reason of the exemption if the
+/// case failed because a call was refused; fails if it passed, or failed otherwise.
 fn judge_exempted<C>(
     ended: Ended,
     case: &Case<C>,
@@ -199,10 +197,13 @@ fn judge_exempted<C>(
     };
     match failure.cause() {
         Cause::Broken if ended.refused => (Ok(()), Some(reason.clone())),
-        Cause::Broken => failed(format!(
-            "the store is exempted and refused no call with `Misconfigured`, so the case failed \
-             for another reason: {failure}"
-        )),
+        Cause::Broken => {
+            let beside = format!(
+                "the exemption from `{name}` does not cover this: no call was refused with \
+                 `Misconfigured`"
+            );
+            (Err(failure.with(&beside)), None)
+        }
         Cause::Hanging => failed(format!(
             "{failure}; exempt it with `Suite::without_running`, which does not run it"
         )),

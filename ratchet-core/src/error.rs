@@ -113,6 +113,7 @@ pub enum StoreErrorKind {
     /// No answer within the deadline. Whether the call took effect is unknown.
     Timeout,
     /// The database gave up because of others: deadlock, serialization failure, lock held too long.
+    /// Nothing has changed, and the call may be made again.
     Contention,
     /// There is no room left on the database's disk.
     Full,

@@ -15,12 +15,12 @@ fn subject(required: bool) -> Arc<Subject> {
     Arc::new(Subject {
         name: "mystore".to_owned(),
         powers: vec![Power::Clock],
-        without: Vec::new(),
+        exemptions: Vec::new(),
         required,
     })
 }
 
-fn without(name: &str, runs: bool) -> Exemption {
+fn exemption(name: &str, runs: bool) -> Exemption {
     Exemption {
         name: name.to_owned(),
         reason: "needs more".to_owned(),
@@ -37,13 +37,13 @@ fn an_exempted_case_runs_unless_it_must_not() {
     let exempted = |name: &str, runs| Subject {
         name: "mystore".to_owned(),
         powers: Power::STORE.to_vec(),
-        without: vec![without(name, runs)],
+        exemptions: vec![exemption(name, runs)],
         required: true,
     };
     let case = Suite::cases().next().unwrap();
     let ready = Provision::Ready(());
     for name in [case.group, &case.full_name()] {
-        let exempt = Plan::Exempt(without(name, true));
+        let exempt = Plan::Exempt(exemption(name, true));
         assert_eq!(plan(&exempted(name, true), case, &ready), exempt);
         let left = Plan::Skip(Verdict::NotApplicable, "needs more".to_owned());
         assert_eq!(plan(&exempted(name, false), case, &ready), left);
@@ -150,7 +150,7 @@ static REFUSED: Case<Probe> = Case {
     body: |probe| {
         Box::pin(async {
             let refusal = StoreError::new(Misconfigured, "enqueue");
-            probe.0.failed(&refusal);
+            probe.0.note_error(&refusal);
             panic!("{refusal}");
         })
     },
@@ -199,7 +199,7 @@ fn a_case_that_names_a_clause_it_does_not_prove_fails_itself() {
 
 #[test]
 fn an_exempted_case_that_is_refused_does_not_apply() {
-    let exemption = Some(without("probe", true));
+    let exemption = Some(exemption("probe", true));
     let (conclusion, result) = run_one(&REFUSED, exemption, &probe());
     assert_eq!((conclusion.num_failed, conclusion.num_ignored), (0, 1));
     assert_eq!(result.verdict, Verdict::NotApplicable);
@@ -208,13 +208,15 @@ fn an_exempted_case_that_is_refused_does_not_apply() {
 
 #[test]
 fn an_exempted_case_that_fails_for_another_reason_is_a_failure() {
-    let (conclusion, result) = run_one(&FAILS, Some(without("probe", true)), &probe());
+    let (conclusion, result) = run_one(&FAILS, Some(exemption("probe", true)), &probe());
     assert_eq!(conclusion.num_failed, 1);
     let detail = result.detail.unwrap();
     assert!(
-        detail.contains("for another reason: the second comes first"),
+        detail.starts_with("the second comes first")
+            && detail.contains("exemption from `probe` does not cover this"),
         "{detail}"
     );
+    assert_eq!(result.blamed, ["claim.order"]);
 }
 
 #[test]
@@ -222,15 +224,15 @@ fn the_exemption_of_a_case_goes_before_that_of_its_group() {
     let subject = Subject {
         name: "mystore".to_owned(),
         powers: Vec::new(),
-        without: vec![
-            without("probe", true),
-            without("probe::passes_always", false),
+        exemptions: vec![
+            exemption("probe", true),
+            exemption("probe::passes_always", false),
         ],
         required: true,
     };
-    let exemption = |case| subject.exemption(case).map(|one| one.name.as_str());
-    assert_eq!(exemption(&PASSES), Some("probe::passes_always"));
-    assert_eq!(exemption(&FAILS), Some("probe"));
+    let found = |case| subject.exemption(case).map(|one| one.name.as_str());
+    assert_eq!(found(&PASSES), Some("probe::passes_always"));
+    assert_eq!(found(&FAILS), Some("probe"));
 }
 
 #[test]
@@ -239,7 +241,7 @@ fn an_exemption_from_a_case_that_passes_is_a_failure() {
         ("probe::passes_always", "remove `probe::passes_always`"),
         ("probe", "name the cases of `probe`"),
     ] {
-        let (conclusion, result) = run_one(&PASSES, Some(without(name, true)), &probe());
+        let (conclusion, result) = run_one(&PASSES, Some(exemption(name, true)), &probe());
         assert_eq!(conclusion.num_failed, 1);
         assert_eq!(result.verdict, Verdict::Fail);
         let detail = result.detail.unwrap();
@@ -250,7 +252,7 @@ fn an_exemption_from_a_case_that_passes_is_a_failure() {
 #[test]
 fn a_fixture_that_fails_is_no_excuse() {
     let broken: Arc<Setup<Probe>> = Arc::new(|| Box::pin(async { Err("no disk".into()) }));
-    let exemption = Some(without("probe", true));
+    let exemption = Some(exemption("probe", true));
     let (conclusion, result) = run_one(&FAILS, exemption, &Provision::Ready(broken));
     assert_eq!(conclusion.num_failed, 1);
     assert!(result.detail.unwrap().contains("no disk"));
@@ -264,7 +266,7 @@ fn an_exempted_case_that_hangs_must_not_be_run() {
         repeated: 0,
         refused: true,
     };
-    let (outcome, excused) = judge_exempted(ended, &FAILS, &without("probe", true));
+    let (outcome, excused) = judge_exempted(ended, &FAILS, &exemption("probe", true));
     assert_eq!(excused, None);
     let told = outcome.unwrap_err().to_string();
     assert!(told.contains("Suite::without_running"), "{told}");
