@@ -11,40 +11,38 @@
 )]
 mod report;
 
-use std::env;
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context, Result, ensure};
 
-pub(crate) use self::report::Report;
-use self::report::Verdict;
-use crate::process;
+use self::report::{CaseResult, Verdict};
+pub(crate) use self::report::{Report, default_dir as directory};
 
 /// Prints the clauses by store, and why cases failed or were not run.
 pub(crate) fn run() -> Result<()> {
-    let dir = directory(&process::target_dir()?);
-    let report = read(&dir)?;
+    let report = read()?;
     ensure!(
         !report.results.is_empty(),
         "no conformance report in {}; run `cargo xtask test` first",
-        dir.display()
+        directory().display()
     );
     print!("{}", report.table());
     Ok(())
 }
 
-/// Where the suite keeps its reports.
-pub(crate) fn directory(target: &Path) -> PathBuf {
-    env::var_os("RATCHET_REPORT_DIR")
-        .map_or_else(|| target.join("ratchet-conformance"), PathBuf::from)
+/// Adds the report of a further run; a case that failed in an earlier one stays failed.
+pub(crate) fn add(report: &mut Report, run: Report) {
+    let failed = |result: &&CaseResult| result.verdict == Verdict::Fail;
+    let results = report.results.iter().filter(failed).cloned().collect();
+    report.merge(run);
+    report.merge(Report { results });
 }
 
-/// Every result below the directory; none if it does not exist.
-pub(crate) fn read(dir: &Path) -> Result<Report> {
+/// Every result of the last run; none if there was no run.
+pub(crate) fn read() -> Result<Report> {
+    let dir = directory();
     if !dir.is_dir() {
         return Ok(Report::default());
     }
-    Report::read_dir(dir).with_context(|| format!("cannot read the reports in {}", dir.display()))
+    Report::read_dir(&dir).context("cannot read the conformance reports")
 }
 
 /// The cases of one store, counted; none if none of them ran.
@@ -78,24 +76,25 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn cases_are_counted_by_store() {
-        let result = |(case, store, verdict): (usize, &str, &str)| {
+    fn report(results: &[(&str, &str, &str)]) -> Report {
+        let result = |(store, case, verdict): &(&str, &str, &str)| {
             json!({
-                "store": store, "case": case.to_string(), "clauses": ["claim.due"],
-                "verdict": verdict, "detail": null,
+                "store": store, "case": case, "clauses": ["claim.due"], "verdict": verdict,
+                "detail": null,
             })
         };
-        let results: Vec<_> = [
-            (1, "a", "pass"),
-            (2, "a", "fail"),
-            (1, "b", "pass"),
-            (2, "b", "not-applicable"),
-        ]
-        .into_iter()
-        .map(result)
-        .collect();
-        let report: Report = serde_json::from_value(json!({ "results": results })).unwrap();
+        let results: Vec<_> = results.iter().map(result).collect();
+        serde_json::from_value(json!({ "results": results })).unwrap()
+    }
+
+    #[test]
+    fn cases_are_counted_by_store() {
+        let report = report(&[
+            ("a", "1", "pass"),
+            ("a", "2", "fail"),
+            ("b", "1", "pass"),
+            ("b", "2", "not-applicable"),
+        ]);
         assert_eq!(summary(&report, "a").unwrap(), "cases: 1 passed, 1 failed");
         assert_eq!(
             summary(&report, "b").unwrap(),
@@ -105,8 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_has_no_results() {
-        let absent = read(Path::new("no such directory")).unwrap();
-        assert!(absent.results.is_empty());
+    fn a_failure_in_one_of_several_runs_stays() {
+        let mut all = Report::default();
+        for [first, second] in [["pass", "fail"], ["fail", "pass"], ["pass", "pass"]] {
+            add(&mut all, report(&[("a", "1", first), ("a", "2", second)]));
+        }
+        assert_eq!(summary(&all, "a").unwrap(), "cases: 0 passed, 2 failed");
     }
 }

@@ -30,7 +30,7 @@ const PACKAGES: [&str; 3] = [
 /// Which mutants to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The store, whose server must be available. Without it, all SQL stores whose servers are.
+    /// The store. Without it, each SQL store whose server is available.
     #[arg(value_enum)]
     store: Option<Kind>,
     /// Only the mutants with one of these texts in their name or in the name of their statement.
@@ -131,7 +131,7 @@ fn test(kind: Kind, args: &Args) -> Result<bool> {
                 server = Some(found);
             }
             Err(reason) if args.store.is_none() && !db::required(kind.backend()) => {
-                println!("not run, but all of them apply: {reason:#}");
+                println!("left out, each mutant applies to its statement: {reason:#}");
                 return Ok(true);
             }
             Err(reason) => return Err(reason),

@@ -152,7 +152,8 @@ impl Tests {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("RATCHET_REPORT_DIR", self.directory.join("reports"))
             // A case that hangs fails first, and is named.
-            .env("RATCHET_CASE_SECONDS", limit.as_secs().to_string());
+            .env("RATCHET_CASE_SECONDS", limit.as_secs().to_string())
+            .env("RATCHET_HISTORY_SECONDS", limit.as_secs().to_string());
         if !group.is_empty() {
             command.arg(format!("{group}::"));
         }

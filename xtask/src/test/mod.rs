@@ -19,7 +19,7 @@ use self::counts::Counts;
 use self::nextest::{Ended, Reader};
 use self::servers::Servers;
 use crate::load::Load;
-use crate::matrix;
+use crate::matrix::{self, Report};
 use crate::process::{self, Stopwatch};
 
 /// What to test.
@@ -53,9 +53,12 @@ enum Runner {
     Cargo,
 }
 
-/// How many tests run at the same time, for each processor: they wait for servers a good part of their
-/// time.
+/// How many tests run at the same time, for each processor: they wait for servers, the disk and each
+/// other a good part of their time.
 const TESTS_PER_PROCESSOR: usize = 2;
+/// How many tests run at the same time at most: each may have a dozen connections, and the PostgreSQL of
+/// the tests has 200.
+const MOST_TESTS: usize = 16;
 /// The packages of a quick run.
 const QUICK: [&str; 4] = [
     "ratchet-core",
@@ -63,11 +66,11 @@ const QUICK: [&str; 4] = [
     "ratchet-conformance",
     "ratchet-store-sqlite",
 ];
-/// A deep run: how many random histories each store has, how long a case may take, in seconds, how many
-/// seeds each simulation has, and how many cases each property.
+/// A deep run: how many random histories each store has, how long the cases that run them may take, in
+/// seconds, how many seeds each simulation has, and how many cases each property.
 const DEEP: [(&str, &str); 4] = [
     ("RATCHET_HISTORIES", "1000"),
-    ("RATCHET_CASE_SECONDS", "14000"),
+    ("RATCHET_HISTORY_SECONDS", "14000"),
     ("RATCHET_SIM_SEEDS", "2000"),
     ("PROPTEST_CASES", "1000"),
 ];
@@ -76,13 +79,27 @@ const DEEP: [(&str, &str); 4] = [
 struct Step {
     /// What the summary calls it, together with steps of the same kind.
     phase: &'static str,
-    /// What tells it from these.
+    /// Distinguishes it from the other steps of its phase; may be empty.
     name: String,
     passed: bool,
     seconds: f64,
     note: String,
     /// Its tests, if the runner reports them one by one.
     tests: Vec<Ended>,
+}
+
+impl Step {
+    fn title(&self) -> String {
+        title(self.phase, &self.name)
+    }
+}
+
+/// What a step is called, such as `tests: run 2 of 5`.
+fn title(phase: &str, name: &str) -> String {
+    match name {
+        "" => phase.to_owned(),
+        name => format!("{phase}: {name}"),
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -92,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     let target = process::target_dir()?;
-    let reports = matrix::directory(&target);
+    let reports = matrix::directory();
     if reports.is_dir() {
         fs::remove_dir_all(&reports)?;
     }
@@ -119,8 +136,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     servers.announce();
     let compiled = built.passed;
     steps.push(built);
+    let mut report = Report::default();
     if compiled {
-        steps.extend(repeated(args, runner, &target, &servers)?);
+        steps.extend(repeated(args, runner, &target, &servers, &mut report)?);
     }
     if compiled && whole {
         steps.push(step("documentation tests", "", || {
@@ -130,15 +148,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     fs::create_dir_all(target.join("xtask"))?;
     summary::write_times(&steps, &target.join("xtask").join("test-times.tsv"))?;
-    let missing = summary::print(&steps, &matrix::read(&reports)?, &servers, whole);
+    let missing = summary::print(&steps, &report, &servers, whole);
     let failed: Vec<String> = steps
         .iter()
         .filter(|step| !step.passed)
-        .map(|step| {
-            format!("{} {}", step.phase, step.name)
-                .trim_end()
-                .to_owned()
-        })
+        .map(Step::title)
         .chain(missing.into_iter().map(str::to_owned))
         .collect();
     if !failed.is_empty() {
@@ -170,10 +184,7 @@ impl Done {
 
 /// Runs a step and remembers how it went; a step that cannot even start has failed.
 fn step(phase: &'static str, name: &str, work: impl FnOnce() -> Result<Done>) -> Step {
-    println!(
-        "\n== {phase}{}{name}",
-        if name.is_empty() { "" } else { ": " }
-    );
+    println!("\n== {}", title(phase, name));
     let watch = Stopwatch::start();
     let done = work().unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
@@ -212,8 +223,15 @@ fn build(args: &Args, runner: Runner) -> Result<Done> {
     Ok(Done::new(true, ""))
 }
 
-/// Runs the tests as often as asked for, under load if asked for.
-fn repeated(args: &Args, runner: Runner, target: &Path, servers: &Servers) -> Result<Vec<Step>> {
+/// Runs the tests as often as asked for, under load if asked for. A case that failed in one of the runs
+/// has failed in the report.
+fn repeated(
+    args: &Args,
+    runner: Runner,
+    target: &Path,
+    servers: &Servers,
+    report: &mut Report,
+) -> Result<Vec<Step>> {
     let load = args.under_load.then(|| Load::start(&target.join("xtask")));
     let _load = load.transpose()?;
     let run = |number| {
@@ -221,12 +239,14 @@ fn repeated(args: &Args, runner: Runner, target: &Path, servers: &Servers) -> Re
             1 => String::new(),
             all => format!("run {number} of {all}"),
         };
-        step("tests", &name, || match runner {
+        let ended = step("tests", &name, || match runner {
             Runner::Nextest => run_nextest(args, servers),
             Runner::Cargo => run_cargo_test(args, servers),
-        })
+        });
+        matrix::add(report, matrix::read()?);
+        Ok(ended)
     };
-    Ok((1..=args.repeat).map(run).collect())
+    (1..=args.repeat).map(run).collect()
 }
 
 /// The variables of the tests.
@@ -242,11 +262,13 @@ fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
     let mut nextest = process::cargo(&["nextest", "run", "--no-fail-fast"]);
     nextest
         .args(["--status-level", "pass", "--final-status-level", "none"])
-        .args(["--profile", if args.deep { "deep" } else { "default" }])
         .env("NEXTEST_TEST_THREADS", test_threads())
         .args(selection(args))
         .args(&args.runner)
         .envs(variables(args, servers));
+    if args.deep {
+        nextest.args(["--profile", "deep"]);
+    }
     let mut reader = Reader::default();
     let mut output = String::new();
     let passed = process::watch(&mut nextest, |line| {
@@ -267,7 +289,8 @@ fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
 fn test_threads() -> OsString {
     env::var_os("NEXTEST_TEST_THREADS").unwrap_or_else(|| {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        (processors * TESTS_PER_PROCESSOR).to_string().into()
+        let tests = (processors * TESTS_PER_PROCESSOR).min(MOST_TESTS);
+        tests.to_string().into()
     })
 }
 

@@ -1,6 +1,7 @@
 //! The end of a test run: what ran, what failed and how to run it again, in few lines.
 
 use super::Step;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -31,9 +32,9 @@ pub(super) fn print(
     if whole {
         missing.extend(dashboard());
     }
-    let tests: Vec<&Ended> = steps.iter().flat_map(|step| &step.tests).collect();
-    slowest(&tests);
-    failures(&tests);
+    let tests = || steps.iter().flat_map(|step| &step.tests);
+    slowest(tests());
+    failures(tests());
     missing
 }
 
@@ -54,7 +55,7 @@ fn phases(steps: &[Step]) {
         };
         let note = match (runs, failed.as_slice()) {
             ([one], _) => one.note.clone(),
-            (all, []) => format!("{} runs", all.len()),
+            (all, []) => format!("{} runs, the last: {}", all.len(), all[all.len() - 1].note),
             (all, failed) => {
                 let names: Vec<&str> = failed.iter().map(|step| step.name.as_str()).collect();
                 format!(
@@ -127,19 +128,29 @@ fn by_time<'a>(tests: impl IntoIterator<Item = &'a Ended>) -> Vec<&'a Ended> {
     tests
 }
 
-fn slowest(tests: &[&Ended]) {
-    let tests = by_time(tests.iter().copied());
-    for test in tests.iter().take(SLOWEST) {
-        println!("slow      {test}");
+/// Lists the slowest tests, each with its longest time.
+fn slowest<'a>(tests: impl Iterator<Item = &'a Ended>) {
+    let mut listed = BTreeSet::new();
+    for test in by_time(tests) {
+        if listed.len() < SLOWEST && listed.insert((&test.binary, &test.name)) {
+            println!("slow      {test}");
+        }
     }
 }
 
-fn failures(tests: &[&Ended]) {
-    let failed: Vec<&&Ended> = tests.iter().filter(|test| !test.passed).collect();
-    for test in failed.iter().take(FAILED) {
-        println!("FAILED; again: cargo xtask test -- {}", test.filter());
+/// Lists the failed tests, each once, with how often it failed.
+fn failures<'a>(tests: impl Iterator<Item = &'a Ended>) {
+    let mut runs: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    for test in tests {
+        let (failed, all) = runs.entry(test.filter()).or_default();
+        *failed += u32::from(!test.passed);
+        *all += 1;
     }
-    if failed.len() > FAILED {
-        println!("FAILED: {} more, above", failed.len() - FAILED);
+    runs.retain(|_, (failed, _)| *failed > 0);
+    for (filter, (failed, all)) in runs.iter().take(FAILED) {
+        println!("FAILED {failed} of {all} times; again: cargo xtask test -- {filter}");
+    }
+    if runs.len() > FAILED {
+        println!("FAILED: {} more, above", runs.len() - FAILED);
     }
 }
