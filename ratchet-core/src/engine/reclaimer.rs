@@ -99,8 +99,10 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
             );
             run.shared.bells.ring(None);
         }
-        // Those that could not be failed are found again; until then they keep nothing else waiting.
-        if failed.is_err() || reclaimed.len() < request.limit {
+        // Claims that could not be settled are found again: in the next pass, so that this one ends.
+        let moved = reclaimed.iter().any(|lost| !lost.exhausted);
+        let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
+        if failed.is_err() || !more {
             return failed.and(expire_signals(run).await);
         }
     }
@@ -142,7 +144,8 @@ async fn expire_signals(run: &Run) -> Result<()> {
     }
 }
 
-async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
+/// Fails the jobs whose crash budget is used up. Returns how many it failed.
+async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
         let error = format!("lost with its node {} times", lost.crash_count);
         Settlement::new(lost.token, Outcome::Failed { error }).without_attempt()
@@ -153,14 +156,14 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
         .map(fail)
         .collect();
     if failed.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
-    let (mut applied, mut failure) = (Vec::new(), Ok(()));
+    let (mut applied, mut failure) = (Vec::new(), None);
     for (end, answer) in failed.iter().zip(settler::settle_each(run, &failed).await) {
         match answer {
             Ok(Fenced::Applied) => applied.push(end),
             Ok(Fenced::Stale) => {}
-            Err(error) => failure = Err(error),
+            Err(error) => failure = Some(error),
         }
     }
     metrics::exhausted(applied.len());
@@ -170,7 +173,7 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<()> {
     if !run.shared.hooks.is_empty() {
         tell(run, &applied).await?;
     }
-    failure
+    failure.map_or(Ok(applied.len()), Err)
 }
 
 /// Lets the hooks hear of jobs that were failed here: what they were is read for that.

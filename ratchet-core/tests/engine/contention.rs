@@ -1,6 +1,7 @@
 //! Stores whose calls contend with a transaction that stays open, or take long.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,8 +31,10 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Contended {
     store: MemoryStore,
     held: Arc<Mutex<BTreeSet<JobId>>>,
-    /// How they fail.
-    kind: StoreErrorKind,
+    /// How they fail; `None` if they are stale.
+    kind: Option<StoreErrorKind>,
+    /// How many settlements were refused.
+    refused: Arc<AtomicUsize>,
 }
 
 impl Contended {
@@ -76,7 +79,11 @@ impl JobStore for Contended {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         if self.holds(settlements) {
             sleep(SECOND).await;
-            return Err(StoreError::new(self.kind, "settle"));
+            self.refused.fetch_add(settlements.len(), Ordering::SeqCst);
+            return match self.kind {
+                Some(kind) => Err(StoreError::new(kind, "settle")),
+                None => Ok(vec![Fenced::Stale; settlements.len()]),
+            };
         }
         self.store.settle(settlements).await
     }
@@ -138,7 +145,8 @@ async fn two_ends_contend(kind: StoreErrorKind) {
     let store = Contended {
         store: world.store.clone(),
         held: Arc::default(),
-        kind,
+        kind: Some(kind),
+        refused: Arc::default(),
     };
     let job = |name: &str| {
         world.job(name, |_| async {
@@ -196,10 +204,44 @@ async fn a_client_waits_as_long_as_its_store_tries() {
     let store = Contended {
         store: MemoryStore::new().with_faults(fault),
         held: Arc::default(),
-        kind: StoreErrorKind::Contention,
+        kind: Some(StoreErrorKind::Contention),
+        refused: Arc::default(),
     };
     let client = Ratchet::client(Arc::new(store));
     let began = time::monotonic();
     client.enqueue(NewJob::new("kind", &1)).await.unwrap();
     assert_eq!(began.elapsed(), 15 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_can_fail_no_job_ends() {
+    let world = World::new();
+    let limit = ReclaimRequest::new().limit;
+    let mut killed = BTreeSet::new();
+    for number in 0..limit {
+        let job = world.job(&number.to_string(), |_| async {
+            sleep(3_600 * SECOND).await;
+            Ok(())
+        });
+        killed.insert(world.enqueue(job).await);
+    }
+    let first = world.builder().concurrency(limit).build().unwrap();
+    let first = Started::new(first);
+    for id in &killed {
+        world.until(*id, |job| job.state == JobState::Running).await;
+    }
+    first.kill().await;
+    let store = Contended {
+        store: world.store.clone(),
+        held: Arc::new(Mutex::new(killed)),
+        kind: None,
+        refused: Arc::default(),
+    };
+    let builder = Ratchet::builder(Arc::new(store.clone())).register::<Scripted>();
+    let builder = builder.state(world.scripts.clone()).max_crashes(0);
+    let _second = Started::new(builder.build().unwrap());
+    // A pass that began again would refuse them all every second.
+    sleep(60 * SECOND).await;
+    let passes = store.refused.load(Ordering::SeqCst) / limit;
+    assert!((1..20).contains(&passes), "{passes} passes in a minute");
 }
