@@ -136,6 +136,9 @@ mod notes;
 mod recorder;
 mod repeat;
 pub mod report;
+#[cfg(test)]
+mod report_tests;
+mod required;
 mod runner;
 mod slot;
 mod suite;
@@ -149,6 +152,7 @@ pub use coordinator::{
 pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, Residue, TestClock, Vandal};
 pub use memory::MemoryFixture;
+pub use required::is_required;
 pub use runner::Failure;
 pub use slot::Slot;
 pub use suite::Suite;

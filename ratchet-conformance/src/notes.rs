@@ -1,5 +1,5 @@
-//! What a running case notes about itself: the clauses that it proves at present, the calls that were
-//! repeated for it, and whether the store refused one.
+//! What a running case notes about itself: the clauses that it proves at present, and the calls that
+//! were repeated for it or refused.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -24,8 +24,9 @@ struct Inner {
     named: Vec<&'static str>,
     repeated: u64,
     last_repeated: Option<String>,
-    refused: bool,
-    /// How long the case may take; none: as long as most cases.
+    /// Every refusal, as `{}` and `{:?}` print it.
+    refusals: Vec<[String; 2]>,
+    /// How long the case may take. `None` means as long as most cases.
     time_limit: Option<Duration>,
 }
 
@@ -72,13 +73,16 @@ impl Notes {
     /// Takes note of an error that a call returned.
     pub(crate) fn note_error(&self, error: &StoreError) {
         if error.kind() == StoreErrorKind::Misconfigured {
-            self.lock().refused = true;
+            let printed = [error.to_string(), format!("{error:?}")];
+            self.lock().refusals.push(printed);
         }
     }
 
-    /// Whether the store refused a call because of how its server is set up.
-    pub(crate) fn refused(&self) -> bool {
-        self.lock().refused
+    /// Whether this failure shows a call that the store refused because of how its server is set up.
+    pub(crate) fn shows_refusal(&self, failure: &str) -> bool {
+        let inner = self.lock();
+        let mut refusals = inner.refusals.iter().flatten();
+        refusals.any(|refusal| failure.contains(refusal))
     }
 
     /// Returns how many calls were made again, and the last error that caused it.

@@ -340,7 +340,8 @@ mod tests {
             let (store, notes) = failing(kind, 1);
             let error = store.jobs().enqueue(&[job()]).await.unwrap_err();
             assert_eq!((error.kind(), notes.repeats().0), (kind, 0));
-            assert_eq!(notes.refused(), kind == misconfigured);
+            let failure = format!("enqueue: {error:?}");
+            assert_eq!(notes.shows_refusal(&failure), kind == misconfigured);
         }
     }
 

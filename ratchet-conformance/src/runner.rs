@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use ratchet_core::time;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// How long a case of this group may take before it counts as hanging: less than `.config/nextest.toml`
-/// allows its test, so that the case reports its failure itself. Random histories take longest.
+/// How long a case of this group may take, its setup included, before it counts as hanging. With
+/// [`CLEANING`] it is less than `.config/nextest.toml` allows its test, so that the case reports its
+/// failure itself. Random histories take longest.
 pub(crate) fn time_limit(group: &str) -> Duration {
     let (variable, seconds) = match group {
         "differential" => ("RATCHET_HISTORY_SECONDS", 840),
@@ -29,6 +31,9 @@ pub(crate) fn time_limit(group: &str) -> Duration {
     let set = set.and_then(|text| text.parse().ok());
     Duration::from_secs(set.unwrap_or(seconds))
 }
+
+/// How long a fixture may take to clean up after its case ran into the time limit.
+const CLEANING: Duration = Duration::from_secs(40);
 
 /// What a case is given.
 #[async_trait]
@@ -105,7 +110,7 @@ pub(crate) struct Ended {
     pub(crate) outcome: Result<(), Failure>,
     /// How many calls of the store were repeated.
     pub(crate) repeated: u64,
-    /// Whether the store refused a call because of how its server is set up.
+    /// Whether the failure shows that the store refused a call because of how its server is set up.
     pub(crate) refused: bool,
 }
 
@@ -125,20 +130,25 @@ impl Ended {
 pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> Ended {
     let failure = |cause, message, clauses| Err(Failure::new(cause, message, clauses));
     let all = case.clauses.to_vec();
-    let context = match setup().await {
-        Ok(context) => context,
-        Err(error) => {
+    let deadline = time_limit(case.group);
+    let end = time::monotonic() + deadline;
+    let context = match tokio::time::timeout_at(end, setup()).await {
+        Ok(Ok(context)) => context,
+        Ok(Err(error)) => {
             return Ended::without_running(case, format!("the fixture cannot be made: {error}"));
         }
+        Err(_) => {
+            let message = format!("the fixture was not made within {deadline:?}");
+            return Ended::without_running(case, message);
+        }
     };
-    let deadline = time_limit(case.group);
     context.notes().set_time_limit(deadline);
-    let body = tokio::time::timeout(deadline, (case.body)(&context));
+    let body = tokio::time::timeout_at(end, (case.body)(&context));
     let ended = caught(body).await;
     let notes = context.notes();
     let (repeated, last_repeated) = notes.repeats();
     let blamed = notes.blamed(case.clauses);
-    let cleaned = tokio::time::timeout(deadline, context.clean_up()).await;
+    let cleaned = tokio::time::timeout_at(end + CLEANING, context.clean_up()).await;
     let told = |message: String| match &last_repeated {
         Some(error) => {
             format!("{message}\n  {repeated} calls were repeated, the last after: {error}")
@@ -157,7 +167,7 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
             failure(Cause::Setup, message, all)
         }
         (Ok(Ok(())), None) if cleaned.is_err() => {
-            let message = format!("the fixture's teardown did not end within {deadline:?}");
+            let message = "the fixture's teardown did not end in time".to_owned();
             failure(Cause::Setup, message, all)
         }
         (Ok(Ok(())), None) => Ok(()),
@@ -167,10 +177,11 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
         }
         (Err(message), None) => failure(Cause::Broken, told(message), blamed),
     };
+    let shown = outcome.as_ref().err().map(ToString::to_string);
     Ended {
         outcome,
         repeated,
-        refused: notes.refused(),
+        refused: shown.is_some_and(|failure| notes.shows_refusal(&failure)),
     }
 }
 

@@ -8,6 +8,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::recorder::Recorder;
 use crate::report::{CaseResult, Verdict};
+use crate::required::is_required;
 use crate::runner::{Cause, Context, Ended, Failure, Setup, run_case, runtime};
 use crate::{Case, Power, Provision, clauses};
 
@@ -31,9 +32,8 @@ pub(crate) struct Exemption {
 
 impl Subject {
     pub(crate) fn new(name: String, powers: Vec<Power>, exemptions: Vec<Exemption>) -> Self {
-        let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
         Self {
-            required: requires(&required, &name),
+            required: is_required(&name),
             name,
             powers,
             exemptions,
@@ -47,15 +47,6 @@ impl Subject {
         let all = || self.exemptions.iter();
         all().find(of_case).or_else(|| all().find(of_group))
     }
-}
-
-/// Whether a value of `RATCHET_REQUIRE` says that this store must be available: `1`, `true`, or a
-/// list of names with this one in it.
-fn requires(value: &str, name: &str) -> bool {
-    value
-        .split(',')
-        .map(str::trim)
-        .any(|word| word == "1" || word == "true" || word == name)
 }
 
 /// What is done with a case.
@@ -169,7 +160,7 @@ fn trial<C: Context>(
 }
 
 /// Judges the end of a case that the store is exempted from. Returns the reason of the exemption if the
-/// case failed because a call was refused; fails if it passed, or failed otherwise.
+/// failure shows that a call was refused; fails if the case passed, or failed otherwise.
 fn judge_exempted<C>(
     ended: Ended,
     case: &Case<C>,
@@ -199,8 +190,8 @@ fn judge_exempted<C>(
         Cause::Broken if ended.refused => (Ok(()), Some(reason.clone())),
         Cause::Broken => {
             let beside = format!(
-                "the exemption from `{name}` does not cover this: no call was refused with \
-                 `Misconfigured`"
+                "the exemption from `{name}` does not cover this: the failure shows no call that \
+                 was refused with `Misconfigured`"
             );
             (Err(failure.with(&beside)), None)
         }

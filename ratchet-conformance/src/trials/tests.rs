@@ -157,6 +157,24 @@ static REFUSED: Case<Probe> = Case {
     ..BASE
 };
 
+static REFUSED_BEFORE: Case<Probe> = Case {
+    name: "fails_after_a_refusal",
+    body: |probe| {
+        Box::pin(async {
+            let refusal = StoreError::new(Misconfigured, "enqueue");
+            probe.0.note_error(&refusal);
+            panic!("two jobs were claimed");
+        })
+    },
+    ..BASE
+};
+
+static HANGS: Case<Probe> = Case {
+    name: "hangs_always",
+    body: |_| Box::pin(std::future::pending()),
+    ..BASE
+};
+
 static CONFUSED: Case<Probe> = Case {
     name: "names_another_clause",
     body: |probe| {
@@ -208,15 +226,64 @@ fn an_exempted_case_that_is_refused_does_not_apply() {
 
 #[test]
 fn an_exempted_case_that_fails_for_another_reason_is_a_failure() {
-    let (conclusion, result) = run_one(&FAILS, Some(exemption("probe", true)), &probe());
-    assert_eq!(conclusion.num_failed, 1);
-    let detail = result.detail.unwrap();
+    for (case, message) in [
+        (&FAILS, "the second comes first"),
+        (&REFUSED_BEFORE, "two jobs were claimed"),
+    ] {
+        let (conclusion, result) = run_one(case, Some(exemption("probe", true)), &probe());
+        assert_eq!(conclusion.num_failed, 1);
+        let detail = result.detail.unwrap();
+        assert!(
+            detail.starts_with(message)
+                && detail.contains("exemption from `probe` does not cover this"),
+            "{detail}"
+        );
+    }
+}
+
+/// Takes for ever to clean up.
+struct Untidy(Notes);
+
+#[async_trait]
+impl Context for Untidy {
+    async fn clean_up(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    fn notes(&self) -> &Notes {
+        &self.0
+    }
+}
+
+static UNTIDY: Case<Untidy> = Case {
+    group: "probe",
+    name: "leaves_something_behind",
+    clauses: &[],
+    needs: &[],
+    body: |_| Box::pin(async {}),
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_case_has_a_time_limit_for_each_of_its_parts() {
+    let began = ratchet_core::time::monotonic();
+    let stuck = run_case::<Probe>(&PASSES, &|| Box::pin(std::future::pending())).await;
+    let stuck = stuck.outcome.unwrap_err();
+    assert_eq!(stuck.cause(), Cause::Setup);
     assert!(
-        detail.starts_with("the second comes first")
-            && detail.contains("exemption from `probe` does not cover this"),
-        "{detail}"
+        stuck.to_string().contains("was not made within 240s"),
+        "{stuck}"
     );
-    assert_eq!(result.blamed, ["claim.order"]);
+    let hanging = run_case(&HANGS, &|| Box::pin(async { Ok(Probe::default()) })).await;
+    assert_eq!(hanging.outcome.unwrap_err().cause(), Cause::Hanging);
+    let untidy = || {
+        Box::pin(async { Ok(Untidy(Notes::default())) })
+            as futures_util::future::BoxFuture<'static, _>
+    };
+    let untidy = run_case(&UNTIDY, &untidy).await.outcome.unwrap_err();
+    assert_eq!(untidy.cause(), Cause::Setup);
+    assert!(untidy.to_string().contains("teardown"), "{untidy}");
+    // A test of nextest has 300 seconds.
+    assert!(began.elapsed() < 3 * std::time::Duration::from_secs(285));
 }
 
 #[test]
@@ -348,19 +415,4 @@ fn a_killed_case_leaves_a_failure_behind() {
     assert_eq!(conclusion.num_passed, 1);
     let report = Report::read_dir(dir.path()).unwrap();
     assert_eq!(report.results[0].verdict, Verdict::Pass);
-}
-
-#[test]
-fn stores_are_required_all_or_by_name() {
-    for (value, required) in [
-        ("", false),
-        ("0", false),
-        ("other", false),
-        ("1", true),
-        ("true", true),
-        ("mystore", true),
-        ("other, mystore", true),
-    ] {
-        assert_eq!(requires(value, "mystore"), required, "{value:?}");
-    }
 }

@@ -1,0 +1,38 @@
+//! What must be there for the tests. Nothing here needs the rest of the suite, so that a program can
+//! ask without it.
+
+use std::env;
+
+/// Returns whether `RATCHET_REQUIRE` names this store, server or program: then its absence is a
+/// failure, and no reason to ignore tests.
+///
+/// The variable is a list of names with commas between them; `1` and `true` stand for every name.
+#[must_use]
+pub fn is_required(name: &str) -> bool {
+    env::var("RATCHET_REQUIRE").is_ok_and(|names| lists(&names, name))
+}
+
+fn lists(names: &str, name: &str) -> bool {
+    let mut names = names.split(',').map(str::trim);
+    names.any(|one| ["1", "true", name].contains(&one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_required_all_or_by_name() {
+        for (names, required) in [
+            ("", false),
+            ("0", false),
+            ("other", false),
+            ("1", true),
+            ("true", true),
+            ("mystore", true),
+            ("other, mystore", true),
+        ] {
+            assert_eq!(lists(names, "mystore"), required, "{names:?}");
+        }
+    }
+}
