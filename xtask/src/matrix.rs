@@ -1,7 +1,7 @@
 //! The conformance reports of the last test run, and the table of them.
 //!
-//! The module of the suite that reads them is compiled into this program, which does not depend on
-//! the suite: it still builds when the core does not.
+//! The modules of the suite that read them, and the variable of what is required, are compiled into
+//! this program, which does not depend on the suite: it still builds when the core does not.
 
 #[path = "../../ratchet-conformance/src/report.rs"]
 #[allow(
@@ -11,10 +11,15 @@
 )]
 mod report;
 
+#[path = "../../ratchet-conformance/src/required.rs"]
+#[allow(unreachable_pub, reason = "the public part of another crate")]
+mod required;
+
 use anyhow::{Context, Result, ensure};
 
 use self::report::{CaseResult, Verdict};
 pub(crate) use self::report::{Report, default_dir as directory};
+pub(crate) use self::required::is_required;
 
 /// Prints the clauses by store, and why cases failed or were not run.
 pub(crate) fn run() -> Result<()> {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
+use ratchet_conformance::is_required;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -25,17 +26,9 @@ struct Backend {
 type Test = fn(&str) -> Pin<Box<dyn Future<Output = ()> + '_>>;
 
 impl Backend {
-    /// Whether `RATCHET_REQUIRE` says that the server must be there.
-    fn is_required(&self) -> bool {
-        let required = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
-        required
-            .split(',')
-            .any(|name| ["1", "true", self.name].contains(&name.trim()))
-    }
-
     fn trials(&'static self) -> impl Iterator<Item = Trial> {
         let url = std::env::var(self.url).ok();
-        let ignored = url.is_none() && !self.is_required();
+        let ignored = url.is_none() && !is_required(self.name);
         self.tests.iter().map(move |(name, test)| {
             let url = url
                 .clone()

@@ -31,6 +31,7 @@ use std::env;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Trial};
+use ratchet_conformance::is_required;
 
 use crate::cases::{CASES, Case};
 
@@ -47,7 +48,7 @@ fn trial(case: &'static Case) -> Trial {
     let variable = case.backend.variable();
     let url = env::var(variable).ok();
     let reason = match &url {
-        None if required(case.backend.name()) => None,
+        None if is_required(case.backend.name()) => None,
         None => Some(format!("{variable} is not set")),
         Some(_) if case.needs_server && env::var_os("RATCHET_CHAOS_STOP").is_none() => {
             Some(format!(
@@ -69,11 +70,4 @@ fn trial(case: &'static Case) -> Trial {
         cases::run(case, &url);
         Ok(())
     })
-}
-
-/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
-fn required(backend: &str) -> bool {
-    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
-    let mut words = required.split(',').map(str::trim);
-    words.any(|word| ["1", "true", backend].contains(&word))
 }

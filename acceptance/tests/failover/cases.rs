@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Trial};
+use ratchet_conformance::is_required;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::sleep;
@@ -179,11 +180,7 @@ impl Case {
     /// The case on this database; an empty URL is a file of its own.
     pub(crate) fn trial(&'static self, backend: &str, url: Option<String>) -> Trial {
         let name = format!("{backend}::{}", self.name);
-        let required = env::var("RATCHET_REQUIRE").is_ok_and(|required| {
-            required
-                .split(',')
-                .any(|word| ["1", "true", backend].contains(&word.trim()))
-        });
+        let required = is_required(backend);
         let Some(url) = url else {
             let reason = "RATCHET_TEST_POSTGRES_URL is not set";
             return Trial::ignorable_test(name, move || match required {

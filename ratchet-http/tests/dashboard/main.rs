@@ -31,6 +31,7 @@ use std::process::ExitCode;
 
 use futures_util::future::BoxFuture;
 use libtest_mimic::{Arguments, Completion, Trial};
+use ratchet_conformance::is_required;
 
 use crate::stage::Stage;
 use crate::stores::Store;
@@ -194,8 +195,8 @@ fn trial(case: &'static Case, store: Store, no_browser: Option<&String>) -> Tria
     let pictures = case.name.contains("pictures") && env::var_os(pictures::DIRECTORY).is_none();
     let missing = match (no_browser, store.missing()) {
         _ if pictures => Some((format!("{} is not set", pictures::DIRECTORY), false)),
-        (Some(reason), _) => Some((reason.clone(), required("chromium"))),
-        (None, Some(reason)) => Some((reason, required(store.name()))),
+        (Some(reason), _) => Some((reason.clone(), is_required("chromium"))),
+        (None, Some(reason)) => Some((reason, is_required(store.name()))),
         (None, None) => None,
     };
     match missing {
@@ -212,11 +213,4 @@ fn trial(case: &'static Case, store: Store, no_browser: Option<&String>) -> Tria
             stage::run(&store, case.body).map_err(Into::into)
         }),
     }
-}
-
-/// Whether `RATCHET_REQUIRE` says that this must be there, as for the conformance suite.
-fn required(what: &str) -> bool {
-    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
-    let mut words = required.split(',').map(str::trim);
-    words.any(|word| ["1", "true", what].contains(&word))
 }

@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use ratchet_conformance::is_required;
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
@@ -110,17 +111,12 @@ tests! {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let named = std::env::var("RATCHET_REQUIRE").unwrap_or_default();
-    let required = |server: &str| {
-        let mut named = named.split(',');
-        named.any(|name| name == "1" || name == server)
-    };
     let url = server::url(server::URL);
     let starts = server::url(server::PROGRAM).is_some();
     let trial = |(name, test): &(&str, Test)| {
         let (url, test) = (url.clone(), *test);
         let possible = starts || !name.starts_with("secured::");
-        let ignored = (url.is_none() && !required("mongodb")) || !possible;
+        let ignored = (url.is_none() && !is_required("mongodb")) || !possible;
         let missing = server::missing(server::URL);
         Trial::test(*name, move || run(&url.ok_or(missing)?, test)).with_ignored_flag(ignored)
     };
@@ -128,7 +124,7 @@ fn main() -> ExitCode {
     let alone = server::url(server::STANDALONE_URL);
     for (name, test) in standalone::TESTS {
         let (alone, test) = (alone.clone(), *test);
-        let ignored = alone.is_none() && !required("mongodb-standalone");
+        let ignored = alone.is_none() && !is_required("mongodb-standalone");
         let missing = server::missing(server::STANDALONE_URL);
         let trial = Trial::test(format!("standalone::{name}"), move || {
             run(&alone.ok_or(missing)?, test)

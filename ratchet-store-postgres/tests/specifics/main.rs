@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use ratchet_conformance::is_required;
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
@@ -140,8 +141,7 @@ tests! {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let url = server::url();
-    let required = std::env::var("RATCHET_REQUIRE")
-        .is_ok_and(|named| named == "1" || named.split(',').any(|name| name == "postgres"));
+    let required = is_required("postgres");
     let trial = |(name, test): &(&str, Test)| {
         let (url, test) = (url.clone(), *test);
         let needs_standby = name.starts_with("standby::") && server::standby().is_none();

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use ratchet_conformance::is_required;
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, StoreError, StoreErrorKind};
 use ratchet_store_sqlserver::SqlServerStore;
@@ -82,8 +83,7 @@ tests! {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let url = server::url();
-    let required = std::env::var("RATCHET_REQUIRE")
-        .is_ok_and(|named| named == "1" || named.split(',').any(|name| name == "sqlserver"));
+    let required = is_required("sqlserver");
     let trial = |(name, test): &(&str, Test)| {
         let (url, test) = (url.clone(), *test);
         let ignored = url.is_none() && !required;

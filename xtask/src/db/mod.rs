@@ -27,13 +27,6 @@ use self::keeper::Keeper;
 pub(crate) use self::memory::{InMemory, use_memory};
 use crate::process;
 
-/// Whether `RATCHET_REQUIRE` says that this backend must be there, as for the conformance suite.
-pub(crate) fn required(backend: &str) -> bool {
-    let required = env::var("RATCHET_REQUIRE").unwrap_or_default();
-    let mut words = required.split(',').map(str::trim);
-    words.any(|word| word == "1" || word == "true" || word == backend)
-}
-
 /// What to do with the server.
 #[derive(clap::Args)]
 pub(crate) struct Args {

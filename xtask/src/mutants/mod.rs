@@ -19,6 +19,7 @@ use self::report::Outcome;
 use self::set::Mutant;
 use self::trial::Tests;
 use crate::db;
+use crate::matrix::is_required;
 
 /// The packages of the SQL stores.
 const PACKAGES: [&str; 3] = [
@@ -130,7 +131,7 @@ fn test(kind: Kind, args: &Args) -> Result<bool> {
                 variables.push((variable.to_owned(), found.url.clone()));
                 server = Some(found);
             }
-            Err(reason) if args.store.is_none() && !db::required(kind.backend()) => {
+            Err(reason) if args.store.is_none() && !is_required(kind.backend()) => {
                 println!("left out, each mutant applies to its statement: {reason:#}");
                 return Ok(true);
             }

@@ -148,12 +148,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     fs::create_dir_all(target.join("xtask"))?;
     summary::write_times(&steps, &target.join("xtask").join("test-times.tsv"))?;
-    let missing = summary::print(&steps, &report, &servers, whole);
+    let summary = summary::of(&steps, &report, &servers, whole);
+    println!("\n== summary");
+    summary.lines.iter().for_each(|line| println!("{line}"));
     let failed: Vec<String> = steps
         .iter()
         .filter(|step| !step.passed)
         .map(Step::title)
-        .chain(missing.into_iter().map(str::to_owned))
+        .chain(summary.missing.into_iter().map(str::to_owned))
         .collect();
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));

@@ -95,6 +95,20 @@ impl Servers {
         })
     }
 
+    /// None of the servers can be had, for the same reason.
+    #[cfg(test)]
+    pub(super) fn absent(reason: &'static str) -> Self {
+        let needed = BACKENDS.iter();
+        let backends = needed
+            .filter_map(|Backend { name, server }| Some((*name, server.as_ref()?.url)))
+            .map(|(name, url)| (name, url, Err(anyhow!(reason))));
+        Self {
+            memory: None,
+            backends: backends.collect(),
+            redis: Err(anyhow!(reason)),
+        }
+    }
+
     /// No server, for tests that need none.
     pub(super) fn none() -> Result<Self> {
         Ok(Self {

@@ -10,37 +10,40 @@ use anyhow::Result;
 use super::nextest::Ended;
 use super::servers::{BACKENDS, Servers};
 use crate::browser;
-use crate::db::required;
-use crate::matrix::{self, Report};
+use crate::matrix::{self, Report, is_required};
 
 /// How many of the slowest tests are listed.
 const SLOWEST: usize = 10;
 /// How many failed tests are listed.
 const FAILED: usize = 2;
 
-/// Prints what ran, in at most 25 lines. Returns the backends that should have been tested and were
-/// not.
-pub(super) fn print(
-    steps: &[Step],
-    report: &Report,
-    servers: &Servers,
-    whole: bool,
-) -> Vec<&'static str> {
-    println!("\n== summary");
-    phases(steps);
-    let mut missing = backends(report, servers, whole);
+/// What ran, in at most 25 lines, and the backends that should have been tested and were not.
+#[derive(Default)]
+pub(super) struct Summary {
+    pub(super) lines: Vec<String>,
+    pub(super) missing: Vec<&'static str>,
+}
+
+/// Sums up the steps; `whole` if they should have been everything.
+pub(super) fn of(steps: &[Step], report: &Report, servers: &Servers, whole: bool) -> Summary {
+    let mut summary = Summary {
+        lines: phases(steps),
+        missing: Vec::new(),
+    };
+    backends(&mut summary, report, servers, whole);
     if whole {
-        missing.extend(dashboard());
+        dashboard(&mut summary);
     }
     let tests = || steps.iter().flat_map(|step| &step.tests);
-    slowest(tests());
-    failures(tests());
-    missing
+    summary.lines.extend(slowest(tests()));
+    summary.lines.extend(failures(tests()));
+    summary
 }
 
 /// One line for each phase; the runs of a repeated one share it, as do the examples.
-fn phases(steps: &[Step]) {
+fn phases(steps: &[Step]) -> Vec<String> {
     let width = 20;
+    let mut lines = Vec::new();
     let mut left = steps;
     while let Some(first) = left.first() {
         let same = left.iter().take_while(|step| step.phase == first.phase);
@@ -66,17 +69,21 @@ fn phases(steps: &[Step]) {
                 )
             }
         };
-        println!("{:<width$} {passed} {seconds:>7.1} s  {note}", first.phase);
+        lines.push(format!(
+            "{:<width$} {passed} {seconds:>7.1} s  {note}",
+            first.phase
+        ));
     }
+    lines
 }
 
-/// One line for each backend. Returns those that should have been tested and were not.
-fn backends(report: &Report, servers: &Servers, whole: bool) -> Vec<&'static str> {
-    let mut missing = Vec::new();
+/// One line for each backend.
+fn backends(summary: &mut Summary, report: &Report, servers: &Servers, whole: bool) {
+    let Summary { lines, missing } = summary;
     let stores = BACKENDS.iter().map(|backend| backend.name);
     for name in stores {
         let says = match (matrix::summary(report, name), servers.of(name)) {
-            (_, Some(Err(reason))) if required(name) => {
+            (_, Some(Err(reason))) if is_required(name) => {
                 missing.push(name);
                 format!("REQUIRED, BUT not available: {reason:#}")
             }
@@ -88,7 +95,9 @@ fn backends(report: &Report, servers: &Servers, whole: bool) -> Vec<&'static str
                 "DID NOT RUN: no report of a conformance case".to_owned()
             }
         };
-        println!("{name:<20} {says}");
+        // A reason may name several ways that failed, a line each.
+        let words: Vec<&str> = says.split_whitespace().collect();
+        lines.push(format!("{name:<20} {}", words.join(" ")));
     }
     let others: Vec<String> = report
         .stores()
@@ -97,19 +106,18 @@ fn backends(report: &Report, servers: &Servers, whole: bool) -> Vec<&'static str
         .filter_map(|other| Some(format!("{other} {}", matrix::summary(report, other)?)))
         .collect();
     if !others.is_empty() {
-        println!("other suites         {}", others.join("; "));
+        lines.push(format!("other suites         {}", others.join("; ")));
     }
-    missing
 }
 
-/// The browser of the dashboard's tests. Returns its name if it should be there and is not.
-fn dashboard() -> Option<&'static str> {
+/// The browser of the dashboard's tests.
+fn dashboard(summary: &mut Summary) {
     let found = browser::find();
-    println!(
-        "dashboard            {}",
-        browser::summary(found.as_deref())
-    );
-    (found.is_none() && required(browser::NAME)).then_some(browser::NAME)
+    let says = browser::summary(found.as_deref());
+    summary.lines.push(format!("dashboard            {says}"));
+    if found.is_none() && is_required(browser::NAME) {
+        summary.missing.push(browser::NAME);
+    }
 }
 
 /// Writes down how long each test took, the slowest first: seconds, binary and name, with tabs between.
@@ -129,17 +137,18 @@ fn by_time<'a>(tests: impl IntoIterator<Item = &'a Ended>) -> Vec<&'a Ended> {
 }
 
 /// Lists the slowest tests, each with its longest time.
-fn slowest<'a>(tests: impl Iterator<Item = &'a Ended>) {
+fn slowest<'a>(tests: impl Iterator<Item = &'a Ended>) -> Vec<String> {
     let mut listed = BTreeSet::new();
-    for test in by_time(tests) {
-        if listed.len() < SLOWEST && listed.insert((&test.binary, &test.name)) {
-            println!("slow      {test}");
-        }
-    }
+    by_time(tests)
+        .into_iter()
+        .filter(|test| listed.insert((&test.binary, &test.name)))
+        .take(SLOWEST)
+        .map(|test| format!("slow      {test}"))
+        .collect()
 }
 
 /// Lists the failed tests, each once, with how often it failed.
-fn failures<'a>(tests: impl Iterator<Item = &'a Ended>) {
+fn failures<'a>(tests: impl Iterator<Item = &'a Ended>) -> Vec<String> {
     let mut runs: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for test in tests {
         let (failed, all) = runs.entry(test.filter()).or_default();
@@ -147,10 +156,75 @@ fn failures<'a>(tests: impl Iterator<Item = &'a Ended>) {
         *all += 1;
     }
     runs.retain(|_, (failed, _)| *failed > 0);
-    for (filter, (failed, all)) in runs.iter().take(FAILED) {
-        println!("FAILED {failed} of {all} times; again: cargo xtask test -- {filter}");
-    }
+    let line = |(filter, (failed, all)): (&String, &(u32, u32))| {
+        format!("FAILED {failed} of {all} times; again: cargo xtask test -- {filter}")
+    };
+    let mut lines: Vec<String> = runs.iter().take(FAILED).map(line).collect();
     if runs.len() > FAILED {
-        println!("FAILED: {} more, above", runs.len() - FAILED);
+        lines.push(format!("FAILED: {} more, above", runs.len() - FAILED));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn step(phase: &'static str, name: &str, tests: Vec<Ended>) -> Step {
+        Step {
+            phase,
+            name: name.to_owned(),
+            passed: tests.iter().all(|test| test.passed),
+            seconds: 1.0,
+            note: "1 passed".to_owned(),
+            tests,
+        }
+    }
+
+    fn ended(name: &str, seconds: f64, passed: bool) -> Ended {
+        Ended {
+            binary: "crate::tests".to_owned(),
+            name: name.to_owned(),
+            seconds,
+            passed,
+        }
+    }
+
+    /// The longest summary there is: every phase, every server missing, more failures than are listed.
+    #[test]
+    fn a_summary_has_at_most_25_lines() {
+        let tests: Vec<Ended> = (0..40_u8)
+            .map(|number| ended(&number.to_string(), number.into(), number % 2 == 0))
+            .collect();
+        let steps = [
+            step("compile", "", Vec::new()),
+            step("tests", "run 1 of 2", tests.clone()),
+            step("tests", "run 2 of 2", tests),
+            step("documentation tests", "", Vec::new()),
+            step("examples", "one", Vec::new()),
+            step("examples", "two", Vec::new()),
+        ];
+        let servers = Servers::absent("no server\nfound");
+        let other = json!({
+            "store": "other", "case": "1", "clauses": [], "verdict": "pass", "detail": null,
+        });
+        let report = serde_json::from_value(json!({ "results": [other] })).unwrap();
+        let summary = of(&steps, &report, &servers, true);
+        assert!(summary.lines.len() <= 25, "{:#?}", summary.lines);
+        for line in [
+            "tests                FAILED     2.0 s  2 of 2 runs: run 1 of 2, run 2 of 2",
+            "postgres             skipped, not available: no server found",
+            "slow        39.0 s  crate::tests 39",
+            "FAILED: 18 more, above",
+        ] {
+            assert!(
+                summary.lines.iter().any(|one| one == line),
+                "{line}: {:#?}",
+                summary.lines
+            );
+        }
+        assert_eq!(summary.missing, ["memory", "sqlite"]);
     }
 }
