@@ -35,7 +35,7 @@ const MARK: &str = "-- name:";
 /// # Panics
 /// The file has no statement with this name.
 #[must_use]
-pub const fn statement(file: &'static str, name: &str) -> &'static str {
+pub const fn statement<'a>(file: &'a str, name: &str) -> &'a str {
     let bytes = file.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -96,7 +96,7 @@ const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool 
 
 /// Returns each name in a file with the text of its statement, in the order of the file. The two
 /// statements of a template have one text.
-pub fn split(file: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     let marks = file.lines().filter_map(|line| line.strip_prefix(MARK));
     let names = marks.flat_map(str::split_whitespace);
     names.map(move |name| (name, statement(file, name)))
@@ -131,7 +131,7 @@ pub fn directed(name: &str, text: &str) -> String {
 ///
 /// `files` are the names, the texts and the listed statements of the files.
 #[must_use]
-pub fn unlisted(files: &[(&str, &'static str, &[&str])]) -> Vec<String> {
+pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
     for (file, text, listed) in files {

@@ -70,13 +70,13 @@ macro_rules! statements {
         impl Statements {
             /// The statements for this schema; `now` is the expression of its clock.
             pub(crate) fn new(schema: &str, now: &str) -> Self {
-                let statement = |file: &str| {
+                let statement = |_name: &str, file: &str| {
                     #[cfg(feature = "mutants")]
-                    let file = ratchet_mutant::text(file);
+                    let file = ratchet_mutant::text(_name, file);
                     Statement(render(file, schema, now).into())
                 };
                 Self {
-                    $($name: statement(include_str!(
+                    $($name: statement(stringify!($name), include_str!(
                         concat!("sql/", stringify!($name), ".sql")
                     )),)*
                 }

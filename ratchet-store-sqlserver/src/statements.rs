@@ -251,13 +251,13 @@ macro_rules! statements {
         impl Statements {
             /// The statements with these words.
             pub(crate) fn new(words: &Words) -> Self {
-                let statement = |file: &str| {
+                let statement = |_name: &str, file: &str| {
                     #[cfg(feature = "mutants")]
-                    let file = ratchet_mutant::text(file);
+                    let file = ratchet_mutant::text(_name, file);
                     Statement::new(words.render(file))
                 };
                 Self {
-                    $($name: statement(include_str!(
+                    $($name: statement(stringify!($name), include_str!(
                         concat!("sql/", stringify!($name), ".sql")
                     )),)*
                 }

@@ -13,6 +13,7 @@ mod matrix;
 mod mutants;
 mod process;
 mod sim;
+mod statements;
 mod test;
 
 use std::process::ExitCode;

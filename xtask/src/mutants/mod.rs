@@ -21,7 +21,7 @@ use self::trial::Tests;
 use crate::db;
 
 /// The packages of the SQL stores.
-const PACKAGES: [&str; 3] = [
+pub(crate) const PACKAGES: [&str; 3] = [
     "ratchet-store-sqlite",
     "ratchet-store-postgres",
     "ratchet-store-sqlserver",
