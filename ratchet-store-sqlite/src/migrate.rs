@@ -7,7 +7,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Failure, Result};
-use crate::statements;
+use crate::statements::TEXTS;
 
 /// One step of Ratchet's schema, for people who apply such things by hand or want to read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Migration {
     #[must_use]
     pub fn script(&self) -> String {
         let first = match self.version {
-            1 => format!("{};\n", statements::CREATE_MIGRATIONS.trim_end()),
+            1 => format!("{};\n", TEXTS.create_migrations.trim_end()),
             _ => String::new(),
         };
         format!(
@@ -144,7 +144,7 @@ fn migrate(conn: &mut Connection, migrations: &[Migration], now: i64) -> Result<
                 break;
             };
             if applied == 0 {
-                tx.execute_batch(statements::CREATE_MIGRATIONS)?;
+                tx.execute_batch(TEXTS.create_migrations)?;
             }
             apply(&tx, next, now)?;
             tx.commit()?;
@@ -161,7 +161,7 @@ fn migrate(conn: &mut Connection, migrations: &[Migration], now: i64) -> Result<
 fn apply(tx: &Transaction<'_>, migration: &Migration, now: i64) -> Result<()> {
     tx.execute_batch(migration.sql)?;
     tx.execute(
-        statements::ADD_MIGRATION,
+        TEXTS.add_migration,
         params![migration.version, migration.name, migration.checksum(), now],
     )?;
     Ok(())
@@ -183,7 +183,7 @@ fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
              they are not Ratchet's, or were restored in part",
         ));
     }
-    let mut statement = conn.prepare(statements::APPLIED_MIGRATIONS)?;
+    let mut statement = conn.prepare(TEXTS.applied_migrations)?;
     let stored = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<Vec<(i64, String, String)>>>()?;
@@ -227,7 +227,7 @@ fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
 
 /// How many migrations the database says it has, and how many this program knows.
 pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
-    let mut statement = conn.prepare(statements::APPLIED_MIGRATIONS)?;
+    let mut statement = conn.prepare(TEXTS.applied_migrations)?;
     let applied = statement.query_map([], |_| Ok(()))?;
     // A row that cannot be had is no migration.
     let applied: Vec<()> = applied.collect::<rusqlite::Result<_>>()?;
@@ -241,7 +241,7 @@ pub(crate) fn missing_objects(conn: &Connection) -> Result<Vec<String>> {
 
 fn missing(conn: &Connection, migrations: &[Migration]) -> Result<Vec<String>> {
     let model = Connection::open_in_memory()?;
-    model.execute_batch(statements::CREATE_MIGRATIONS)?;
+    model.execute_batch(TEXTS.create_migrations)?;
     for migration in migrations {
         model.execute_batch(migration.sql)?;
     }
@@ -262,7 +262,7 @@ fn check_objects(conn: &Connection, migrations: &[Migration]) -> Result<()> {
 }
 
 fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
-    let mut statement = conn.prepare(statements::OWN_OBJECTS)?;
+    let mut statement = conn.prepare(TEXTS.own_objects)?;
     let names = statement.query_map([], |row| row.get(0))?;
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }

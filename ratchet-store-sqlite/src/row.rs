@@ -136,7 +136,7 @@ pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
-/// The job of a row of `get_job.sql` on this route.
+/// The job of a row of `get_job` on this route.
 ///
 /// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
 /// what cannot is at its default, and named in the last error unless that tells something else.
@@ -194,7 +194,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// The batch of a row of `get_batch.sql` or `list_batches.sql`.
+/// The batch of a row of `get_batch` or `list_batches`.
 pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
     let id = BatchId::from_bytes(row.get(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.get(6)?));
@@ -223,7 +223,7 @@ fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, ot
     })
 }
 
-/// The attempt of a row of `history.sql`.
+/// The attempt of a row of `history`.
 pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -239,7 +239,7 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// The node of a row of `nodes.sql` or `find_node.sql`; none if it cannot be read.
+/// The node of a row of `nodes` or `find_node`; none if it cannot be read.
 pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let node = NodeId::from_bytes(row.get(0)?);
     let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
