@@ -36,22 +36,51 @@ const MARK: &str = "-- name:";
 /// The file has no statement with this name.
 #[must_use]
 pub const fn statement<'a>(file: &'a str, name: &str) -> &'a str {
-    let bytes = file.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let next = next_line(bytes, at);
-        if is_mark(bytes, at) && has_word(bytes, at + MARK.len(), next, name.as_bytes()) {
-            let mut end = next;
-            while end < bytes.len() && !is_mark(bytes, end) {
-                end = next_line(bytes, end);
-            }
-            let (text, _) = file.split_at(end);
-            let (_, text) = text.split_at(next);
-            return text.trim_ascii();
-        }
-        at = next;
+    Reader::new(file).find(name)
+}
+
+/// Finds the statements of a file. In the order of the file, it reads the file once.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    file: &'a str,
+    /// The line with the name of the last statement that was found.
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins with the first statement.
+    #[must_use]
+    pub const fn new(file: &'a str) -> Self {
+        Self { file, at: 0 }
     }
-    panic!("{}", name)
+
+    /// Returns the text of the statement `name`, as [`statement`] does.
+    ///
+    /// # Panics
+    /// The file has no statement with this name.
+    #[must_use]
+    pub const fn find(&mut self, name: &str) -> &'a str {
+        let bytes = self.file.as_bytes();
+        let (mut at, mut began_again) = (self.at, false);
+        loop {
+            if at == bytes.len() {
+                assert!(!began_again, "{}", name);
+                (at, began_again) = (0, true);
+            }
+            let next = next_line(bytes, at);
+            if is_mark(bytes, at) && has_word(bytes, at + MARK.len(), next, name.as_bytes()) {
+                self.at = at;
+                let mut end = next;
+                while end < bytes.len() && !is_mark(bytes, end) {
+                    end = next_line(bytes, end);
+                }
+                let (text, _) = self.file.split_at(end);
+                let (_, text) = text.split_at(next);
+                return text.trim_ascii();
+            }
+            at = next;
+        }
+    }
 }
 
 /// Where the line after the one at this place begins.
@@ -99,7 +128,8 @@ const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool 
 pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     let marks = file.lines().filter_map(|line| line.strip_prefix(MARK));
     let names = marks.flat_map(str::split_whitespace);
-    names.map(move |name| (name, statement(file, name)))
+    let mut reader = Reader::new(file);
+    names.map(move |name| (name, reader.find(name)))
 }
 
 /// Fills in the direction of a template. A statement whose name ends with `_newest` reads from the
@@ -150,8 +180,8 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
 
 /// Lists the statements of a store by file, and loads them.
 ///
-/// The macro makes `Files`, the texts of the files; `Statements<T>`, one `T` for each statement; and
-/// `Statements::load`, which fails to compile in a constant if a file lacks one of its statements.
+/// The macro makes `Files`, the texts of the files; `Named<T>`, one `T` for each statement; and
+/// `Named::load`, which fails to compile in a constant if a file lacks one of its statements.
 ///
 /// ```
 /// mod store {
@@ -160,13 +190,13 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
 ///         nodes: now;
 ///     }
 /// }
-/// use store::{Files, Statements};
+/// use store::{Files, Named};
 ///
 /// const FILES: Files = Files {
 ///     queues: "-- name: pause_queue\nINSERT …\n-- name: resume_queue\nDELETE …",
 ///     nodes: "-- name: now\nSELECT {now}",
 /// };
-/// const TEXTS: Statements<&str> = Statements::load(&FILES);
+/// const TEXTS: Named<&str> = Named::load(&FILES);
 ///
 /// let rendered = TEXTS.map(|_name, text| text.replace("{now}", "clock_timestamp()"));
 /// assert_eq!(rendered.now, "SELECT clock_timestamp()");
@@ -194,15 +224,16 @@ macro_rules! statements {
 
         /// One `T` for each statement.
         #[derive(Clone, Copy, Debug)]
-        pub(crate) struct Statements<T> {
+        pub(crate) struct Named<T> {
             $($(pub(crate) $name: T,)*)*
         }
 
-        impl Statements<&'static str> {
+        impl Named<&'static str> {
             /// Takes the statements out of the files.
             pub(crate) const fn load(files: &Files) -> Self {
+                $(let mut $file = $crate::Reader::new(files.$file);)*
                 Self {
-                    $($($name: $crate::statement(files.$file, stringify!($name)),)*)*
+                    $($($name: $file.find(stringify!($name)),)*)*
                 }
             }
 
@@ -210,8 +241,8 @@ macro_rules! statements {
             pub(crate) fn map<T>(
                 self,
                 mut make: impl FnMut(&'static str, &'static str) -> T,
-            ) -> Statements<T> {
-                Statements {
+            ) -> Named<T> {
+                Named {
                     $($($name: make(stringify!($name), self.$name),)*)*
                 }
             }
@@ -232,6 +263,9 @@ mod tests {
         assert_eq!(statement(FILE, "one"), one);
         assert_eq!(statement(FILE, "two_newest"), "SELECT 2");
         assert_eq!(statement(FILE, "three"), "");
+        let mut reader = Reader::new(FILE);
+        assert_eq!(reader.find("three"), "");
+        assert_eq!(reader.find("one"), one, "before the last one");
         let all: Vec<_> = split(FILE).collect();
         let two = "SELECT 2";
         let expected = [

@@ -43,8 +43,7 @@ impl Statement {
 }
 
 /// Every statement.
-pub(crate) static SQL: LazyLock<Statements<Statement>> =
-    LazyLock::new(|| TEXTS.map(Statement::new));
+pub(crate) static SQL: LazyLock<Named<Statement>> = LazyLock::new(|| TEXTS.map(Statement::new));
 
 ratchet_sql::statements! {
     jobs: enqueue_job enqueue_data last_data find_idempotency_key find_unique_key
@@ -97,7 +96,7 @@ pub(crate) const FILES: Files = Files {
 };
 
 /// The statements as they are in their files.
-pub(crate) const TEXTS: Statements<&str> = Statements::load(&FILES);
+pub(crate) const TEXTS: Named<&str> = Named::load(&FILES);
 
 #[cfg(test)]
 mod tests {
