@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// What stands before the names of a statement, as in `ratchet-sql`.
 const MARK: &str = "-- name:";
@@ -25,11 +25,7 @@ pub(crate) fn by_file(package: &Path) -> Result<BTreeMap<String, Vec<(String, St
         let text = fs::read_to_string(&path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let statements = split(&text);
-        if statements.is_empty() {
-            let statement = name.trim_end_matches(".sql").to_owned();
-            files.insert(name.into_owned(), vec![(statement, text)]);
-            continue;
-        }
+        ensure!(!statements.is_empty(), "{name} has no statement");
         files.insert(name.into_owned(), statements);
     }
     Ok(files)
@@ -65,9 +61,6 @@ mod tests {
             let package = process::root().join(package);
             for (file, statements) in by_file(&package).unwrap() {
                 let text = fs::read_to_string(package.join("src/sql").join(&file)).unwrap();
-                if !text.contains(MARK) {
-                    continue;
-                }
                 let loaded = ratchet_sql::split(&text);
                 let loaded = loaded.map(|(name, text)| (name.to_owned(), text.to_owned()));
                 assert_eq!(loaded.collect::<Vec<_>>(), statements, "{file}");
