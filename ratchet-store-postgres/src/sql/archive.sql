@@ -17,22 +17,13 @@ SET state = excluded.state, finished_at = excluded.finished_at, queue = excluded
 -- Archived jobs. [archive.get] Primary key of archive.
 SELECT id, archived_at, document FROM {schema}.archive WHERE id = ANY($1::uuid[])
 
--- name: list_archived_oldest
+-- name: list_archived_oldest list_archived_newest
 -- The archived jobs that ended in some states, of a queue ($2; none: any) and of a kind ($3; none:
--- any) behind one ($4; none: all), oldest first. [archive.list] Primary key of archive.
+-- any) behind one ($4), in the order of the page. [archive.list] Primary key of archive.
 SELECT id, archived_at, document FROM {schema}.archive
-WHERE id > coalesce($4::uuid, '00000000-0000-0000-0000-000000000000') AND state = ANY($1::smallint[])
+WHERE id {behind} $4 AND state = ANY($1::smallint[])
   AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR kind = $3)
-ORDER BY id
-LIMIT $5
-
--- name: list_archived_newest
--- The archived jobs that ended in some states, of a queue ($2; none: any) and of a kind ($3; none:
--- any) behind one ($4; none: all), newest first. [archive.list] Primary key of archive.
-SELECT id, archived_at, document FROM {schema}.archive
-WHERE id < coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AND state = ANY($1::smallint[])
-  AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR kind = $3)
-ORDER BY id DESC
+ORDER BY id{descending}
 LIMIT $5
 
 -- name: purge_archive

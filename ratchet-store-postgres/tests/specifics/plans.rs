@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::Row;
+use uuid::Uuid;
 
 use crate::server::Schema;
 use crate::{enqueue, job, open};
@@ -255,10 +256,10 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
             .execute(&format!("PREPARE {name} AS {sql}"))
             .await
             .unwrap();
-        let arguments = if name == "count_tagged" {
-            "('{0,4}', NULL, 'rare')"
-        } else {
-            "('{0,4}', NULL, NULL, 1000, 'rare')"
+        let arguments = match name {
+            "list_tagged_oldest" => format!("('{{0,4}}', NULL, '{}', 1000, 'rare')", Uuid::nil()),
+            "list_tagged_newest" => format!("('{{0,4}}', NULL, '{}', 1000, 'rare')", Uuid::max()),
+            _ => "('{0,4}', NULL, 'rare')".to_owned(),
         };
         let explain =
             format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name}{arguments}");
@@ -338,10 +339,10 @@ pub(crate) async fn unfinished_jobs_are_found_without_reading_those_that_have_en
     for statement in end.split(';') {
         schema.execute(statement).await.unwrap();
     }
-    for number in 0..lists.len() {
+    for (number, beginning) in [Uuid::nil(), Uuid::max()].iter().enumerate() {
         let explain = format!(
             "EXPLAIN (ANALYZE, TIMING off, SUMMARY off)
-             EXECUTE list_{number}('{{0,1,2,3}}', NULL, NULL, 100)"
+             EXECUTE list_{number}('{{0,1,2,3}}', NULL, '{beginning}', 100)"
         );
         let plan = plan(&schema, &explain).await;
         assert_eq!(scanned(&plan), None, "{plan}");

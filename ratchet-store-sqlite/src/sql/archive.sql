@@ -26,20 +26,12 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 -- An archived job. [archive.get] Primary key of ratchet_archive.
 SELECT id, archived_at, document FROM ratchet_archive WHERE id = ?1
 
--- name: list_archived_oldest
+-- name: list_archived_oldest list_archived_newest
 -- The archived jobs that ended in some states (bits of ?1), of a queue (?2; none: any) and of a kind
--- (?3; none: any) behind one (?4), oldest first. [archive.list] Primary key of ratchet_archive.
+-- (?3; none: any) behind one (?4), in the order of the page. [archive.list] Primary key of ratchet_archive.
 SELECT id, archived_at, document FROM ratchet_archive
-WHERE id > ?4 AND (?1 >> state) & 1 AND (?2 IS NULL OR queue = ?2) AND (?3 IS NULL OR kind = ?3)
-ORDER BY id
-LIMIT ?5
-
--- name: list_archived_newest
--- The archived jobs that ended in some states (bits of ?1), of a queue (?2; none: any) and of a kind
--- (?3; none: any) behind one (?4), newest first. [archive.list] Primary key of ratchet_archive.
-SELECT id, archived_at, document FROM ratchet_archive
-WHERE id < ?4 AND (?1 >> state) & 1 AND (?2 IS NULL OR queue = ?2) AND (?3 IS NULL OR kind = ?3)
-ORDER BY id DESC
+WHERE id {behind} ?4 AND (?1 >> state) & 1 AND (?2 IS NULL OR queue = ?2) AND (?3 IS NULL OR kind = ?3)
+ORDER BY id{descending}
 LIMIT ?5
 
 -- name: purge_archive

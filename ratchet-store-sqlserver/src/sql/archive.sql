@@ -27,21 +27,13 @@ INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPEN
 SELECT id, archived_at, document FROM {schema}.archive
 WHERE id IN (SELECT id FROM @wanted)
 
--- name: list_archived_oldest
+-- name: list_archived_oldest list_archived_newest
 -- The archived jobs that ended in some states (@P1: a bit for each), of a queue (@P3) if @P2 and of a
--- kind (@P5) if @P4, behind one (@P6), oldest first. [archive.list] Primary key of archive.
+-- kind (@P5) if @P4, behind one (@P6), in the order of the page. [archive.list] Primary key of archive.
 SELECT TOP (@P7) id, archived_at, document FROM {schema}.archive
-WHERE id > CONVERT(binary(16), @P6) AND @P1 & POWER(2, state) <> 0
+WHERE id {behind} CONVERT(binary(16), @P6) AND @P1 & POWER(2, state) <> 0
   AND (@P2 = 0 OR queue = @P3) AND (@P4 = 0 OR kind = @P5)
-ORDER BY id
-
--- name: list_archived_newest
--- The archived jobs that ended in some states (@P1: a bit for each), of a queue (@P3) if @P2 and of a
--- kind (@P5) if @P4, behind one (@P6), newest first. [archive.list] Primary key of archive.
-SELECT TOP (@P7) id, archived_at, document FROM {schema}.archive
-WHERE id < CONVERT(binary(16), @P6) AND @P1 & POWER(2, state) <> 0
-  AND (@P2 = 0 OR queue = @P3) AND (@P4 = 0 OR kind = @P5)
-ORDER BY id DESC
+ORDER BY id{descending}
 
 -- name: purge_archive
 -- Deletes the longest finished of the archived jobs, but for those that somebody has. [archive.purge]
