@@ -137,7 +137,7 @@ impl PostgresStore {
         Ok(created(jobs))
     }
 
-    /// Runs `enqueue_keyed.sql` and returns how many jobs it stored.
+    /// Runs `enqueue_keyed` and returns how many jobs it stored.
     async fn insert_keyed(&self, on: &mut impl Run, insert: &Insert<'_>) -> Result<usize> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
@@ -282,7 +282,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored, given what `find_keys.sql` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
 fn resolve(jobs: &[NewJob], found: &Rows) -> Result<(Vec<Enqueued>, Vec<usize>)> {
     let mut stored: HashSet<JobId> = HashSet::new();
     let mut idempotency: HashMap<&str, JobId> = HashMap::new();
@@ -440,7 +440,7 @@ impl<'a> Insert<'a> {
         }
     }
 
-    /// `enqueue_job.sql`.
+    /// `enqueue_job`.
     fn bind_one(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
         statement
             .query()
@@ -460,7 +460,7 @@ impl<'a> Insert<'a> {
             .bind(self.last.stamp)
     }
 
-    /// `enqueue_jobs.sql`.
+    /// `enqueue_jobs`.
     fn bind(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
         statement
             .query()
@@ -479,7 +479,7 @@ impl<'a> Insert<'a> {
             .bind(&self.payload_versions)
     }
 
-    /// `enqueue_keyed.sql`.
+    /// `enqueue_keyed`.
     fn bind_keyed(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
         self.bind(statement)
             .bind(&self.unique_keys)

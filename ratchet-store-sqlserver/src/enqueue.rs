@@ -139,7 +139,7 @@ impl SqlServerStore {
         }
     }
 
-    /// Runs `enqueue_keyed.sql` and returns how many jobs it stored.
+    /// Runs `enqueue_keyed` and returns how many jobs it stored.
     async fn insert_keyed(&self, on: &mut Lease<'_>, insert: &Insert<'_>) -> Result<usize> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
@@ -228,7 +228,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored, given what `find_keys.sql` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
 fn resolve(jobs: &[NewJob], found: &[Row]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
     let mut stored: HashSet<JobId> = HashSet::new();
     let mut idempotency: HashMap<&str, JobId> = HashMap::new();
@@ -372,13 +372,13 @@ impl<'a> Insert<'a> {
         Ok(insert)
     }
 
-    /// `enqueue_jobs.sql`, for jobs that have no keys and are not stored.
+    /// `enqueue_jobs`, for jobs that have no keys and are not stored.
     fn bind_new(&self, statement: &Statement) -> Query {
         let query = statement.query().bind(table(&self.columns()));
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// `enqueue_keyed.sql`.
+    /// `enqueue_keyed`.
     fn bind_keyed(&self, statement: &Statement) -> Query {
         let mut columns = self.columns().to_vec();
         columns.extend([
