@@ -4,4 +4,4 @@
 
 mod statements;
 
-pub use statements::{Reader, directed, split, statement, unlisted};
+pub use statements::{Reader, render, split, statement, unlisted};

@@ -2,7 +2,9 @@
 //!
 //! A file has many statements. Each begins after a line `-- name: <name>` and ends before the next
 //! such line; its text includes its comments. Text before the first such line belongs to the file.
-//! A line with two names begins a template, which [`directed`] makes two statements of.
+//! A line with two names begins a template, which [`render`] makes two statements of.
+
+use ratchet_core::model::JobFlags;
 
 const MARK: &str = "-- name:";
 
@@ -132,28 +134,35 @@ pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     names.map(move |name| (name, reader.find(name)))
 }
 
-/// Fills in the direction of a template. A statement whose name ends with `_newest` reads from the
-/// newest row to the oldest, any other one from the oldest to the newest.
+/// Fills in the words that the stores share.
 ///
-/// `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing or ` DESC`.
+/// - The direction of a template: `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing or
+///   ` DESC`. A statement whose name ends with `_newest` reads from the newest row to the oldest, any other
+///   one from the oldest to the newest.
+/// - The flags of a job: `{awaited}` becomes the bits of [`JobFlags::AWAITED`], and so on for each of
+///   [`JobFlags::WORDS`].
 ///
 /// ```
-/// let text = "SELECT id FROM jobs WHERE id {behind} $1 ORDER BY id{descending}";
+/// let text = "SELECT id FROM jobs WHERE id {behind} $1 AND flags & {tags} <> 0 ORDER BY id{descending}";
 ///
-/// let oldest = ratchet_sql::directed("list_oldest", text);
-/// assert_eq!(oldest, "SELECT id FROM jobs WHERE id > $1 ORDER BY id");
-/// let newest = ratchet_sql::directed("list_newest", text);
-/// assert_eq!(newest, "SELECT id FROM jobs WHERE id < $1 ORDER BY id DESC");
+/// let oldest = ratchet_sql::render("list_oldest", text);
+/// assert_eq!(oldest, "SELECT id FROM jobs WHERE id > $1 AND flags & 64 <> 0 ORDER BY id");
+/// let newest = ratchet_sql::render("list_newest", text);
+/// assert_eq!(newest, "SELECT id FROM jobs WHERE id < $1 AND flags & 64 <> 0 ORDER BY id DESC");
 /// ```
 #[must_use]
-pub fn directed(name: &str, text: &str) -> String {
+pub fn render(name: &str, text: &str) -> String {
     let (behind, descending) = if name.ends_with("_newest") {
         ("<", " DESC")
     } else {
         (">", "")
     };
-    text.replace("{behind}", behind)
-        .replace("{descending}", descending)
+    let text = text
+        .replace("{behind}", behind)
+        .replace("{descending}", descending);
+    JobFlags::WORDS.iter().fold(text, |text, (word, flags)| {
+        text.replace(&format!("{{{word}}}"), &flags.bits().to_string())
+    })
 }
 
 /// Returns what is wrong with the files of a store: the names in them that are not listed, and those

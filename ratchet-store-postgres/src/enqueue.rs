@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Enqueued, NewJob, RunAt, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, RunAt, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
@@ -17,10 +17,7 @@ use crate::coordinator;
 use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::routes::Mark;
-use crate::row::{
-    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT,
-    WAITS,
-};
+use crate::row::{self, HAS_CHILDREN};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -358,30 +355,12 @@ impl<'a> Insert<'a> {
         let mut insert = Self::default();
         for (job, route) in jobs {
             let spec = job.spec();
-            let mut flags = 0;
-            if spec.unique_key.is_some() {
-                flags |= HAS_UNIQUE_KEY;
-            }
-            if spec.timeout.is_some() || spec.stall_timeout.is_some() {
-                flags |= HAS_TIMEOUTS;
-            }
-            if spec.lane.is_some() {
-                flags |= HAS_LANE;
-            }
-            if has_tags(job) {
-                flags |= HAS_TAGS;
-            }
-            if spec.batch.is_some() {
-                flags |= IN_BATCH;
-            }
-            if spec.route.permit.is_some() {
-                flags |= NEEDS_PERMIT;
-            }
-            let mut state = JobState::Pending;
-            if spec.waits() {
-                flags |= WAITS;
-                state = JobState::Blocked;
-            }
+            let flags = JobFlags::of(spec).bits();
+            let state = if spec.waits() {
+                JobState::Blocked
+            } else {
+                JobState::Pending
+            };
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(route.id);

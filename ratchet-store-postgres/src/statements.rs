@@ -68,7 +68,7 @@ impl Statements {
         TEXTS.map(|name, text| {
             #[cfg(feature = "mutants")]
             let text = ratchet_mutant::text(name, text);
-            let text = ratchet_sql::directed(name, text);
+            let text = ratchet_sql::render(name, text);
             Statement(render(&text, schema, now).into())
         })
     }

@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use ratchet_core::model::{Enqueued, JobSpec, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, JobSpec, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, OptionalExtension, params};
@@ -10,7 +10,6 @@ use crate::lanes;
 use crate::links;
 use crate::permits;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT, WAITS};
 use crate::statements::{Connection, SQL, Statement};
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
@@ -69,40 +68,20 @@ fn enqueue_one(
         return Ok((answer, false));
     }
     let route = work.routes.id_of(work.conn, &spec.route)?;
-    let mut flags = 0;
-    if spec.unique_key.is_some() {
-        flags |= HAS_UNIQUE_KEY;
-    }
-    if spec.timeout.is_some() || spec.stall_timeout.is_some() {
-        flags |= HAS_TIMEOUTS;
-    }
-    if !spec.tags.is_empty() {
-        flags |= HAS_TAGS;
-    }
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
-    let mut state = JobState::Pending;
-    if let Some(lane) = lane {
-        flags |= HAS_LANE;
-        state = lanes::state_of_next(work.conn, queue, lane)?;
-    }
-    if spec.waits() {
-        flags |= WAITS;
-        state = JobState::Blocked;
-    }
-    if spec.batch.is_some() {
-        flags |= IN_BATCH;
-    }
-    if spec.route.permit.is_some() {
-        flags |= NEEDS_PERMIT;
-    }
+    let state = match lane {
+        _ if spec.waits() => JobState::Blocked,
+        Some(lane) => lanes::state_of_next(work.conn, queue, lane)?,
+        None => JobState::Pending,
+    };
     let stored = insert.hot.execute(params![
         id.as_bytes(),
         route,
         spec.priority.level(),
         job.due().resolve(work.now),
         insert.next_data,
-        flags,
+        JobFlags::of(spec).bits(),
         work.now,
         state.code(),
     ])?;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -17,21 +17,17 @@ use rusqlite::types::ValueRef;
 use crate::error::Result;
 
 /// A bit of `ratchet_jobs.flags`: the job has a unique key.
-pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
+pub(crate) const HAS_UNIQUE_KEY: i64 = JobFlags::UNIQUE_KEY.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job has a timeout or a stall timeout.
-pub(crate) const HAS_TIMEOUTS: i64 = 2;
+pub(crate) const HAS_TIMEOUTS: i64 = JobFlags::TIMEOUTS.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job has a lane.
-pub(crate) const HAS_LANE: i64 = 4;
-/// A bit of `ratchet_jobs.flags`: the job has tags.
-pub(crate) const HAS_TAGS: i64 = 64;
+pub(crate) const HAS_LANE: i64 = JobFlags::LANE.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job waits, or waited, for others or for a signal.
-pub(crate) const WAITS: i64 = 8;
+pub(crate) const WAITS: i64 = JobFlags::WAITS.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: others were linked to the job.
-pub(crate) const HAS_CHILDREN: i64 = 16;
+pub(crate) const HAS_CHILDREN: i64 = JobFlags::CHILDREN.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job is in a batch.
-pub(crate) const IN_BATCH: i64 = 32;
-/// A bit of `ratchet_jobs.flags`: the job needs a permit.
-pub(crate) const NEEDS_PERMIT: i64 = 128;
+pub(crate) const IN_BATCH: i64 = JobFlags::BATCH.bits() as i64;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(

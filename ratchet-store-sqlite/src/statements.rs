@@ -38,7 +38,7 @@ impl Statement {
         let text = ratchet_mutant::text(name, text);
         let lines = text.lines().filter(|line| !line.starts_with("--"));
         let text = lines.collect::<Vec<_>>().join("\n");
-        Self(ratchet_sql::directed(name, &text))
+        Self(ratchet_sql::render(name, &text))
     }
 }
 

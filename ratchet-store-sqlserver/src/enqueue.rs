@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use uuid::Uuid;
@@ -13,9 +13,7 @@ use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::result::Row;
 use crate::routes::Mark;
-use crate::row::{
-    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
-};
+use crate::row::{self, HAS_CHILDREN};
 use crate::statements::Statement;
 use crate::store::SqlServerStore;
 
@@ -304,27 +302,12 @@ impl<'a> Insert<'a> {
         let mut insert = Self::default();
         for (job, route) in jobs {
             let spec = job.spec();
-            let mut flags = 0;
-            if spec.unique_key.is_some() {
-                flags |= HAS_UNIQUE_KEY;
-            }
-            if spec.timeout.is_some() || spec.stall_timeout.is_some() {
-                flags |= HAS_TIMEOUTS;
-            }
-            if spec.lane.is_some() {
-                flags |= HAS_LANE;
-            }
-            if has_tags(job) {
-                flags |= HAS_TAGS;
-            }
-            if spec.batch.is_some() {
-                flags |= IN_BATCH;
-            }
-            let mut state = JobState::Pending;
-            if spec.waits() {
-                flags |= WAITS;
-                state = JobState::Blocked;
-            }
+            let flags = JobFlags::of(spec).bits();
+            let state = if spec.waits() {
+                JobState::Blocked
+            } else {
+                JobState::Pending
+            };
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(route.id);

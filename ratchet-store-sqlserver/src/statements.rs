@@ -249,7 +249,7 @@ impl Statements {
         TEXTS.map(|name, text| {
             #[cfg(feature = "mutants")]
             let text = ratchet_mutant::text(name, text);
-            Statement::new(words.render(&ratchet_sql::directed(name, text)))
+            Statement::new(words.render(&ratchet_sql::render(name, text)))
         })
     }
 }
@@ -403,7 +403,7 @@ mod tests {
         };
         let mut passing = Vec::new();
         for (name, text) in texts() {
-            let file = ratchet_sql::directed(name, text);
+            let file = ratchet_sql::render(name, text);
             let hints = |text: &str| text.matches("READPAST").count();
             let plain = words(false).render(&file);
             let own = words(true).render(&file.replace("{passing}", ""));

@@ -5,8 +5,6 @@
 use std::fs;
 use std::path::Path;
 
-use ratchet_sql::directed;
-
 /// One part of a statement, which may have several.
 struct Part {
     statement: String,
@@ -54,7 +52,8 @@ fn statements() -> Vec<(String, String)> {
     let mut statements = Vec::new();
     for (_, text) in folder("src/sql") {
         let named = ratchet_sql::split(&text);
-        statements.extend(named.map(|(name, text)| (name.to_owned(), directed(name, text))));
+        statements
+            .extend(named.map(|(name, text)| (name.to_owned(), ratchet_sql::render(name, text))));
     }
     statements
 }

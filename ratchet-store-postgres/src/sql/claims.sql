@@ -131,7 +131,7 @@ ended AS (
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
       AND job.node IS NOT DISTINCT FROM settlement.node AND coalesce(job.claimed_at, 0) = settlement.claimed_at
-      AND ($10 OR job.flags & 52 = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
+      AND ($10 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
               settlement.result, settlement.ran_for_us
@@ -155,7 +155,7 @@ noted AS (
 freed AS (
     DELETE FROM {schema}.unique_keys AS held
     USING ended
-    WHERE ended.flags & 1 = 1 AND ended.state >= 4
+    WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
 )
@@ -223,7 +223,7 @@ FROM {schema}.jobs AS job
 CROSS JOIN clock
 CROSS JOIN registry
 LEFT JOIN {schema}.nodes AS node ON node.node = job.node
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & 2 = 2
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & {timeouts} = {timeouts}
 WHERE job.state = 3
 ORDER BY job.id
 
@@ -252,7 +252,7 @@ ended AS (
       AND job.crash_count = lost.crash_count AND job.cancel_requested = lost.cancel_requested
       AND job.last_report IS NOT DISTINCT FROM lost.last_report
       AND job.node IS NOT DISTINCT FROM lost.node
-      AND ($9 OR lost.state < 4 OR job.flags & 52 = 0)
+      AND ($9 OR lost.state < 4 OR job.flags & {awaited} = 0)
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now
 ),
 history AS (
@@ -262,7 +262,7 @@ history AS (
 freed AS (
     DELETE FROM {schema}.unique_keys AS held
     USING ended
-    WHERE ended.flags & 1 = 1 AND ended.state >= 4
+    WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
 )

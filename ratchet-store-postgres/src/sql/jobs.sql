@@ -132,7 +132,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        notes.percent, notes.message, CASE WHEN $2 THEN notes.checkpoint END,
        CASE WHEN $2 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot,
-       CASE WHEN job.flags & 64 = 64
+       CASE WHEN job.flags & {tags} = {tags}
             THEN (SELECT string_agg(tagged.tag, E'\n') FROM {schema}.job_tags AS tagged
                   WHERE tagged.job = job.id) END,
        data.payload_version, job.flags,
@@ -171,7 +171,7 @@ ORDER BY job, seq
 -- What an action must know of jobs, which stay as they are until the transaction ends.
 -- [act.respond] Primary keys; locked in order of id, as every call does.
 SELECT job.id, job.state, job.flags,
-       CASE WHEN job.flags & 1 = 1
+       CASE WHEN job.flags & {unique_key} = {unique_key}
             THEN (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = job.id) END
 FROM {schema}.jobs AS job
 WHERE job.id = ANY($1::uuid[])
@@ -194,11 +194,11 @@ moved AS (
 missed AS (
     UPDATE {schema}.signals AS signal SET state = 2
     FROM moved
-    WHERE moved.flags & 8 = 8 AND moved.state >= 4 AND signal.job = moved.id AND signal.state = 0
+    WHERE moved.flags & {waits} = {waits} AND moved.state >= 4 AND signal.job = moved.id AND signal.state = 0
 )
 DELETE FROM {schema}.unique_keys AS held
 USING moved
-WHERE moved.flags & 1 = 1 AND moved.state >= 4
+WHERE moved.flags & {unique_key} = {unique_key} AND moved.state >= 4
   AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = moved.id)
   AND held.job = moved.id
 
@@ -267,7 +267,7 @@ FROM {schema}.jobs AS job
 WHERE job.state = $1 AND job.state >= 4
   AND job.finished_at < (SELECT now FROM clock) - $2::bigint
   AND (job.finished_at, job.id) > ($3::bigint, $4::uuid)
-  AND (job.flags & 16 = 0 OR NOT EXISTS (
+  AND (job.flags & {children} = 0 OR NOT EXISTS (
       SELECT FROM {schema}.links AS link
       CROSS JOIN LATERAL (
           SELECT state FROM {schema}.jobs AS child WHERE child.id = link.child OFFSET 0
@@ -294,14 +294,14 @@ tags AS (
     DELETE FROM {schema}.job_tags WHERE job = ANY(ARRAY(SELECT id FROM gone))
 ),
 links AS (
-    DELETE FROM {schema}.links WHERE child = ANY(ARRAY(SELECT id FROM gone WHERE flags & 8 = 8))
+    DELETE FROM {schema}.links WHERE child = ANY(ARRAY(SELECT id FROM gone WHERE flags & {waits} = {waits}))
 ),
 signals AS (
-    DELETE FROM {schema}.signals WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE flags & 8 = 8))
+    DELETE FROM {schema}.signals WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE flags & {waits} = {waits}))
 ),
 memberships AS (
     DELETE FROM {schema}.batch_jobs
-    WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE flags & 32 = 32))
+    WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE flags & {batch} = {batch}))
 ),
 history AS (
     DELETE FROM {schema}.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))

@@ -21,7 +21,7 @@ FROM {schema}.jobs AS job
 LEFT JOIN {schema}.lane_jobs AS member ON member.job = job.id
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
-WHERE job.id = ANY($1::uuid[]) AND job.flags & 4 = 4
+WHERE job.id = ANY($1::uuid[]) AND job.flags & {lane} = {lane}
   AND coalesce(member.lane, data.lane) IS NOT NULL
   AND coalesce(member.queue, route.queue) IS NOT NULL
 

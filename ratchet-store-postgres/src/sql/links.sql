@@ -17,15 +17,15 @@ WITH parent AS MATERIALIZED (
     WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 ),
 flagged AS (
-    UPDATE {schema}.jobs AS job SET flags = job.flags | 16
-    WHERE job.id = ANY(ARRAY(SELECT id FROM parent WHERE flags & 16 = 0))
+    UPDATE {schema}.jobs AS job SET flags = job.flags | {children}
+    WHERE job.id = ANY(ARRAY(SELECT id FROM parent WHERE flags & {children} = 0))
 )
 SELECT id, state FROM parent
 
 -- name: find_ended
 -- How jobs have ended, those among them that have. [link.decide] Primary keys.
 SELECT job.id, job.state, job.flags,
-       CASE WHEN job.flags & 16 = 16
+       CASE WHEN job.flags & {children} = {children}
             THEN (SELECT result FROM {schema}.job_notes WHERE job = job.id) END
 FROM {schema}.jobs AS job
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 >= 4

@@ -16,7 +16,7 @@ WHERE old.max_held <> excluded.max_held
 WITH held AS MATERIALIZED (
     SELECT route.permit AS resource, sum((
         SELECT count(*) FROM {schema}.jobs AS job
-        WHERE job.state = 3 AND job.flags & 128 <> 0 AND job.route = route.id
+        WHERE job.state = 3 AND job.flags & {permit} <> 0 AND job.route = route.id
     ))::bigint AS held
     FROM {schema}.routes AS route
     WHERE route.permit <> '' AND ($1::text[] IS NULL OR route.permit = ANY($1))
@@ -56,7 +56,7 @@ due AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT route.permit AS resource, sum((
         SELECT count(*) FROM {schema}.jobs AS job
-        WHERE job.state = 3 AND job.flags & 128 <> 0 AND job.route = route.id
+        WHERE job.state = 3 AND job.flags & {permit} <> 0 AND job.route = route.id
     ))::bigint AS held
     FROM {schema}.routes AS route
     WHERE route.permit = ANY(ARRAY(SELECT due.permit FROM due))

@@ -46,7 +46,7 @@ fn text(file: &str, name: &str) -> String {
 }
 
 fn render(name: &str, source: &str) -> String {
-    let text = ratchet_sql::directed(name, source);
+    let text = ratchet_sql::render(name, source);
     let lines = text.lines().filter(|line| !line.starts_with("--"));
     let clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
     let text = lines.collect::<Vec<_>>().join("\n");

@@ -63,7 +63,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        notes.percent, notes.message, CASE WHEN ?2 THEN notes.checkpoint END,
        CASE WHEN ?2 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot,
-       CASE WHEN job.flags & 64 THEN
+       CASE WHEN job.flags & {tags} THEN
            (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
             WHERE tagged.job = job.id)
        END,
@@ -133,7 +133,7 @@ UPDATE ratchet_job_notes SET last_error = NULL WHERE job = ?1
 SELECT job.id, job.data, job.flags
 FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_finished
 WHERE job.state = ?1 AND job.state >= 4 AND job.finished_at < ?2
-  AND (job.flags & 16 = 0 OR NOT EXISTS (
+  AND (job.flags & {children} = 0 OR NOT EXISTS (
       SELECT 1 FROM ratchet_links AS link CROSS JOIN ratchet_jobs AS child ON child.id = link.child
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
 ORDER BY job.finished_at, job.id

@@ -6,7 +6,7 @@ INSERT INTO ratchet_links (child, place, kind, parent, condition) VALUES (?1, ?2
 
 -- name: flag_parent
 -- Notes that others are linked to a job. [link.enqueue] Primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET flags = flags | 16 WHERE id = ?1 AND flags & 16 = 0
+UPDATE ratchet_jobs SET flags = flags | {children} WHERE id = ?1 AND flags & {children} = 0
 
 -- name: find_ended
 -- How a job has ended. [link.decide] Primary keys.

@@ -16,7 +16,7 @@ WITH held AS MATERIALIZED (
     FROM ratchet_routes AS route
     CROSS JOIN ratchet_jobs AS job INDEXED BY ratchet_jobs_permits
     WHERE route.permit <> ''
-      AND job.state = 3 AND job.flags & 128 <> 0 AND job.route = route.id
+      AND job.state = 3 AND job.flags & {permit} <> 0 AND job.route = route.id
     GROUP BY route.permit
 )
 SELECT permit.resource, permit.max_held, coalesce(held.held, 0)

@@ -255,7 +255,7 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
         if name == "create_migrations" || SCANS.contains(&name) {
             continue;
         }
-        let sql = ratchet_sql::directed(name, sql);
+        let sql = ratchet_sql::render(name, sql);
         let plan = plan(&database, &sql);
         for table in [
             "ratchet_jobs",

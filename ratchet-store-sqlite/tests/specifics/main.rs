@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 /// The text of a statement.
 pub(crate) fn statement(file: &str, name: &str) -> String {
-    ratchet_sql::directed(name, ratchet_sql::statement(file, name))
+    ratchet_sql::render(name, ratchet_sql::statement(file, name))
 }
 
 /// A directory with a database of its own.

@@ -159,7 +159,7 @@ FROM @settlement AS settlement{seek jobs}
 WHERE jobs.id = settlement.job AND jobs.claim_seq = settlement.seq AND jobs.state + 0 = 3
   AND COALESCE(jobs.node, 0x00000000000000000000000000000000) = settlement.node
   AND COALESCE(jobs.claimed_at, 0) = settlement.claimed_at
-  AND (@P2 = 1 OR jobs.flags & 52 = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0))
+  AND (@P2 = 1 OR jobs.flags & {awaited} = 0 OR (settlement.state < 4 AND jobs.cancel_requested = 0))
 OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at, cancel_requested)
 SELECT id, claim_seq, state, flags, node, claimed_at, cancel_requested FROM {schema}.jobs
@@ -191,7 +191,7 @@ DELETE held
 FROM @ended AS ended
 INNER LOOP JOIN {schema}.job_data AS data ON data.id = ended.id
 INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
-WHERE ended.flags & 1 = 1 AND ended.state >= 4 AND held.job = ended.id;
+WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4 AND held.job = ended.id;
 COMMIT TRANSACTION;
 IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};
 SELECT id, claim_seq, state, flags, node, claimed_at FROM @ended
@@ -282,7 +282,7 @@ SELECT node.node, node.label, node.status, node.running, node.capacity, node.int
 FROM {schema}.jobs AS job WITH (ROWLOCK{passing})
 CROSS JOIN (SELECT MIN(started_at) AS since FROM {schema}.nodes) AS registry
 LEFT JOIN {schema}.nodes AS node ON node.node = job.node
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & 2 = 2
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & {timeouts} = {timeouts}
 WHERE job.state = 3
 ORDER BY job.id
 
@@ -320,7 +320,7 @@ WHERE jobs.id = lost.job AND jobs.claim_seq = lost.seq AND jobs.state + 0 = 3
   AND (jobs.last_report = lost.last_report
        OR (jobs.last_report IS NULL AND lost.last_report IS NULL))
   AND (jobs.node = lost.node OR (jobs.node IS NULL AND lost.node IS NULL))
-  AND (@P2 = 1 OR lost.state < 4 OR jobs.flags & 52 = 0)
+  AND (@P2 = 1 OR lost.state < 4 OR jobs.flags & {awaited} = 0)
 OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @ended (id, claim_seq, state, flags, node, claimed_at)
 SELECT id, claim_seq, state, flags, node, claimed_at FROM {schema}.jobs
@@ -331,7 +331,7 @@ DELETE held
 FROM @ended AS ended
 INNER LOOP JOIN {schema}.job_data AS data ON data.id = ended.id
 INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
-WHERE ended.flags & 1 = 1 AND ended.state >= 4 AND held.job = ended.id;
+WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4 AND held.job = ended.id;
 COMMIT TRANSACTION;
 IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};
 SELECT id, flags FROM @ended

@@ -199,7 +199,7 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 SELECT job.id, job.state, job.flags, data.unique_key
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & 1 = 1
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & {unique_key} = {unique_key}
 ORDER BY job.id
 
 -- name: change_state
@@ -222,12 +222,12 @@ SELECT id, state, flags FROM {schema}.jobs WHERE id IN (SELECT job FROM @change)
 UPDATE signal SET state = 2
 FROM @moved AS moved
 INNER LOOP JOIN {schema}.signals AS signal WITH (FORCESEEK, ROWLOCK) ON signal.job = moved.id
-WHERE moved.flags & 8 = 8 AND moved.state >= 4 AND signal.state = 0;
+WHERE moved.flags & {waits} = {waits} AND moved.state >= 4 AND signal.state = 0;
 DELETE held
 FROM @moved AS moved
 INNER LOOP JOIN {schema}.job_data AS data ON data.id = moved.id
 INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
-WHERE moved.flags & 1 = 1 AND moved.state >= 4 AND held.job = moved.id
+WHERE moved.flags & {unique_key} = {unique_key} AND moved.state >= 4 AND held.job = moved.id
 
 -- name: request_cancel
 -- Asks the nodes of running jobs to cancel them. [cancel.running] Primary key of jobs.
@@ -332,7 +332,7 @@ INNER LOOP JOIN {schema}.jobs AS locked
 WHERE job.state = @P1 AND job.state >= 4 AND job.finished_at < @before
   AND (job.finished_at > @P3 OR (job.finished_at = @P3 AND job.id > CONVERT(binary(16), @P4)))
   AND locked.state + 0 = @P1 AND locked.finished_at = job.finished_at
-  AND (locked.flags & 16 = 0 OR NOT EXISTS (
+  AND (locked.flags & {children} = 0 OR NOT EXISTS (
       SELECT 1 FROM {schema}.links AS link
       JOIN {schema}.jobs AS child ON child.id = link.child
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
@@ -368,19 +368,19 @@ INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.j
 DELETE tagged
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.job_tags AS tagged WITH (FORCESEEK, ROWLOCK) ON tagged.job = gone.id
-WHERE gone.flags & 64 = 64;
+WHERE gone.flags & {tags} = {tags};
 DELETE link
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.links AS link WITH (FORCESEEK, ROWLOCK) ON link.child = gone.id
-WHERE gone.flags & 8 = 8;
+WHERE gone.flags & {waits} = {waits};
 DELETE signal
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.signals AS signal WITH (FORCESEEK, ROWLOCK) ON signal.job = gone.id
-WHERE gone.flags & 8 = 8;
+WHERE gone.flags & {waits} = {waits};
 DELETE member
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.batch_jobs AS member WITH (FORCESEEK, ROWLOCK) ON member.job = gone.id
-WHERE gone.flags & 32 = 32;
+WHERE gone.flags & {batch} = {batch};
 DELETE attempt
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.attempts AS attempt WITH (FORCESEEK, ROWLOCK) ON attempt.job = gone.id;

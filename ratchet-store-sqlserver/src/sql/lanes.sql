@@ -38,7 +38,7 @@ FROM {schema}.jobs AS job
 LEFT JOIN {schema}.lane_jobs AS member ON member.job = job.id
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
-WHERE job.id IN (SELECT id FROM @wanted) AND job.flags & 4 = 4
+WHERE job.id IN (SELECT id FROM @wanted) AND job.flags & {lane} = {lane}
   AND COALESCE(member.lane, data.lane) IS NOT NULL
   AND COALESCE(member.queue, route.queue) IS NOT NULL
 

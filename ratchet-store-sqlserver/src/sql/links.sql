@@ -15,7 +15,7 @@ FROM OPENJSON(@P1) WITH (child char(32), place int, kind smallint, parent char(3
 -- written even if it has the flag: that is what locks it.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE job SET flags = job.flags | 16
+UPDATE job SET flags = job.flags | {children}
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
 SELECT job.id, job.state
@@ -26,9 +26,9 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.i
 -- How jobs have ended, those among them that have. [link.decide] Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-SELECT job.id, job.state, job.flags, CASE WHEN job.flags & 16 = 16 THEN notes.result END
+SELECT job.id, job.state, job.flags, CASE WHEN job.flags & {children} = {children} THEN notes.result END
 FROM {schema}.jobs AS job
-LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id AND job.flags & 16 = 16
+LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id AND job.flags & {children} = {children}
 WHERE job.id IN (SELECT id FROM @wanted) AND job.state + 0 >= 4
 
 -- name: awaited_parents

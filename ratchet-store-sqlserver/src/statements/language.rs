@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ratchet_sql::directed;
 use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
@@ -149,7 +148,12 @@ fn texts() -> Vec<(String, String)> {
     let words = words();
     let statements = super::texts().into_iter();
     let mut texts: Vec<(String, String)> = statements
-        .map(|(name, text)| (name.to_owned(), words.render(&directed(name, text))))
+        .map(|(name, text)| {
+            (
+                name.to_owned(),
+                words.render(&ratchet_sql::render(name, text)),
+            )
+        })
         .collect();
     for step in migrate::scripts("a schema", migrate::STEPS) {
         texts.push((format!("migration {}", step.version), step.sql));
@@ -202,9 +206,12 @@ fn tokens(name: &str, text: &str) -> Vec<Token> {
 
 pub(super) fn every_statement() -> impl Iterator<Item = (&'static str, Vec<Token>)> {
     let (words, texts) = (words(), super::texts());
-    texts
-        .into_iter()
-        .map(move |(name, text)| (name, tokens(name, &words.render(&directed(name, text)))))
+    texts.into_iter().map(move |(name, text)| {
+        (
+            name,
+            tokens(name, &words.render(&ratchet_sql::render(name, text))),
+        )
+    })
 }
 
 /// An unquoted word in capital letters.
