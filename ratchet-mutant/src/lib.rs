@@ -10,8 +10,8 @@ use std::sync::{LazyLock, Once};
 
 /// The variable that names the directory with the three files below.
 pub const DIRECTORY: &str = "RATCHET_MUTANT";
-/// The file with the text of the statement as the store includes it.
-pub const ORIGINAL: &str = "original.sql";
+/// The file with the name of the statement to replace.
+pub const STATEMENT: &str = "statement";
 /// The file with the text to run instead. It ends with [`MARK`].
 pub const REPLACEMENT: &str = "mutant.sql";
 /// The file that this process creates when it runs the replacement.
@@ -20,7 +20,7 @@ pub const REACHED: &str = "reached";
 pub const MARK: &str = "\n/* mutant */";
 
 struct Mutant {
-    original: String,
+    statement: String,
     replacement: String,
     reached: PathBuf,
 }
@@ -28,7 +28,7 @@ struct Mutant {
 static MUTANT: LazyLock<Option<Mutant>> = LazyLock::new(|| {
     let directory = PathBuf::from(env::var_os(DIRECTORY)?);
     Some(Mutant {
-        original: read(&directory.join(ORIGINAL)),
+        statement: read(&directory.join(STATEMENT)),
         replacement: read(&directory.join(REPLACEMENT)),
         reached: directory.join(REACHED),
     })
@@ -39,16 +39,16 @@ fn read(path: &Path) -> String {
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// Returns the text to run instead of this statement, which is the statement itself unless it is the
-/// one to replace.
+/// Returns the text to run for the statement with this name: `text`, unless the statement is the one to
+/// replace.
 ///
 /// # Panics
 /// The variable is set and a file is missing: a run without the mutant would look like a survivor.
 #[must_use]
-pub fn text(statement: &str) -> &str {
+pub fn text<'a>(name: &str, text: &'a str) -> &'a str {
     match &*MUTANT {
-        Some(mutant) if mutant.original == statement => &mutant.replacement,
-        _ => statement,
+        Some(mutant) if mutant.statement == name => &mutant.replacement,
+        _ => text,
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn without_the_variable_no_statement_changes() {
-        assert_eq!(text("SELECT 1"), "SELECT 1");
+        assert_eq!(text("one", "SELECT 1"), "SELECT 1");
         note_use(MARK);
     }
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::connection::Lease;
 use crate::error::{Loss, Result as Inner};
 use crate::purge::OldJobs;
-use crate::read::codes;
+use crate::read::{beginning, codes};
 use crate::row;
 use crate::store::PostgresStore;
 
@@ -185,7 +185,7 @@ impl PostgresStore {
             .bind(codes(states))
             .bind(text(&filter.queue))
             .bind(text(&filter.kind))
-            .bind(page.after.map(|id| id.as_uuid()))
+            .bind(beginning(page))
             // One more than the page has, to know whether there is another page.
             .bind(i64::try_from(page.limit + 1).unwrap_or(i64::MAX));
         let rows = self.lease().await?.rows(list).await?;

@@ -334,7 +334,7 @@ impl PostgresStore {
     }
 }
 
-/// The claim of a row of `claim_jobs.sql`, or what of it cannot be read.
+/// The claim of a row of `claim_jobs`, or what of it cannot be read.
 fn decode(
     row: &PgRow,
     token: ClaimToken,

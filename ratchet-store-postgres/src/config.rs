@@ -9,7 +9,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::era::LIFETIME;
-use crate::migrate::{self, Migration};
+use crate::migrate::{self, Migration, STEPS, Step};
 use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::{PostgresStore, too_late};
 
@@ -33,6 +33,7 @@ pub struct Builder {
     session_locks: Option<bool>,
     max_lifetime: Duration,
     clock_table: Option<String>,
+    steps: Vec<Step>,
 }
 
 #[derive(Clone)]
@@ -64,6 +65,7 @@ impl Builder {
             session_locks: None,
             max_lifetime: LIFETIME,
             clock_table: None,
+            steps: STEPS.to_vec(),
         }
     }
 
@@ -122,6 +124,14 @@ impl Builder {
     /// [`PostgresStore::migrations`].
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
+        self
+    }
+
+    /// Adds a migration after those of this version, for tests of upgrades.
+    #[doc(hidden)]
+    pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
+        let version = self.steps.last().map_or(1, |step| step.version + 1);
+        self.steps.push(Step { version, name, sql });
         self
     }
 
@@ -205,7 +215,7 @@ impl Builder {
     /// All migrations with what is set, in order. The database is not looked at.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
-        migrate::scripts(&self.schema)
+        migrate::scripts(&self.schema, &self.steps)
     }
 
     /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
@@ -286,6 +296,7 @@ impl Builder {
             wakeups: self.wakeups,
             session_locks: self.session_locks.or(in_url).unwrap_or(false),
             max_lifetime: self.max_lifetime,
+            steps: self.steps,
         })
     }
 
@@ -360,6 +371,8 @@ pub(crate) struct Config {
     pub(crate) session_locks: bool,
     /// How long a connection is used.
     pub(crate) max_lifetime: Duration,
+    /// The migrations.
+    pub(crate) steps: Vec<Step>,
 }
 
 impl Config {

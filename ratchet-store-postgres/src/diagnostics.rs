@@ -164,7 +164,7 @@ fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding
     finding.flatten().into_iter().collect()
 }
 
-/// A row of `vacuum_settings.sql`.
+/// A row of `vacuum_settings`.
 fn vacuum(row: &PgRow) -> Inner<Vec<Finding>> {
     let (table, of_server): (Option<String>, bool) = (row.try_get(0)?, row.try_get(1)?);
     let why = "every claim leaves a dead version of its row, and claims read what is not removed";

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Enqueued, NewJob, RunAt, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, RunAt, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
@@ -17,10 +17,7 @@ use crate::coordinator;
 use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::routes::Mark;
-use crate::row::{
-    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT,
-    WAITS,
-};
+use crate::row::{self, HAS_CHILDREN};
 use crate::statements::{Statement, Statements};
 use crate::store::PostgresStore;
 
@@ -137,7 +134,7 @@ impl PostgresStore {
         Ok(created(jobs))
     }
 
-    /// Runs `enqueue_keyed.sql` and returns how many jobs it stored.
+    /// Runs `enqueue_keyed` and returns how many jobs it stored.
     async fn insert_keyed(&self, on: &mut impl Run, insert: &Insert<'_>) -> Result<usize> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
@@ -282,7 +279,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored, given what `find_keys.sql` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
 fn resolve(jobs: &[NewJob], found: &Rows) -> Result<(Vec<Enqueued>, Vec<usize>)> {
     let mut stored: HashSet<JobId> = HashSet::new();
     let mut idempotency: HashMap<&str, JobId> = HashMap::new();
@@ -358,30 +355,12 @@ impl<'a> Insert<'a> {
         let mut insert = Self::default();
         for (job, route) in jobs {
             let spec = job.spec();
-            let mut flags = 0;
-            if spec.unique_key.is_some() {
-                flags |= HAS_UNIQUE_KEY;
-            }
-            if spec.timeout.is_some() || spec.stall_timeout.is_some() {
-                flags |= HAS_TIMEOUTS;
-            }
-            if spec.lane.is_some() {
-                flags |= HAS_LANE;
-            }
-            if has_tags(job) {
-                flags |= HAS_TAGS;
-            }
-            if spec.batch.is_some() {
-                flags |= IN_BATCH;
-            }
-            if spec.route.permit.is_some() {
-                flags |= NEEDS_PERMIT;
-            }
-            let mut state = JobState::Pending;
-            if spec.waits() {
-                flags |= WAITS;
-                state = JobState::Blocked;
-            }
+            let flags = JobFlags::of(spec).bits();
+            let state = if spec.waits() {
+                JobState::Blocked
+            } else {
+                JobState::Pending
+            };
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(route.id);
@@ -440,7 +419,7 @@ impl<'a> Insert<'a> {
         }
     }
 
-    /// `enqueue_job.sql`.
+    /// `enqueue_job`.
     fn bind_one(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
         statement
             .query()
@@ -460,7 +439,7 @@ impl<'a> Insert<'a> {
             .bind(self.last.stamp)
     }
 
-    /// `enqueue_jobs.sql`.
+    /// `enqueue_jobs`.
     fn bind(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
         statement
             .query()
@@ -479,7 +458,7 @@ impl<'a> Insert<'a> {
             .bind(&self.payload_versions)
     }
 
-    /// `enqueue_keyed.sql`.
+    /// `enqueue_keyed`.
     fn bind_keyed(&self, statement: &Statement) -> Query<'static, Postgres, PgArguments> {
         self.bind(statement)
             .bind(&self.unique_keys)

@@ -430,7 +430,7 @@ fn links(rows: &[PgRow]) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A row of `links_of.sql`; what cannot be read of it does not hide the rest.
+/// A row of `links_of`; what cannot be read of it does not hide the rest.
 struct StoredLink {
     child: JobId,
     place: u32,
@@ -456,7 +456,7 @@ impl StoredLink {
     }
 }
 
-/// A row of `signals_of.sql`.
+/// A row of `signals_of`.
 pub(crate) struct StoredSignal {
     pub(crate) job: JobId,
     pub(crate) wait: Result<SignalWait, InvalidInput>,

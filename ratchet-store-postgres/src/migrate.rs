@@ -25,10 +25,10 @@ pub struct Migration {
 
 /// A step as it is in the source.
 #[derive(Clone, Copy)]
-struct Step {
-    version: u32,
-    name: &'static str,
-    sql: &'static str,
+pub(crate) struct Step {
+    pub(crate) version: u32,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
 }
 
 impl Step {
@@ -59,63 +59,11 @@ impl Step {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-const STEPS: &[Step] = &[
-    Step {
-        version: 1,
-        name: "init",
-        sql: include_str!("../migrations/0001_init.sql"),
-    },
-    Step {
-        version: 2,
-        name: "session_locks",
-        sql: include_str!("../migrations/0002_session_locks.sql"),
-    },
-    Step {
-        version: 3,
-        name: "recurring",
-        sql: include_str!("../migrations/0003_recurring.sql"),
-    },
-    Step {
-        version: 4,
-        name: "tags_and_archive",
-        sql: include_str!("../migrations/0004_tags_and_archive.sql"),
-    },
-    Step {
-        version: 5,
-        name: "payload_version",
-        sql: include_str!("../migrations/0005_payload_version.sql"),
-    },
-    Step {
-        version: 6,
-        name: "permits",
-        sql: include_str!("../migrations/0006_permits.sql"),
-    },
-    Step {
-        version: 7,
-        name: "workflows",
-        sql: include_str!("../migrations/0007_workflows.sql"),
-    },
-    Step {
-        version: 8,
-        name: "indexes",
-        sql: include_str!("../migrations/0008_indexes.sql"),
-    },
-    Step {
-        version: 9,
-        name: "operators",
-        sql: include_str!("../migrations/0009_operators.sql"),
-    },
-    Step {
-        version: 10,
-        name: "claims_by_node",
-        sql: include_str!("../migrations/0010_claims_by_node.sql"),
-    },
-    Step {
-        version: 11,
-        name: "route_stamps",
-        sql: include_str!("../migrations/0011_route_stamps.sql"),
-    },
-];
+pub(crate) const STEPS: &[Step] = &[Step {
+    version: 1,
+    name: "init",
+    sql: include_str!("../migrations/0001_init.sql"),
+}];
 
 fn create_schema(schema: &str) -> String {
     format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
@@ -125,7 +73,7 @@ fn create_schema(schema: &str) -> String {
 const OLDEST_SERVER: u32 = 130_000;
 
 /// The steps as they are printed.
-pub(crate) fn scripts(schema: &str) -> Vec<Migration> {
+pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     let first = format!(
         "-- Leave this line out if the schema exists and you may not create schemas.\n{}",
         create_schema(schema)
@@ -135,7 +83,7 @@ pub(crate) fn scripts(schema: &str) -> Vec<Migration> {
         name: step.name,
         sql: step.script(schema, &first),
     };
-    STEPS.iter().map(script).collect()
+    steps.iter().map(script).collect()
 }
 
 /// Checks the server and the schema, applies what is missing, and says the server's version.
@@ -145,10 +93,11 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
     let version = server_version(&mut lease).await?;
     let schema = Schema {
         name: &config.schema,
+        steps: &config.steps,
         sql,
     };
     schema.check_rights(&mut lease, config.migrate).await?;
-    if schema.applied(&mut lease, STEPS).await? == STEPS.len() {
+    if schema.applied(&mut lease).await? == schema.steps.len() {
         return Ok(version);
     }
     if !config.migrate {
@@ -163,7 +112,7 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
     }
     loop {
         lease.begin().await?;
-        let applied = schema.apply_next(&mut lease, STEPS).await;
+        let applied = schema.apply_next(&mut lease).await;
         let applied = lease.end(applied).await?;
         if !applied {
             return Ok(version);
@@ -180,11 +129,12 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     server_version(&mut lease).await?;
     let schema = Schema {
         name: &config.schema,
+        steps: &config.steps,
         sql: &sql,
     };
     schema.check_rights(&mut lease, false).await?;
-    let applied = schema.applied(&mut lease, STEPS).await?;
-    Ok(scripts(&config.schema).split_off(applied))
+    let applied = schema.applied(&mut lease).await?;
+    Ok(scripts(&config.schema, &config.steps).split_off(applied))
 }
 
 async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
@@ -241,7 +191,12 @@ pub(crate) async fn missing(
     name: &str,
     applied: u64,
 ) -> Result<Vec<String>> {
-    let own = Schema { name, sql }.own_objects(lease).await?;
+    let schema = Schema {
+        name,
+        steps: STEPS,
+        sql,
+    };
+    let own = schema.own_objects(lease).await?;
     let steps = usize::try_from(applied).unwrap_or(usize::MAX);
     let expected = objects(&STEPS[..steps.min(STEPS.len())]);
     Ok(expected.filter(|name| !own.contains(name)).collect())
@@ -249,6 +204,7 @@ pub(crate) async fn missing(
 
 struct Schema<'a> {
     name: &'a str,
+    steps: &'a [Step],
     sql: &'a Statements,
 }
 
@@ -293,7 +249,7 @@ impl Schema<'_> {
                 ));
             }
         }
-        if exists && migrate && !in_schema && self.applied(lease, STEPS).await? < STEPS.len() {
+        if exists && migrate && !in_schema && self.applied(lease).await? < self.steps.len() {
             return refused(format!(
                 "the role may not make tables in the schema; a DBA must run: \
                  GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};"
@@ -303,13 +259,13 @@ impl Schema<'_> {
     }
 
     /// Applies the first missing migration; false if there is none.
-    async fn apply_next(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<bool> {
+    async fn apply_next(&self, lease: &mut Lease<'_>) -> Result<bool> {
         let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))");
         lease
             .rows(lock.bind(format!("ratchet migrations of {}", self.name)))
             .await?;
-        let applied = self.applied(lease, steps).await?;
-        let Some(next) = steps.get(applied) else {
+        let applied = self.applied(lease).await?;
+        let Some(next) = self.steps.get(applied) else {
             return Ok(false);
         };
         // Even where it changes nothing, this needs the right to create schemas in the database.
@@ -341,7 +297,7 @@ impl Schema<'_> {
     /// # Errors
     /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
     /// or not all that its migrations made.
-    async fn applied(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<usize> {
+    async fn applied(&self, lease: &mut Lease<'_>) -> Result<usize> {
         let own = self.own_objects(lease).await?;
         if own.is_empty() {
             return Ok(0);
@@ -362,8 +318,8 @@ impl Schema<'_> {
         for row in lease.rows(self.sql.applied_migrations.query()).await? {
             stored.push((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
         }
-        check_versions(&schema, steps, &stored)?;
-        let expected: BTreeSet<String> = objects(&steps[..stored.len()]).collect();
+        check_versions(&schema, self.steps, &stored)?;
+        let expected: BTreeSet<String> = objects(&self.steps[..stored.len()]).collect();
         if expected.is_subset(&own) {
             return Ok(stored.len());
         }
@@ -384,7 +340,7 @@ impl Schema<'_> {
 
     /// Which of the tables and indexes that have names of ours are there.
     async fn own_objects(&self, lease: &mut Lease<'_>) -> Result<BTreeSet<String>> {
-        let ours: BTreeSet<String> = objects(STEPS).collect();
+        let ours: BTreeSet<String> = objects(self.steps).collect();
         let mut found = BTreeSet::new();
         let find = self.sql.own_objects.query().bind(self.name);
         for row in lease.rows(find).await? {
@@ -537,7 +493,7 @@ mod tests {
 
     #[test]
     fn scripts_are_whole() {
-        for script in scripts("my \"schema\"") {
+        for script in scripts("my \"schema\"", STEPS) {
             assert!(!script.sql.contains("{schema}"));
             assert!(script.sql.contains("\"my \"\"schema\"\"\".migrations"));
         }

@@ -187,7 +187,7 @@ fn bind_words<'q>(
         .bind(heartbeat.notes())
 }
 
-/// The node of a row of `nodes.sql`, with all that it said.
+/// The node of a row of `nodes`, with all that it said.
 fn node_of(row: &PgRow) -> Inner<Option<NodeRecord>> {
     let mut node = row::node_record(row)?;
     if let Some(node) = &mut node {
@@ -196,7 +196,7 @@ fn node_of(row: &PgRow) -> Inner<Option<NodeRecord>> {
     Ok(node)
 }
 
-/// The answer of the rows of `beat_node.sql`; none if the node is unknown.
+/// The answer of the rows of `beat_node`; none if the node is unknown.
 fn reply(rows: &[PgRow], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);

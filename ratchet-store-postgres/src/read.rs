@@ -119,7 +119,7 @@ impl PostgresStore {
         };
         let list = |statement: &Statement| {
             let list = statement.query().bind(codes(states)).bind(routes.clone());
-            list.bind(page.after.map(|id| id.as_uuid()))
+            list.bind(beginning(page))
                 .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         };
         if Among::of(filter, states) == Among::Unfinished {
@@ -227,6 +227,15 @@ impl PostgresStore {
             }
         }
         Ok(attempts)
+    }
+}
+
+/// The id that a page begins behind. No job has the first or the last of all ids.
+pub(crate) fn beginning(page: &PageRequest) -> Uuid {
+    match (page.after, page.order) {
+        (Some(after), _) => after.as_uuid(),
+        (None, JobOrder::OldestFirst) => Uuid::nil(),
+        (None, JobOrder::NewestFirst) => Uuid::max(),
     }
 }
 

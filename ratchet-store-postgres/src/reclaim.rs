@@ -142,7 +142,7 @@ fn column<T>(lost: &[&Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
     lost.iter().map(|lost| value(lost)).collect()
 }
 
-/// What becomes of the claim of a row of `running_jobs.sql`, if it is lost.
+/// What becomes of the claim of a row of `running_jobs`, if it is lost.
 fn judge(row: &PgRow, request: &ReclaimRequest) -> Result<Option<Lost>> {
     // A node that cannot be read is as good as none.
     let known = row::node_record(row).ok().flatten();

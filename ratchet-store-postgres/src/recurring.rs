@@ -302,7 +302,7 @@ fn no_row() -> Failure {
     Failure::new(StoreErrorKind::Other, "the database returned no row")
 }
 
-/// `add_recurring.sql` or `change_recurring.sql`.
+/// `add_recurring` or `change_recurring`.
 fn bind(
     statement: &Statement,
     record: &RecurringRecord,
@@ -330,7 +330,7 @@ fn readable(row: &PgRow) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// The definition of a row that begins as `find_recurring.sql` does.
+/// The definition of a row that begins as `find_recurring` does.
 fn record(row: &PgRow) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, 0, "name")?.ok_or_else(|| missing("name"))?;

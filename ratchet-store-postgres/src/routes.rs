@@ -191,7 +191,7 @@ impl Routes {
     }
 }
 
-/// The mark in a row of `load_routes.sql`.
+/// The mark in a row of `load_routes`.
 fn mark(row: &sqlx::postgres::PgRow) -> Result<Mark> {
     Ok(Mark {
         id: row.try_get(0)?,

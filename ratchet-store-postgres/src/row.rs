@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt,
+    payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -17,22 +18,14 @@ use uuid::Uuid;
 
 use crate::error::Result;
 
-/// `jobs.flags`: the job has a unique key.
-pub(crate) const HAS_UNIQUE_KEY: i16 = 1;
-/// `jobs.flags`: the job has a timeout or a stall timeout.
-pub(crate) const HAS_TIMEOUTS: i16 = 2;
 /// `jobs.flags`: the job has a lane.
-pub(crate) const HAS_LANE: i16 = 4;
-/// `jobs.flags`: the job has tags.
-pub(crate) const HAS_TAGS: i16 = 64;
+pub(crate) const HAS_LANE: i16 = JobFlags::LANE.bits();
 /// `jobs.flags`: the job waits, or waited, for others or for a signal.
-pub(crate) const WAITS: i16 = 8;
+pub(crate) const WAITS: i16 = JobFlags::WAITS.bits();
 /// `jobs.flags`: others were linked to the job.
-pub(crate) const HAS_CHILDREN: i16 = 16;
+pub(crate) const HAS_CHILDREN: i16 = JobFlags::CHILDREN.bits();
 /// `jobs.flags`: the job is in a batch.
-pub(crate) const IN_BATCH: i16 = 32;
-/// `jobs.flags`: the job needs a permit.
-pub(crate) const NEEDS_PERMIT: i16 = 128;
+pub(crate) const IN_BATCH: i16 = JobFlags::BATCH.bits();
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -162,7 +155,7 @@ pub(crate) fn token(row: &PgRow, columns: [usize; 4]) -> Result<ClaimToken> {
     ))
 }
 
-/// The job of a row of `get_jobs.sql`.
+/// The job of a row of `get_jobs`.
 ///
 /// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
 /// what cannot is at its default, and named in the last error unless that tells something else.
@@ -224,7 +217,7 @@ pub(crate) fn job_record(row: &PgRow) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// The batch of a row of `get_batches.sql` and those like it.
+/// The batch of a row of `get_batches` and those like it.
 pub(crate) fn batch_record(row: &PgRow) -> Result<BatchRecord> {
     let id = BatchId::from(row.try_get::<Uuid, _>(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.try_get(6)?));
@@ -249,7 +242,7 @@ fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, ot
     })
 }
 
-/// The attempt of a row of `history.sql`.
+/// The attempt of a row of `history`.
 pub(crate) fn attempt(row: &PgRow) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -271,7 +264,7 @@ pub(crate) fn route(row: &PgRow, first: usize) -> Result<Route> {
     Ok(Route::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?)
 }
 
-/// The node of the first thirteen columns of a row, which are those of `nodes.sql`, without what only
+/// The node of the first thirteen columns of a row, which are those of `nodes`, without what only
 /// operators look at; none if there is no node in it.
 pub(crate) fn node_record(row: &PgRow) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
@@ -295,7 +288,7 @@ pub(crate) fn node_record(row: &PgRow) -> Result<Option<NodeRecord>> {
     Ok(Some(record))
 }
 
-/// What only operators look at, of a row of `nodes.sql`.
+/// What only operators look at, of a row of `nodes`.
 pub(crate) fn add_words(row: &PgRow, node: &mut NodeRecord) -> Result<()> {
     // What cannot be read of these is not worth the node, which then does not say it.
     let kinds = text(row, 14, "kinds").ok().flatten();

@@ -115,7 +115,7 @@ impl Slot {
     }
 }
 
-/// The session in a row of `own_session.sql`.
+/// The session in a row of `own_session`.
 fn own_session(row: &PgRow) -> Result<Session> {
     let start: Option<i64> = row.try_get(1)?;
     let start = start.ok_or_else(|| {

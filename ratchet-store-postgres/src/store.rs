@@ -91,7 +91,7 @@ impl PostgresStore {
     /// leaves the line out.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
-        migrate::scripts(schema)
+        migrate::scripts(schema, migrate::STEPS)
     }
 
     /// Stores jobs inside a transaction of the caller's, on the caller's own connection to the same

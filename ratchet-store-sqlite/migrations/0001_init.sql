@@ -2,19 +2,26 @@
 -- says otherwise, ids are the 16 bytes of a UUID. STRICT and the checks keep out what no reader
 -- could read.
 
--- The distinct (queue, kind, capability) triples, so that a job carries one small number for them.
--- Rows are never changed or deleted: every process caches them. '' is no capability.
+-- The distinct (queue, kind, capability, permit), so that a job carries one small number for them.
+-- Rows are never changed or deleted: every process caches them. '' is no capability, and no permit.
+-- A process that keeps routes in memory proves with the number and the stamp of the last one that the
+-- database is still the one it read them from: a restored one may have given the number to another
+-- route, and never the stamp.
 CREATE TABLE ratchet_routes (
     id         INTEGER PRIMARY KEY,
     queue      TEXT NOT NULL,
     kind       TEXT NOT NULL,
     capability TEXT NOT NULL DEFAULT '',
-    UNIQUE (queue, kind, capability)
+    permit     TEXT NOT NULL DEFAULT '',
+    stamp      INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (queue, kind, capability, permit)
 ) STRICT;
 
 -- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
--- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane.
+-- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
+-- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags, 128 its
+-- route names a permit.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE ratchet_jobs (
@@ -40,13 +47,19 @@ CREATE TABLE ratchet_jobs (
 
 -- The claim order inside one route and priority; finished and running jobs are not on it.
 CREATE INDEX ratchet_jobs_claim ON ratchet_jobs (route, priority, run_at, id) WHERE state = 0;
--- The running jobs in order of id, those somebody wants cancelled apart: for reclaim and heartbeat.
-CREATE INDEX ratchet_jobs_running ON ratchet_jobs (cancel_requested, id) WHERE state = 3;
+-- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
+CREATE INDEX ratchet_jobs_running ON ratchet_jobs (node, id, route) WHERE state = 3;
+-- The holders of permits, which are counted by route. Other jobs pay nothing for it.
+CREATE INDEX ratchet_jobs_permits ON ratchet_jobs (route) WHERE state = 3 AND flags & 128 <> 0;
 -- The finished jobs, the longest finished first: for purges and for listings of dead letters.
 CREATE INDEX ratchet_jobs_finished ON ratchet_jobs (state, finished_at, id) WHERE state >= 4;
+-- Blocked and paused jobs, which no other index has.
+CREATE INDEX ratchet_jobs_waiting ON ratchet_jobs (id) WHERE state IN (1, 2);
 
 -- What is fixed at the enqueue; ratchet_jobs.data is the id here. Appended once, then only read.
 -- retry: none means exactly 10 attempts, exponential from 1 s to 5 min, 25 % jitter.
+-- recurring and slot: the definition that made the job, and the slot; a job made out of turn has none.
+-- payload_version: which form the payload has; none means 1.
 CREATE TABLE ratchet_job_data (
     id               INTEGER PRIMARY KEY,
     payload          TEXT NOT NULL,
@@ -57,7 +70,10 @@ CREATE TABLE ratchet_job_data (
     idempotency_key  TEXT,
     lane             TEXT,
     traceparent      TEXT,
-    tracestate       TEXT
+    tracestate       TEXT,
+    recurring        TEXT,
+    slot             INTEGER,
+    payload_version  INTEGER
 ) STRICT;
 
 -- What bodies leave behind; only jobs that left something have a row.
@@ -98,6 +114,17 @@ CREATE TABLE ratchet_idempotency_keys (
     reserved_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- The tags of jobs. Jobs that have some have 64 in ratchet_jobs.flags, so that the others are never
+-- looked up here.
+CREATE TABLE ratchet_job_tags (
+    tag TEXT NOT NULL,
+    job BLOB NOT NULL,
+    PRIMARY KEY (tag, job)
+) STRICT, WITHOUT ROWID;
+
+-- The tags of a job.
+CREATE INDEX ratchet_job_tags_of_job ON ratchet_job_tags (job, tag);
+
 -- The lanes that have unfinished jobs, and the last sequence each gave. An emptied lane has no row.
 CREATE TABLE ratchet_lanes (
     queue    TEXT NOT NULL,
@@ -123,6 +150,8 @@ CREATE TABLE ratchet_paused_queues (
 ) STRICT, WITHOUT ROWID;
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
+-- kinds: those that the node runs, one a line; none: it does not say. totals: what it has done since it
+-- was built, one JSON text.
 CREATE TABLE ratchet_nodes (
     node       BLOB NOT NULL PRIMARY KEY CHECK (length(node) = 16),
     label      TEXT NOT NULL,
@@ -136,7 +165,9 @@ CREATE TABLE ratchet_nodes (
     cpu_percent  INTEGER,
     memory_bytes INTEGER,
     roles        TEXT NOT NULL,
-    capabilities TEXT NOT NULL
+    capabilities TEXT NOT NULL,
+    kinds        TEXT,
+    totals       TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Version tokens. Rows are never deleted, since a version must grow for ever.
@@ -152,3 +183,113 @@ CREATE TABLE ratchet_locks (
     fence      INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- How many jobs that need a resource may run at once. Rows are never deleted: routes name them.
+-- Nothing is kept of who holds a permit; that is who runs.
+CREATE TABLE ratchet_permits (
+    resource TEXT NOT NULL PRIMARY KEY,
+    max_held INTEGER NOT NULL CHECK (max_held >= 0)
+) STRICT, WITHOUT ROWID;
+
+-- The theoretical arrival time of each rate's next start, in microseconds since 1970; a row whose
+-- time has passed is as good as none.
+CREATE TABLE ratchet_rates (
+    key TEXT NOT NULL PRIMARY KEY,
+    tat INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Recurring definitions.
+-- definition: JSON; schedule, bounds, policies and what its jobs have in common.
+-- revision: grows with every change, claim and firing. claimed_until: others leave it alone until then.
+CREATE TABLE ratchet_recurring (
+    name          TEXT NOT NULL PRIMARY KEY,
+    incarnation   BLOB NOT NULL CHECK (length(incarnation) = 16),
+    revision      INTEGER NOT NULL,
+    definition    TEXT NOT NULL,
+    next_fire     INTEGER,
+    last_slot     INTEGER,
+    paused        INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+    declared      INTEGER NOT NULL DEFAULT 0 CHECK (declared IN (0, 1)),
+    created_at    INTEGER NOT NULL,
+    claimed_by    BLOB CHECK (length(claimed_by) = 16),
+    claimed_until INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- The definitions whose slots come, in that order.
+CREATE INDEX ratchet_recurring_due ON ratchet_recurring (next_fire, name)
+WHERE paused = 0 AND next_fire IS NOT NULL;
+-- The definitions that somebody has claimed.
+CREATE INDEX ratchet_recurring_claimed ON ratchet_recurring (claimed_until)
+WHERE claimed_until IS NOT NULL;
+
+-- What each job waits for, in the order in which it was given.
+-- kind: 0 the parent is a job, 1 it is a batch. state: 0 open, 1 met, 2 unmet.
+CREATE TABLE ratchet_links (
+    child     BLOB NOT NULL,
+    place     INTEGER NOT NULL,
+    kind      INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 1),
+    parent    BLOB NOT NULL CHECK (length(parent) = 16),
+    state     INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2),
+    condition TEXT NOT NULL,
+    PRIMARY KEY (child, place)
+) STRICT, WITHOUT ROWID;
+
+-- The children of each parent.
+CREATE INDEX ratchet_links_parent ON ratchet_links (parent, child);
+-- Who still waits for a parent, which may have had very many children.
+CREATE INDEX ratchet_links_open ON ratchet_links (parent, child) WHERE state = 0;
+
+-- How the batches stand; no time of an end: they have not ended.
+CREATE TABLE ratchet_batches (
+    id         BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    total      INTEGER NOT NULL DEFAULT 0,
+    succeeded  INTEGER NOT NULL DEFAULT 0,
+    failed     INTEGER NOT NULL DEFAULT 0,
+    cancelled  INTEGER NOT NULL DEFAULT 0,
+    closed     INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    ended_at   INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- The ended batches, the longest ended first: for purges.
+CREATE INDEX ratchet_batches_ended ON ratchet_batches (ended_at, id) WHERE ended_at IS NOT NULL;
+
+-- The children of batches, and whether their end was counted.
+CREATE TABLE ratchet_batch_jobs (
+    job     BLOB NOT NULL PRIMARY KEY,
+    batch   BLOB NOT NULL CHECK (length(batch) = 16),
+    counted INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX ratchet_batch_jobs_batch ON ratchet_batch_jobs (batch, job);
+
+-- What signals jobs wait for.
+-- state: 0 the job waits, 1 it came, 2 the job has ended without it.
+CREATE TABLE ratchet_signals (
+    job          BLOB NOT NULL PRIMARY KEY,
+    key          TEXT NOT NULL,
+    timeout      INTEGER NOT NULL,
+    deadline     INTEGER NOT NULL,
+    state        INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2),
+    delivered_at INTEGER,
+    payload      TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX ratchet_signals_key ON ratchet_signals (key, state, job);
+-- The signals that are waited for, the first to be missed first.
+CREATE INDEX ratchet_signals_deadline ON ratchet_signals (deadline, job) WHERE state = 0;
+
+-- Finished jobs that were moved out of the way, each as one document; the other columns are what
+-- they are found by. Nothing but the archive's own statements reads or writes it.
+CREATE TABLE ratchet_archive (
+    id          BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+    state       INTEGER NOT NULL,
+    finished_at INTEGER NOT NULL,
+    archived_at INTEGER NOT NULL,
+    queue       TEXT NOT NULL,
+    kind        TEXT NOT NULL,
+    document    TEXT NOT NULL
+) STRICT;
+
+-- The longest finished first.
+CREATE INDEX ratchet_archive_finished ON ratchet_archive (finished_at, id);

@@ -17,7 +17,7 @@ use crate::read::selected_ids;
 use crate::request::Work;
 use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
 use crate::settle::give_up;
-use crate::statements;
+use crate::statements::SQL;
 
 /// Does the action to each selected job.
 pub(crate) fn act(
@@ -53,7 +53,7 @@ pub(crate) fn act(
 fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome> {
     let found = work
         .conn
-        .prepare_cached(statements::READ_STATE)?
+        .prepare_cached(&SQL.read_state)?
         .query_row([id.as_bytes()], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
@@ -66,7 +66,7 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
         Response::Refuse => return Ok(ActionOutcome::Refused(state)),
         Response::RequestCancel => {
             work.conn
-                .prepare_cached(statements::REQUEST_CANCEL)?
+                .prepare_cached(&SQL.request_cancel)?
                 .execute([id.as_bytes()])?;
             return Ok(ActionOutcome::CancelRequested);
         }
@@ -85,7 +85,7 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
     }
     let terminal = to.is_terminal();
     work.conn
-        .prepare_cached(statements::CHANGE_STATE)?
+        .prepare_cached(&SQL.change_state)?
         .execute(params![
             id.as_bytes(),
             state.code(),
@@ -101,8 +101,8 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
 /// Gives a job what the action says.
 fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
     let (sql, value) = match action {
-        JobAction::Reschedule(due) => (statements::RESCHEDULE_JOB, due.resolve(work.now)),
-        JobAction::SetPriority(priority) => (statements::SET_PRIORITY, priority.level().into()),
+        JobAction::Reschedule(due) => (&SQL.reschedule_job, due.resolve(work.now)),
+        JobAction::SetPriority(priority) => (&SQL.set_priority, priority.level().into()),
         _ => return Ok(()),
     };
     work.conn
@@ -115,12 +115,12 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOu
     if flags & HAS_UNIQUE_KEY != 0 {
         let key = work
             .conn
-            .prepare_cached(statements::UNIQUE_KEY_OF)?
+            .prepare_cached(&SQL.unique_key_of)?
             .query_row([data], |row| Ok(row::name(row, 0, "unique_key")))
             .optional()?;
         // A key that cannot be read is one that nobody else can have.
         if let Some(Ok(Some(key))) = key {
-            if let Some(holder) = find_key(work.conn, statements::FIND_UNIQUE_KEY, &key)? {
+            if let Some(holder) = find_key(work.conn, &SQL.find_unique_key, &key)? {
                 return Ok(ActionOutcome::KeyTaken(holder));
             }
             take_unique_key(work.conn, id, &key)?;
@@ -134,10 +134,10 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOu
         JobState::Pending
     };
     work.conn
-        .prepare_cached(statements::REQUEUE_JOB)?
+        .prepare_cached(&SQL.requeue_job)?
         .execute(params![id.as_bytes(), work.now, to.code()])?;
     work.conn
-        .prepare_cached(statements::CLEAR_ERROR)?
+        .prepare_cached(&SQL.clear_error)?
         .execute([id.as_bytes()])?;
     Ok(ActionOutcome::Became(to))
 }
@@ -154,11 +154,11 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
 
 /// Deletes finished jobs, each with its data and flags, and all that they left but their idempotency keys.
 pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, i64)]) -> Result<()> {
-    let mut job = work.conn.prepare_cached(statements::PURGE_JOB)?;
-    let mut notes = work.conn.prepare_cached(statements::PURGE_NOTES)?;
-    let mut attempts = work.conn.prepare_cached(statements::PURGE_ATTEMPTS)?;
-    let mut tags = work.conn.prepare_cached(statements::PURGE_TAGS)?;
-    let mut cold = work.conn.prepare_cached(statements::PURGE_DATA)?;
+    let mut job = work.conn.prepare_cached(&SQL.purge_job)?;
+    let mut notes = work.conn.prepare_cached(&SQL.purge_notes)?;
+    let mut attempts = work.conn.prepare_cached(&SQL.purge_attempts)?;
+    let mut tags = work.conn.prepare_cached(&SQL.purge_tags)?;
+    let mut cold = work.conn.prepare_cached(&SQL.purge_data)?;
     for (id, data, flags) in jobs {
         for statement in [&mut job, &mut notes, &mut attempts, &mut tags] {
             statement.execute([id.as_bytes()])?;
@@ -191,7 +191,7 @@ fn old_jobs(
 ) -> Result<Vec<(JobId, i64, i64)>> {
     let cutoff = work.now.saturating_sub(duration_millis(request.older_than));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = work.conn.prepare_cached(statements::PURGE_DUE)?;
+    let mut statement = work.conn.prepare_cached(&SQL.purge_due)?;
     let found = statement.query_map(params![request.state.code(), cutoff, limit], |row| {
         Ok((row::job_id(row, 0)?, row.get(1)?, row.get(2)?))
     })?;

@@ -15,8 +15,9 @@ use crate::locks::is_tenure;
 use crate::queue::Urgency;
 use crate::read::{beginning, mask_of};
 use crate::request::Work;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
-use crate::{act, read, row, statements};
+use crate::{act, read, row};
 
 #[async_trait]
 impl ArchiveStore for SqliteStore {
@@ -105,7 +106,7 @@ fn old_jobs(
     limit: usize,
 ) -> Inner<Vec<Old>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = work.conn.prepare_cached(statements::ARCHIVE_DUE)?;
+    let mut statement = work.conn.prepare_cached(&SQL.archive_due)?;
     let behind_id = behind.1.as_bytes();
     let found = statement.query_map(
         params![state.code(), cutoff, behind.0, behind_id, limit],
@@ -125,7 +126,7 @@ fn put_away(work: &Work<'_>, old: &Old, job: &JobRecord) -> Inner<()> {
     let document = ArchivedJob::encode(job, &read::history(work, old.id)?)?;
     let route = &job.spec.route;
     work.conn
-        .prepare_cached(statements::ARCHIVE_JOB)?
+        .prepare_cached(&SQL.archive_job)?
         .execute(params![
             old.id.as_bytes(),
             job.state.code(),
@@ -139,7 +140,7 @@ fn put_away(work: &Work<'_>, old: &Old, job: &JobRecord) -> Inner<()> {
 }
 
 fn get(work: &Work<'_>, ids: &[JobId]) -> Inner<Vec<Option<ArchivedJob>>> {
-    let mut statement = work.conn.prepare_cached(statements::GET_ARCHIVED)?;
+    let mut statement = work.conn.prepare_cached(&SQL.get_archived)?;
     ids.iter()
         .map(|id| {
             let mut rows = statement.query([id.as_bytes()])?;
@@ -150,8 +151,8 @@ fn get(work: &Work<'_>, ids: &[JobId]) -> Inner<Vec<Option<ArchivedJob>>> {
 
 fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<ArchivePage> {
     let mut statement = work.conn.prepare_cached(match page.order {
-        JobOrder::OldestFirst => statements::LIST_ARCHIVED_OLDEST,
-        JobOrder::NewestFirst => statements::LIST_ARCHIVED_NEWEST,
+        JobOrder::OldestFirst => &SQL.list_archived_oldest,
+        JobOrder::NewestFirst => &SQL.list_archived_newest,
     })?;
     let states = if filter.states.is_empty() {
         &JobState::ALL[..]
@@ -199,7 +200,7 @@ fn purge(work: &Work<'_>, request: &ArchivePurge) -> Inner<Guarded<u64>> {
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let purged = work
         .conn
-        .prepare_cached(statements::PURGE_ARCHIVE)?
+        .prepare_cached(&SQL.purge_archive)?
         .execute(params![cutoff, limit])?;
     Ok(Guarded::Done(purged as u64))
 }

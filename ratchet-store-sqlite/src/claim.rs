@@ -17,7 +17,7 @@ use crate::request::Work;
 use crate::routes::json_of;
 use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::{Ended, end_claim};
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 
 /// How much of each claimed job is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
     let Some(wanted) = Wanted::of(work, request)? else {
         return Ok(true);
     };
-    let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
+    let mut statement = work.conn.prepare_cached(&SQL.claim_streams)?;
     Ok(!statement.exists(params![wanted.ids, work.now, request.node.as_bytes()])?)
 }
 
@@ -102,7 +102,7 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     let Some(mut wanted) = Wanted::of(work, request)? else {
         return Ok(Vec::new());
     };
-    let mut statement = work.conn.prepare_cached(statements::CLAIM_STREAMS)?;
+    let mut statement = work.conn.prepare_cached(&SQL.claim_streams)?;
     let mut rows = statement.query(params![wanted.ids, work.now, request.node.as_bytes()])?;
     let mut routes: Vec<i64> = Vec::new();
     let mut streams = Vec::new();
@@ -150,7 +150,7 @@ struct Due<'a> {
 
 impl Due<'_> {
     fn read_on(&mut self) -> Result<()> {
-        let mut statement = self.conn.prepare_cached(statements::CLAIM_DUE)?;
+        let mut statement = self.conn.prepare_cached(&SQL.claim_due)?;
         let mut rows = statement.query(params![
             self.route,
             self.level,
@@ -195,8 +195,8 @@ fn take(
     chosen: &[JobId],
     claimed: &mut Vec<ClaimedJob>,
 ) -> Result<bool> {
-    let mut read = work.conn.prepare_cached(statements::CLAIM_READ)?;
-    let mut update = work.conn.prepare_cached(statements::CLAIM_JOB)?;
+    let mut read = work.conn.prepare_cached(&SQL.claim_read)?;
+    let mut update = work.conn.prepare_cached(&SQL.claim_job)?;
     let mut moved = false;
     for id in chosen {
         let found = {
@@ -230,7 +230,7 @@ fn take(
     Ok(moved)
 }
 
-/// The claim of a row of `claim_read.sql`; the inner error says what of it cannot be read.
+/// The claim of a row of `claim_read`; the inner error says what of it cannot be read.
 fn decode(
     work: &mut Work<'_>,
     row: &Row<'_>,
@@ -273,7 +273,7 @@ fn decode(
 /// The last checkpoint of a job; only a job that was claimed before can have one.
 fn checkpoint(conn: Connection<'_>, id: JobId) -> Result<Option<Json>> {
     let checkpoint = conn
-        .prepare_cached(statements::LOAD_CHECKPOINT)?
+        .prepare_cached(&SQL.load_checkpoint)?
         .query_row([id.as_bytes()], |row| Ok(row::json(row, 0)))
         .optional()?;
     Ok(checkpoint.flatten())
@@ -288,7 +288,7 @@ fn fail_unreadable(
     text: &str,
 ) -> Result<()> {
     work.conn
-        .prepare_cached(statements::FAIL_UNREADABLE)?
+        .prepare_cached(&SQL.fail_unreadable)?
         .execute(params![id.as_bytes(), work.now])?;
     let ended = Ended {
         id,
@@ -301,7 +301,7 @@ fn fail_unreadable(
     };
     end_claim(work, &ended, AttemptOutcome::Failed, None, Some(text))?;
     work.conn
-        .prepare_cached(statements::KEEP_ERROR)?
+        .prepare_cached(&SQL.keep_error)?
         .execute(params![id.as_bytes(), text])?;
     Ok(())
 }

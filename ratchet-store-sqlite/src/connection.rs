@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::config::{Config, Location, Synchronous};
 use crate::error::{Failure, Result};
-use crate::statements;
+use crate::statements::{self, SQL};
 
 /// Where the store takes the time from.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Clock {
     pub(crate) fn now(&self, conn: &Connection) -> Result<i64> {
         match self {
             Self::Database => Ok(statements::Connection::new(conn)
-                .prepare_cached(statements::NOW)?
+                .prepare_cached(&SQL.now)?
                 .query_row([], |row| row.get(0))?),
             Self::Manual(clock) => Ok(clock.now_millis()),
         }
@@ -175,7 +175,9 @@ mod tests {
     #[test]
     fn the_clock_is_exact_to_the_millisecond() {
         let conn = Connection::open_in_memory().unwrap();
-        let sql = statements::NOW.replace("unixepoch('subsec')", "unixepoch(?1, 'subsec')");
+        let sql = statements::TEXTS
+            .now
+            .replace("unixepoch('subsec')", "unixepoch(?1, 'subsec')");
         let mut statement = conn.prepare(&sql).unwrap();
         for seconds in [1_763_716_000_i64, 4_102_444_799] {
             for millis in 0..1_000 {

@@ -9,7 +9,7 @@ use crate::error::Result as Inner;
 use crate::migrate;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::{SQL, TEXTS};
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -51,7 +51,7 @@ fn missing(work: &Work<'_>) -> Inner<Vec<Finding>> {
 }
 
 fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
-    let mut statement = work.conn.prepare_cached(statements::LOST_ROUTES)?;
+    let mut statement = work.conn.prepare_cached(&SQL.lost_routes)?;
     let mut rows = statement.query([])?;
     let mut lost = Vec::new();
     while let Some(row) = rows.next()? {
@@ -70,7 +70,7 @@ fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mode: String = work
         .conn
         .driver()
-        .query_row(statements::JOURNAL_MODE, [], |row| row.get(0))?;
+        .query_row(TEXTS.journal_mode, [], |row| row.get(0))?;
     Ok(match &*mode {
         "wal" => Vec::new(),
         "memory" => {

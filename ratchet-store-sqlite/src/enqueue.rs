@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use ratchet_core::model::{Enqueued, JobSpec, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, JobSpec, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, OptionalExtension, params};
@@ -10,18 +10,17 @@ use crate::lanes;
 use crate::links;
 use crate::permits;
 use crate::request::Work;
-use crate::row::{HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, NEEDS_PERMIT, WAITS};
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL, Statement};
 
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     permits::require(work, jobs)?;
     let mut insert = Insert {
-        hot: work.conn.prepare_cached(statements::ENQUEUE_JOB)?,
-        cold: work.conn.prepare_cached(statements::ENQUEUE_DATA)?,
+        hot: work.conn.prepare_cached(&SQL.enqueue_job)?,
+        cold: work.conn.prepare_cached(&SQL.enqueue_data)?,
         next_data: work
             .conn
-            .prepare_cached(statements::LAST_DATA)?
+            .prepare_cached(&SQL.last_data)?
             .query_row([], |row| row.get::<_, i64>(0))?
             + 1,
     };
@@ -59,7 +58,7 @@ fn enqueue_one(
     if has_keys && let Some(earlier) = holder_of_keys(work.conn, spec)? {
         let repeated = work
             .conn
-            .prepare_cached(statements::JOB_EXISTS)?
+            .prepare_cached(&SQL.job_exists)?
             .query_row([id.as_bytes()], |row| row.get(0))?;
         let answer = if repeated {
             Enqueued::Created(id)
@@ -69,40 +68,20 @@ fn enqueue_one(
         return Ok((answer, false));
     }
     let route = work.routes.id_of(work.conn, &spec.route)?;
-    let mut flags = 0;
-    if spec.unique_key.is_some() {
-        flags |= HAS_UNIQUE_KEY;
-    }
-    if spec.timeout.is_some() || spec.stall_timeout.is_some() {
-        flags |= HAS_TIMEOUTS;
-    }
-    if !spec.tags.is_empty() {
-        flags |= HAS_TAGS;
-    }
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
-    let mut state = JobState::Pending;
-    if let Some(lane) = lane {
-        flags |= HAS_LANE;
-        state = lanes::state_of_next(work.conn, queue, lane)?;
-    }
-    if spec.waits() {
-        flags |= WAITS;
-        state = JobState::Blocked;
-    }
-    if spec.batch.is_some() {
-        flags |= IN_BATCH;
-    }
-    if spec.route.permit.is_some() {
-        flags |= NEEDS_PERMIT;
-    }
+    let state = match lane {
+        _ if spec.waits() => JobState::Blocked,
+        Some(lane) => lanes::state_of_next(work.conn, queue, lane)?,
+        None => JobState::Pending,
+    };
     let stored = insert.hot.execute(params![
         id.as_bytes(),
         route,
         spec.priority.level(),
         job.due().resolve(work.now),
         insert.next_data,
-        flags,
+        JobFlags::of(spec).bits(),
         work.now,
         state.code(),
     ])?;
@@ -135,7 +114,7 @@ fn enqueue_one(
     }
     for tag in &spec.tags {
         work.conn
-            .prepare_cached(statements::TAG_JOB)?
+            .prepare_cached(&SQL.tag_job)?
             .execute(params![tag.as_str(), id.as_bytes()])?;
     }
     Ok((Enqueued::Created(id), true))
@@ -144,18 +123,18 @@ fn enqueue_one(
 /// The earlier job that has a key of this one.
 fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
     if let Some(key) = &spec.idempotency_key
-        && let Some(first) = find_key(conn, statements::FIND_IDEMPOTENCY_KEY, key)?
+        && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
     {
         return Ok(Some(first));
     }
     match &spec.unique_key {
-        Some(key) => find_key(conn, statements::FIND_UNIQUE_KEY, key),
+        Some(key) => find_key(conn, &SQL.find_unique_key, key),
         None => Ok(None),
     }
 }
 
 /// The job that a key leads to.
-pub(crate) fn find_key(conn: Connection<'_>, sql: &str, key: &Name) -> Result<Option<JobId>> {
+pub(crate) fn find_key(conn: Connection<'_>, sql: &Statement, key: &Name) -> Result<Option<JobId>> {
     let found = conn
         .prepare_cached(sql)?
         .query_row([key.as_str()], |row| row.get(0).map(JobId::from_bytes))
@@ -166,7 +145,7 @@ pub(crate) fn find_key(conn: Connection<'_>, sql: &str, key: &Name) -> Result<Op
 fn take_keys(work: &Work<'_>, id: JobId, spec: &JobSpec) -> Result<()> {
     if let Some(key) = &spec.idempotency_key {
         work.conn
-            .prepare_cached(statements::KEEP_IDEMPOTENCY_KEY)?
+            .prepare_cached(&SQL.keep_idempotency_key)?
             .execute(params![key.as_str(), id.as_bytes(), work.now])?;
     }
     if let Some(key) = &spec.unique_key {
@@ -176,7 +155,7 @@ fn take_keys(work: &Work<'_>, id: JobId, spec: &JobSpec) -> Result<()> {
 }
 
 pub(crate) fn take_unique_key(conn: Connection<'_>, id: JobId, key: &Name) -> Result<()> {
-    conn.prepare_cached(statements::TAKE_UNIQUE_KEY)?
+    conn.prepare_cached(&SQL.take_unique_key)?
         .execute(params![key.as_str(), id.as_bytes()])?;
     Ok(())
 }

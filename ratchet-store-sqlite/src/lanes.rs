@@ -5,12 +5,12 @@ use ratchet_core::{JobId, JobState};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 
 /// The state in which the next job of a lane begins.
 pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Result<JobState> {
     let exists: bool = conn
-        .prepare_cached(statements::LANE_EXISTS)?
+        .prepare_cached(&SQL.lane_exists)?
         .query_row([queue, lane], |row| row.get(0))?;
     Ok(if exists {
         JobState::Blocked
@@ -22,9 +22,9 @@ pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Re
 /// Puts a job at the end of a lane.
 pub(crate) fn enter(conn: Connection<'_>, id: JobId, queue: &str, lane: &str) -> Result<()> {
     let seq: i64 = conn
-        .prepare_cached(statements::NEXT_IN_LANE)?
+        .prepare_cached(&SQL.next_in_lane)?
         .query_row([queue, lane], |row| row.get(0))?;
-    conn.prepare_cached(statements::ENTER_LANE)?
+    conn.prepare_cached(&SQL.enter_lane)?
         .execute(params![id.as_bytes(), queue, lane, seq])?;
     Ok(())
 }
@@ -32,7 +32,7 @@ pub(crate) fn enter(conn: Connection<'_>, id: JobId, queue: &str, lane: &str) ->
 /// Puts a job that had ended at the end of its lane, and says in which state it waits there.
 pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
     let lane = conn
-        .prepare_cached(statements::LANE_OF)?
+        .prepare_cached(&SQL.lane_of)?
         .query_row([id.as_bytes()], |row| {
             let (queue, lane) = (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str());
             Ok(queue
@@ -53,7 +53,7 @@ pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
 /// Takes a job that ends out of its lane; the first of those that are left may be claimed.
 pub(crate) fn leave(conn: Connection<'_>, id: JobId) -> Result<()> {
     let lane = conn
-        .prepare_cached(statements::LEAVE_LANE)?
+        .prepare_cached(&SQL.leave_lane)?
         .query_row([id.as_bytes()], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
         })
@@ -62,15 +62,13 @@ pub(crate) fn leave(conn: Connection<'_>, id: JobId) -> Result<()> {
         return Ok(());
     };
     let head = conn
-        .prepare_cached(statements::LANE_HEAD)?
+        .prepare_cached(&SQL.lane_head)?
         .query_row([&queue, &lane], |row| row.get::<_, [u8; 16]>(0))
         .optional()?;
     match head {
-        Some(head) => conn
-            .prepare_cached(statements::PROMOTE_JOB)?
-            .execute([head])?,
+        Some(head) => conn.prepare_cached(&SQL.promote_job)?.execute([head])?,
         None => conn
-            .prepare_cached(statements::FORGET_LANE)?
+            .prepare_cached(&SQL.forget_lane)?
             .execute([queue, lane])?,
     };
     Ok(())

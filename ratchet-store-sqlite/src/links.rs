@@ -16,7 +16,7 @@ use crate::error::{Failure, Result};
 use crate::request::Work;
 use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::give_up;
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 
 /// What others may wait for, and has come.
 #[derive(Debug, Default)]
@@ -57,14 +57,12 @@ pub(crate) fn link(
         if let Some(wait) = &job.spec().signal {
             let deadline = work.now.saturating_add(duration_millis(wait.timeout));
             let timeout = duration_millis(wait.timeout);
-            work.conn
-                .prepare_cached(statements::ADD_SIGNAL)?
-                .execute(params![
-                    job.id().as_bytes(),
-                    wait.key.as_str(),
-                    timeout,
-                    deadline
-                ])?;
+            work.conn.prepare_cached(&SQL.add_signal)?.execute(params![
+                job.id().as_bytes(),
+                wait.key.as_str(),
+                timeout,
+                deadline
+            ])?;
         }
         if let Some(batch) = job.spec().batch {
             join(work.conn, job.id(), batch)?;
@@ -81,7 +79,7 @@ fn check_parents<'a>(
 ) -> Result<()> {
     let parents = after.map(After::parent);
     let mut seen = HashSet::new();
-    let mut exists = conn.prepare_cached(statements::JOB_EXISTS)?;
+    let mut exists = conn.prepare_cached(&SQL.job_exists)?;
     for parent in parents.clone() {
         if let Parent::Job(job) = parent
             && seen.insert(parent)
@@ -102,8 +100,8 @@ fn check_parents<'a>(
 }
 
 fn add_links(work: &Work<'_>, child: JobId, after: &[After]) -> Result<()> {
-    let mut add = work.conn.prepare_cached(statements::ADD_LINK)?;
-    let mut flag = work.conn.prepare_cached(statements::FLAG_PARENT)?;
+    let mut add = work.conn.prepare_cached(&SQL.add_link)?;
+    let mut flag = work.conn.prepare_cached(&SQL.flag_parent)?;
     for (place, one) in after.iter().enumerate() {
         let parent = one.parent();
         add.execute(params![
@@ -127,7 +125,7 @@ fn add_links(work: &Work<'_>, child: JobId, after: &[After]) -> Result<()> {
 
 fn join(conn: Connection<'_>, job: JobId, batch: BatchId) -> Result<()> {
     let grown = conn
-        .prepare_cached(statements::GROW_BATCH)?
+        .prepare_cached(&SQL.grow_batch)?
         .execute([batch.as_bytes()])?;
     if grown == 0 {
         let problem = match read_batch(conn, batch)? {
@@ -136,7 +134,7 @@ fn join(conn: Connection<'_>, job: JobId, batch: BatchId) -> Result<()> {
         };
         return Err(Failure::refused(problem));
     }
-    conn.prepare_cached(statements::JOIN_BATCH)?
+    conn.prepare_cached(&SQL.join_batch)?
         .execute([job.as_bytes(), batch.as_bytes()])?;
     Ok(())
 }
@@ -172,7 +170,7 @@ pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
 
 fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
     let found = conn
-        .prepare_cached(statements::FIND_ENDED)?
+        .prepare_cached(&SQL.find_ended)?
         .query_row([id.as_bytes()], |row| {
             let flags: i64 = row.get(1)?;
             Ok((row.get::<_, i64>(0)?, flags, row::json(row, 2)))
@@ -192,7 +190,7 @@ fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
 
 fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJob>> {
     let mut children = BTreeSet::new();
-    let mut find = conn.prepare_cached(statements::OPEN_CHILDREN)?;
+    let mut find = conn.prepare_cached(&SQL.open_children)?;
     for parent in parents {
         let found = find.query_map(params![parent.as_bytes(), parent.code()], |row| {
             row::job_id(row, 0)
@@ -204,7 +202,7 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
     let mut waiting = Vec::with_capacity(children.len());
     for child in children {
         let found = conn
-            .prepare_cached(statements::READ_STATE)?
+            .prepare_cached(&SQL.read_state)?
             .query_row([child.as_bytes()], |row| Ok((row.get(0)?, row.get(2)?)))
             .optional()?;
         // Links go with their child.
@@ -233,7 +231,7 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
 
 fn count(conn: Connection<'_>, ended: &[(JobId, JobState)]) -> Result<Vec<BatchRecord>> {
     let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
-    let mut note = conn.prepare_cached(statements::COUNT_CHILD)?;
+    let mut note = conn.prepare_cached(&SQL.count_child)?;
     for (job, state) in ended {
         let batch = note
             .query_row([job.as_bytes()], |row| row.get(0).map(BatchId::from_bytes))
@@ -247,7 +245,7 @@ fn count(conn: Connection<'_>, ended: &[(JobId, JobState)]) -> Result<Vec<BatchR
             } += 1;
         }
     }
-    let mut add = conn.prepare_cached(statements::COUNT_IN_BATCH)?;
+    let mut add = conn.prepare_cached(&SQL.count_in_batch)?;
     let mut batches = Vec::with_capacity(tallies.len());
     for (batch, [succeeded, failed, cancelled]) in tallies {
         add.execute(params![batch.as_bytes(), succeeded, failed, cancelled])?;
@@ -257,17 +255,17 @@ fn count(conn: Connection<'_>, ended: &[(JobId, JobState)]) -> Result<Vec<BatchR
 }
 
 fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
-    let mut decide = work.conn.prepare_cached(statements::DECIDE_LINK)?;
+    let mut decide = work.conn.prepare_cached(&SQL.decide_link)?;
     for (child, place, state) in &changes.links {
         decide.execute(params![child.as_bytes(), place, state.code()])?;
     }
     for id in &changes.cancelled {
         let (data, flags) = work
             .conn
-            .prepare_cached(statements::READ_STATE)?
+            .prepare_cached(&SQL.read_state)?
             .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))?;
         work.conn
-            .prepare_cached(statements::CHANGE_STATE)?
+            .prepare_cached(&SQL.change_state)?
             .execute(params![
                 id.as_bytes(),
                 JobState::Blocked.code(),
@@ -281,7 +279,7 @@ fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
     }
     for batch in &changes.ended {
         work.conn
-            .prepare_cached(statements::END_BATCH)?
+            .prepare_cached(&SQL.end_batch)?
             .execute(params![batch.as_bytes(), work.now])?;
     }
     Ok(())
@@ -290,7 +288,7 @@ fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
 /// Lets a job be claimed that waits for nothing any more.
 pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
     work.conn
-        .prepare_cached(statements::RELEASE_JOB)?
+        .prepare_cached(&SQL.release_job)?
         .execute(params![id.as_bytes(), work.now])?;
     Ok(())
 }
@@ -299,7 +297,7 @@ pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
 pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
     let awaits_signal = work
         .conn
-        .prepare_cached(statements::RENEW_SIGNAL)?
+        .prepare_cached(&SQL.renew_signal)?
         .query_row(params![id.as_bytes(), work.now], |_| Ok(()))
         .optional()?
         .is_some();
@@ -309,24 +307,20 @@ pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
 
 pub(crate) fn has_open_links(conn: Connection<'_>, id: JobId) -> Result<bool> {
     Ok(conn
-        .prepare_cached(statements::HAS_OPEN_LINKS)?
+        .prepare_cached(&SQL.has_open_links)?
         .query_row([id.as_bytes()], |row| row.get(0))?)
 }
 
 /// Deletes what is kept of a purged job here.
 pub(crate) fn forget(conn: Connection<'_>, id: JobId) -> Result<()> {
-    for sql in [
-        statements::PURGE_LINKS,
-        statements::PURGE_SIGNAL,
-        statements::PURGE_MEMBERSHIP,
-    ] {
+    for sql in [&SQL.purge_links, &SQL.purge_signal, &SQL.purge_membership] {
         conn.prepare_cached(sql)?.execute([id.as_bytes()])?;
     }
     Ok(())
 }
 
 pub(crate) fn read_batch(conn: Connection<'_>, batch: BatchId) -> Result<Option<BatchRecord>> {
-    let mut get = conn.prepare_cached(statements::GET_BATCH)?;
+    let mut get = conn.prepare_cached(&SQL.get_batch)?;
     let mut rows = get.query([batch.as_bytes()])?;
     rows.next()?.map(row::batch_record).transpose()
 }
@@ -354,7 +348,7 @@ impl StoredLink {
 
 /// The links of a job, in order.
 pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredLink>> {
-    let mut find = conn.prepare_cached(statements::LINKS_OF)?;
+    let mut find = conn.prepare_cached(&SQL.links_of)?;
     let mut rows = find.query([child.as_bytes()])?;
     let mut links = Vec::new();
     while let Some(row) = rows.next()? {
@@ -370,7 +364,7 @@ pub(crate) fn children_of(
     limit: usize,
     after: Option<JobId>,
 ) -> Result<Vec<Link>> {
-    let mut find = conn.prepare_cached(statements::CHILDREN_OF)?;
+    let mut find = conn.prepare_cached(&SQL.children_of)?;
     let behind = after.as_ref().map_or(&[][..], |id| id.as_bytes());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = find.query(params![parent.as_bytes(), parent.code(), behind, limit])?;
@@ -405,7 +399,7 @@ impl StoredSignal {
 }
 
 pub(crate) fn signal_of(conn: Connection<'_>, job: JobId) -> Result<Option<StoredSignal>> {
-    let mut find = conn.prepare_cached(statements::FIND_SIGNAL)?;
+    let mut find = conn.prepare_cached(&SQL.find_signal)?;
     let mut rows = find.query([job.as_bytes()])?;
     let Some(row) = rows.next()? else {
         return Ok(None);
@@ -438,7 +432,7 @@ pub(crate) fn show(conn: Connection<'_>, job: &mut JobRecord) -> Result<()> {
         }
     }
     job.spec.batch = conn
-        .prepare_cached(statements::BATCH_OF)?
+        .prepare_cached(&SQL.batch_of)?
         .query_row([job.id.as_bytes()], |row| {
             row.get(0).map(BatchId::from_bytes)
         })

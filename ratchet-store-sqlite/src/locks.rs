@@ -17,7 +17,7 @@ use crate::error::{Failure, Result as Inner};
 use crate::queue::Urgency;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -119,7 +119,7 @@ impl Lock {
 }
 
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Lock>> {
-    let mut statement = work.conn.prepare_cached(statements::FIND_LOCK)?;
+    let mut statement = work.conn.prepare_cached(&SQL.find_lock)?;
     let mut rows = statement.query([name.as_str()])?;
     rows.next()?.map(|row| lock(row, 0)).transpose()
 }
@@ -140,7 +140,7 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<Vec<(Name,
         let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
         Ok::<_, Failure>((name, lock(row, 1)?.info(work.now)))
     };
-    let mut statement = work.conn.prepare_cached(statements::LIST_LOCKS)?;
+    let mut statement = work.conn.prepare_cached(&SQL.list_locks)?;
     let mut page = LockPage::new(after, limit);
     while let Some((behind, count)) = page.wants() {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -175,14 +175,12 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
             Fence(next_in_time(last.0, work.now))
         }
     };
-    work.conn
-        .prepare_cached(statements::PUT_LOCK)?
-        .execute(params![
-            name.as_str(),
-            owner.as_str(),
-            fence.0.cast_signed(),
-            renewed_end(stored, work.now, ttl)
-        ])?;
+    work.conn.prepare_cached(&SQL.put_lock)?.execute(params![
+        name.as_str(),
+        owner.as_str(),
+        fence.0.cast_signed(),
+        renewed_end(stored, work.now, ttl)
+    ])?;
     Ok(Acquired::Acquired { fence })
 }
 
@@ -199,7 +197,7 @@ fn move_expiry(
     };
     let moved = work
         .conn
-        .prepare_cached(statements::MOVE_EXPIRY)?
+        .prepare_cached(&SQL.move_expiry)?
         .execute(params![
             name.as_str(),
             owner.as_str(),

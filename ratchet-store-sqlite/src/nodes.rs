@@ -18,7 +18,7 @@ use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -33,7 +33,7 @@ impl NodeStore for SqliteStore {
 
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
         self.write("set_node_status", Urgency::Urgent, move |work| {
-            let mut statement = work.conn.prepare_cached(statements::SET_NODE_STATUS)?;
+            let mut statement = work.conn.prepare_cached(&SQL.set_node_status)?;
             Ok(changed(
                 statement.execute(params![node.as_bytes(), status.code()])?,
             ))
@@ -65,21 +65,21 @@ impl NodeStore for SqliteStore {
 fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
     let conn = work.conn;
     let stored = conn
-        .prepare_cached(statements::FIND_NODE)?
+        .prepare_cached(&SQL.find_node)?
         .query_map([heartbeat.node.as_bytes()], |row| Ok(row::node_record(row)))?
         .next()
         .transpose()?
         // A row that cannot be read is replaced by what the node says.
         .and_then(Inner::ok);
     if stored.is_none() && heartbeat.status == NodeStatus::Joining {
-        conn.prepare_cached(statements::DISPLACE_LABEL)?
+        conn.prepare_cached(&SQL.displace_label)?
             .execute([heartbeat.label.as_str()])?;
     }
     let previous = stored.as_ref().map(|node| node.last_seen);
     let status = stored.map_or(heartbeat.status, |node| {
         node.status.after_heartbeat(heartbeat.status)
     });
-    conn.prepare_cached(statements::PUT_NODE)?.execute(params![
+    conn.prepare_cached(&SQL.put_node)?.execute(params![
         heartbeat.node.as_bytes(),
         heartbeat.label.as_str(),
         status.code(),
@@ -100,7 +100,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         heartbeat.notes(),
     ])?;
     let claims = conn
-        .prepare_cached(statements::NODE_CLAIMS)?
+        .prepare_cached(&SQL.node_claims)?
         .query_map([heartbeat.node.as_bytes()], |row| {
             let token = ClaimToken::new(
                 row::job_id(row, 0)?,
@@ -111,15 +111,14 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
             Ok(OwnedClaim::new(token, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let others = conn.prepare_cached(statements::OTHER_NODES)?.query_row(
-        [heartbeat.node.as_bytes()],
-        |row| {
-            Ok(Others {
-                live: row.get(0)?,
-                newest: row.get::<_, Option<i64>>(1)?.map(from_millis),
-            })
-        },
-    )?;
+    let others =
+        conn.prepare_cached(&SQL.other_nodes)?
+            .query_row([heartbeat.node.as_bytes()], |row| {
+                Ok(Others {
+                    live: row.get(0)?,
+                    newest: row.get::<_, Option<i64>>(1)?.map(from_millis),
+                })
+            })?;
     Ok(HeartbeatReply::new(
         from_millis(work.now),
         status,
@@ -131,7 +130,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
 
 /// Every node that can be read, the newest first.
 pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
-    let mut statement = conn.prepare_cached(statements::NODES)?;
+    let mut statement = conn.prepare_cached(&SQL.nodes)?;
     let mut rows = statement.query([])?;
     let mut nodes = Vec::new();
     while let Some(row) = rows.next()? {
@@ -148,7 +147,7 @@ fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
     let mut nodes = all_nodes(work.conn)?;
     nodes.sort_by_key(|node| node.node);
     let mut swept = SweptNodes::default();
-    let mut set_status = work.conn.prepare_cached(statements::SET_NODE_STATUS)?;
+    let mut set_status = work.conn.prepare_cached(&SQL.set_node_status)?;
     for node in &mut nodes {
         if sweep.marks_dead(node, now) {
             node.status = NodeStatus::Dead;
@@ -165,10 +164,10 @@ fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
     }
     let owners: BTreeSet<NodeId> = work
         .conn
-        .prepare_cached(statements::CLAIM_OWNERS)?
+        .prepare_cached(&SQL.claim_owners)?
         .query_map([], |row| row.get(0).map(NodeId::from_bytes))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut forget = work.conn.prepare_cached(statements::FORGET_NODE)?;
+    let mut forget = work.conn.prepare_cached(&SQL.forget_node)?;
     for node in nodes.iter().filter(|node| !owners.contains(&node.node)) {
         swept.forgotten += forget.execute([node.node.as_bytes()])? as u64;
     }

@@ -14,7 +14,7 @@ use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -22,7 +22,7 @@ impl PermitStore for SqliteStore {
     async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
         let resource = resource.clone();
         self.write("set_permits", Urgency::Normal, move |work| {
-            let mut set = work.conn.prepare_cached(statements::SET_PERMITS)?;
+            let mut set = work.conn.prepare_cached(&SQL.set_permits)?;
             Ok(changed(set.execute(params![resource.as_str(), max])?))
         })
         .await
@@ -35,7 +35,7 @@ impl PermitStore for SqliteStore {
 
 /// These resources, given as a JSON array, or all of them, with their holders.
 fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo>> {
-    let mut statement = conn.prepare_cached(statements::HELD_PERMITS)?;
+    let mut statement = conn.prepare_cached(&SQL.held_permits)?;
     let mut rows = statement.query([resources])?;
     let mut permits = Vec::new();
     while let Some(row) = rows.next()? {
@@ -77,7 +77,7 @@ pub(crate) fn require_one(work: &Work<'_>, route: &Route) -> Inner<()> {
     let Some(resource) = &route.permit else {
         return Ok(());
     };
-    let mut find = work.conn.prepare_cached(statements::FIND_PERMIT)?;
+    let mut find = work.conn.prepare_cached(&SQL.find_permit)?;
     if find.exists([resource.as_str()])? {
         return Ok(());
     }

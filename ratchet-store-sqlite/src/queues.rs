@@ -13,7 +13,7 @@ use crate::queue::Urgency;
 use crate::read;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 /// What the number of changed rows tells.
@@ -30,7 +30,7 @@ impl QueueStore for SqliteStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
         let queue = queue.clone();
         self.write("pause_queue", Urgency::Normal, move |work| {
-            let mut statement = work.conn.prepare_cached(statements::PAUSE_QUEUE)?;
+            let mut statement = work.conn.prepare_cached(&SQL.pause_queue)?;
             Ok(changed(
                 statement.execute(params![queue.as_str(), work.now])?,
             ))
@@ -41,7 +41,7 @@ impl QueueStore for SqliteStore {
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
         let queue = queue.clone();
         self.write("resume_queue", Urgency::Normal, move |work| {
-            let mut statement = work.conn.prepare_cached(statements::RESUME_QUEUE)?;
+            let mut statement = work.conn.prepare_cached(&SQL.resume_queue)?;
             Ok(changed(statement.execute([queue.as_str()])?))
         })
         .await
@@ -64,7 +64,7 @@ impl QueueStore for SqliteStore {
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
         let (queue, limit) = (queue.clone(), i64::try_from(limit).unwrap_or(i64::MAX));
         self.read("count_due", move |work| {
-            let mut statement = work.conn.prepare_cached(statements::COUNT_DUE)?;
+            let mut statement = work.conn.prepare_cached(&SQL.count_due)?;
             let mut rows = statement.query(params![work.now, queue.as_str(), limit])?;
             let count = rows.next()?.map(|row| row::number(row, 0, "count"));
             Ok(count.transpose()?.unwrap_or(0))
@@ -74,7 +74,7 @@ impl QueueStore for SqliteStore {
 }
 
 fn due(work: &mut Work<'_>) -> crate::error::Result<Vec<DueRoute>> {
-    let mut statement = work.conn.prepare_cached(statements::DUE_ROUTES)?;
+    let mut statement = work.conn.prepare_cached(&SQL.due_routes)?;
     let mut rows = statement.query([work.now])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
@@ -93,7 +93,7 @@ fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
         .iter()
         .map(|queue| (queue.clone(), StateCounts::new()))
         .collect();
-    let mut statement = work.conn.prepare_cached(statements::COUNT_JOBS)?;
+    let mut statement = work.conn.prepare_cached(&SQL.count_jobs)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let Some(route) = work.routes.get(work.conn, row.get(0)?)? else {
@@ -113,7 +113,7 @@ fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
 }
 
 fn paused(work: &Work<'_>) -> crate::error::Result<BTreeSet<Name>> {
-    let mut statement = work.conn.prepare_cached(statements::PAUSED_QUEUES)?;
+    let mut statement = work.conn.prepare_cached(&SQL.paused_queues)?;
     let mut rows = statement.query([])?;
     let mut paused = BTreeSet::new();
     while let Some(row) = rows.next()? {

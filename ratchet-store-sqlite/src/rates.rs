@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result as Inner;
 use crate::queue::Urgency;
 use crate::request::Work;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -31,7 +31,7 @@ impl RateStore for SqliteStore {
         limits::check_limit("limit", limit)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.write("forget_idle", Urgency::Normal, move |work| {
-            let mut forget = work.conn.prepare_cached(statements::FORGET_RATES)?;
+            let mut forget = work.conn.prepare_cached(&SQL.forget_rates)?;
             Ok(forget.execute(params![work.now * MICROS, limit])? as u64)
         })
         .await
@@ -42,13 +42,13 @@ fn take(work: &Work<'_>, request: &RateRequest) -> Inner<RateAnswer> {
     let key = request.key.as_str();
     let known: Option<i64> = work
         .conn
-        .prepare_cached(statements::FIND_RATE)?
+        .prepare_cached(&SQL.find_rate)?
         .query_row([key], |row| row.get(0))
         .optional()?;
     let taken = request.rate.take(known, work.now * MICROS);
     if let Taken::Granted { tat } | Taken::Wait { tat: Some(tat), .. } = taken {
         work.conn
-            .prepare_cached(statements::PUT_RATE)?
+            .prepare_cached(&SQL.put_rate)?
             .execute(params![key, tat])?;
     }
     Ok(taken.answer())

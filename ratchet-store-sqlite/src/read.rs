@@ -13,7 +13,7 @@ use crate::links;
 use crate::request::Work;
 use crate::routes::json_of;
 use crate::row::{self, IN_BATCH, WAITS};
-use crate::statements;
+use crate::statements::SQL;
 
 /// The jobs with these ids, each if it exists and can be shown.
 pub(crate) fn get(
@@ -21,7 +21,7 @@ pub(crate) fn get(
     ids: &[JobId],
     detail: Detail,
 ) -> Result<Vec<Option<JobRecord>>> {
-    let mut statement = work.conn.prepare_cached(statements::GET_JOB)?;
+    let mut statement = work.conn.prepare_cached(&SQL.get_job)?;
     ids.iter()
         .map(|id| {
             let mut rows = statement.query(params![id.as_bytes(), detail == Detail::Whole])?;
@@ -75,17 +75,11 @@ pub(crate) fn selected_ids(
     };
     let among = Among::of(filter, states);
     let [oldest, newest] = match among {
-        Among::Batch => [statements::LIST_BATCH_OLDEST, statements::LIST_BATCH_NEWEST],
-        Among::Tagged => [
-            statements::LIST_TAGGED_OLDEST,
-            statements::LIST_TAGGED_NEWEST,
-        ],
-        Among::Ended => [statements::LIST_ENDED_OLDEST, statements::LIST_ENDED_NEWEST],
-        Among::Unfinished => [
-            statements::LIST_UNFINISHED_OLDEST,
-            statements::LIST_UNFINISHED_NEWEST,
-        ],
-        _ => [statements::LIST_OLDEST, statements::LIST_NEWEST],
+        Among::Batch => [&SQL.list_batch_oldest, &SQL.list_batch_newest],
+        Among::Tagged => [&SQL.list_tagged_oldest, &SQL.list_tagged_newest],
+        Among::Ended => [&SQL.list_ended_oldest, &SQL.list_ended_newest],
+        Among::Unfinished => [&SQL.list_unfinished_oldest, &SQL.list_unfinished_newest],
+        _ => [&SQL.list_oldest, &SQL.list_newest],
     };
     let in_order = |oldest, newest| match page.order {
         JobOrder::OldestFirst => oldest,
@@ -95,7 +89,7 @@ pub(crate) fn selected_ids(
     let Narrowed { mask, routes } = narrowed;
     let id = |row: &rusqlite::Row<'_>| row::job_id(row, 0);
     if among == Among::Unfinished {
-        let sql = in_order(statements::LIST_FRONT_OLDEST, statements::LIST_FRONT_NEWEST);
+        let sql = in_order(&SQL.list_front_oldest, &SQL.list_front_newest);
         let mut front = work.conn.prepare_cached(sql)?;
         let look_at = i64::try_from(Among::front(limit)).unwrap_or(i64::MAX);
         let found = front.query_map(params![mask, routes, after, rows, look_at], id)?;
@@ -132,9 +126,9 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
     let Narrowed { mask, routes } = narrowed;
     let tag = filter.tag.as_ref().map(Name::as_str);
     let mut statement = work.conn.prepare_cached(match (&filter.batch, tag) {
-        (Some(_), _) => statements::COUNT_BATCH,
-        (None, Some(_)) => statements::COUNT_TAGGED,
-        (None, None) => statements::COUNT_MATCHING,
+        (Some(_), _) => &SQL.count_batch,
+        (None, Some(_)) => &SQL.count_tagged,
+        (None, None) => &SQL.count_matching,
     })?;
     let mut rows = match (&filter.batch, tag) {
         (None, None) => statement.query(params![mask, routes])?,
@@ -196,7 +190,7 @@ const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
 
 /// The inputs of the claims that still hold.
 pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-    let mut statement = work.conn.prepare_cached(statements::LOAD_INPUT)?;
+    let mut statement = work.conn.prepare_cached(&SQL.load_input)?;
     tokens
         .iter()
         .map(|token| {
@@ -224,7 +218,7 @@ pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<
 
 /// The ended claims of a job.
 pub(crate) fn history(work: &Work<'_>, job: JobId) -> Result<Vec<Attempt>> {
-    let mut statement = work.conn.prepare_cached(statements::HISTORY)?;
+    let mut statement = work.conn.prepare_cached(&SQL.history)?;
     let mut rows = statement.query([job.as_bytes()])?;
     let mut attempts = Vec::new();
     while let Some(row) = rows.next()? {

@@ -16,7 +16,7 @@ use crate::nodes::all_nodes;
 use crate::request::Work;
 use crate::row::{self, HAS_TIMEOUTS};
 use crate::settle::{Ended, end_claim};
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 
 /// Whether a pass would take nothing back: reads only, and needs no lock.
 pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool> {
@@ -92,7 +92,7 @@ type Lost = (Running, ReclaimReason, ReclaimEffect);
 fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<Vec<Lost>> {
     let nodes = Registry::read(work.conn)?;
     let mut pass = ReclaimPass::new(limit);
-    let mut statement = work.conn.prepare_cached(statements::RUNNING_JOBS)?;
+    let mut statement = work.conn.prepare_cached(&SQL.running_jobs)?;
     let mut rows = statement.query([])?;
     while !pass.is_full()
         && let Some(row) = rows.next()?
@@ -140,7 +140,7 @@ fn lost(
 
 fn timeouts(conn: Connection<'_>, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
     let timeouts = conn
-        .prepare_cached(statements::TIMEOUTS_OF)?
+        .prepare_cached(&SQL.timeouts_of)?
         .query_row([data], |row| {
             // One that cannot be read does not hold the pass up: the job has none then.
             Ok((
@@ -162,14 +162,16 @@ fn take_back(
     let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node, claimed_at);
     let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());
     if effect.is_exhausted() {
-        work.conn
-            .prepare_cached(statements::DISOWN_JOB)?
-            .execute(params![claim.id.as_bytes(), claim.seq, effect.crash_count])?;
+        work.conn.prepare_cached(&SQL.disown_job)?.execute(params![
+            claim.id.as_bytes(),
+            claim.seq,
+            effect.crash_count
+        ])?;
         return Ok(reclaimed);
     }
     let terminal = effect.state.is_terminal();
     work.conn
-        .prepare_cached(statements::RECLAIM_JOB)?
+        .prepare_cached(&SQL.reclaim_job)?
         .execute(params![
             claim.id.as_bytes(),
             claim.seq,

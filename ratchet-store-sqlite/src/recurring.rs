@@ -18,7 +18,7 @@ use crate::queue::Urgency;
 use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -101,7 +101,7 @@ impl RecurringStore for SqliteStore {
 
 /// The definition of this name; an error inside if it cannot be read.
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Inner<RecurringRecord>>> {
-    let mut statement = work.conn.prepare_cached(statements::FIND_RECURRING)?;
+    let mut statement = work.conn.prepare_cached(&SQL.find_recurring)?;
     let mut rows = statement.query([name.as_str()])?;
     Ok(rows.next()?.map(record))
 }
@@ -125,7 +125,7 @@ fn put_one(work: &Work<'_>, put: &PutRecurring) -> Inner<PutOutcome> {
 /// Stores a definition that nobody has claimed, as it has become.
 fn store(work: &Work<'_>, record: &RecurringRecord) -> Inner<()> {
     work.conn
-        .prepare_cached(statements::PUT_RECURRING)?
+        .prepare_cached(&SQL.put_recurring)?
         .execute(params![
             record.definition.name().as_str(),
             record.incarnation.as_bytes(),
@@ -141,7 +141,7 @@ fn store(work: &Work<'_>, record: &RecurringRecord) -> Inner<()> {
 }
 
 fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringPage> {
-    let mut statement = work.conn.prepare_cached(statements::LIST_RECURRING)?;
+    let mut statement = work.conn.prepare_cached(&SQL.list_recurring)?;
     // No name is empty, so all are behind that.
     let after = after.map_or("", Name::as_str);
     // One more than the page has, to know whether there is another page.
@@ -165,7 +165,7 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringP
 
 /// The names of the definitions that are to be claimed, each with the definition if it can be read.
 fn due(work: &Work<'_>, limit: usize) -> Inner<Vec<(String, Option<RecurringRecord>)>> {
-    let mut statement = work.conn.prepare_cached(statements::DUE_RECURRING)?;
+    let mut statement = work.conn.prepare_cached(&SQL.due_recurring)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![work.now, limit])?;
     let mut due = Vec::new();
@@ -177,7 +177,7 @@ fn due(work: &Work<'_>, limit: usize) -> Inner<Vec<(String, Option<RecurringReco
 
 fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring> {
     let until = add(from_millis(work.now), request.lease);
-    let mut claim = work.conn.prepare_cached(statements::CLAIM_RECURRING)?;
+    let mut claim = work.conn.prepare_cached(&SQL.claim_recurring)?;
     let (mut names, mut definitions) = (Vec::new(), Vec::new());
     for (name, record) in due(work, request.limit)? {
         // One that cannot be read too: it must not stand in the way of the others all the time.
@@ -198,7 +198,7 @@ fn answer(
         .map_err(|error| InvalidInput::new("name", error.to_string()))?;
     let next: Option<i64> = work
         .conn
-        .prepare_cached(statements::NEXT_RECURRING)?
+        .prepare_cached(&SQL.next_recurring)?
         .query_row([taken], |row| row.get(0))?;
     let unreadable = names.len() - definitions.len();
     Ok(DueRecurring {
@@ -216,7 +216,7 @@ fn fire(work: &mut Work<'_>, firing: &RecurringFiring) -> Inner<Fired> {
     };
     let moved = work
         .conn
-        .prepare_cached(statements::FIRE_RECURRING)?
+        .prepare_cached(&SQL.fire_recurring)?
         .execute(params![
             token.name.as_str(),
             token.incarnation.as_bytes(),
@@ -231,7 +231,7 @@ fn fire(work: &mut Work<'_>, firing: &RecurringFiring) -> Inner<Fired> {
 }
 
 fn delete(work: &Work<'_>, name: &Name) -> Inner<usize> {
-    let mut delete = work.conn.prepare_cached(statements::DELETE_RECURRING)?;
+    let mut delete = work.conn.prepare_cached(&SQL.delete_recurring)?;
     Ok(delete.execute([name.as_str()])?)
 }
 
@@ -239,7 +239,7 @@ fn retire(work: &Work<'_>, request: &RetireRecurring) -> Inner<Guarded<Vec<Name>
     if !is_tenure(work, Some(&request.guard))? {
         return Ok(Guarded::Stale);
     }
-    let mut statement = work.conn.prepare_cached(statements::DECLARED_RECURRING)?;
+    let mut statement = work.conn.prepare_cached(&SQL.declared_recurring)?;
     let mut rows = statement.query([request.node.as_bytes()])?;
     let mut retired = Vec::new();
     while let Some(row) = rows.next()? {
@@ -265,7 +265,7 @@ fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// The definition of a row of `find_recurring.sql`.
+/// The definition of a row of `find_recurring`.
 fn record(row: &Row<'_>) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, 0, "name")?.ok_or_else(|| missing("name"))?;

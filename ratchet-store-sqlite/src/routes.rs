@@ -6,7 +6,7 @@ use ratchet_core::Route;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
-use crate::statements::{self, Connection};
+use crate::statements::{Connection, SQL};
 
 /// What one connection knows of the routes. Stored routes are never changed or deleted, and each has a
 /// random stamp, so a database whose last route is the last known one under its stamp has the routes
@@ -50,7 +50,7 @@ impl Routes {
             return Ok(());
         }
         let last = conn
-            .prepare_cached(statements::LAST_ROUTE)?
+            .prepare_cached(&SQL.last_route)?
             .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         if last.unwrap_or_default() != self.last && !self.load(conn)? {
@@ -64,7 +64,7 @@ impl Routes {
     /// Reads the routes from the last known one on. Returns whether that is still there.
     fn load(&mut self, conn: Connection<'_>) -> Result<bool> {
         let mut goes_on = self.last == Mark::default();
-        let mut statement = conn.prepare_cached(statements::LOAD_ROUTES)?;
+        let mut statement = conn.prepare_cached(&SQL.load_routes)?;
         let mut rows = statement.query([self.last.0])?;
         while let Some(row) = rows.next()? {
             let mark = (row.get(0)?, row.get(1)?);
@@ -105,7 +105,7 @@ impl Routes {
             route.permit_text(),
         ];
         self.last = conn
-            .prepare_cached(statements::ADD_ROUTE)?
+            .prepare_cached(&SQL.add_route)?
             .query_row(texts, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let id = self.last.0;
         self.ids.insert(route.clone(), id);

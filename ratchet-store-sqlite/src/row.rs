@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -17,21 +17,17 @@ use rusqlite::types::ValueRef;
 use crate::error::Result;
 
 /// A bit of `ratchet_jobs.flags`: the job has a unique key.
-pub(crate) const HAS_UNIQUE_KEY: i64 = 1;
+pub(crate) const HAS_UNIQUE_KEY: i64 = JobFlags::UNIQUE_KEY.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job has a timeout or a stall timeout.
-pub(crate) const HAS_TIMEOUTS: i64 = 2;
+pub(crate) const HAS_TIMEOUTS: i64 = JobFlags::TIMEOUTS.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job has a lane.
-pub(crate) const HAS_LANE: i64 = 4;
-/// A bit of `ratchet_jobs.flags`: the job has tags.
-pub(crate) const HAS_TAGS: i64 = 64;
+pub(crate) const HAS_LANE: i64 = JobFlags::LANE.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job waits, or waited, for others or for a signal.
-pub(crate) const WAITS: i64 = 8;
+pub(crate) const WAITS: i64 = JobFlags::WAITS.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: others were linked to the job.
-pub(crate) const HAS_CHILDREN: i64 = 16;
+pub(crate) const HAS_CHILDREN: i64 = JobFlags::CHILDREN.bits() as i64;
 /// A bit of `ratchet_jobs.flags`: the job is in a batch.
-pub(crate) const IN_BATCH: i64 = 32;
-/// A bit of `ratchet_jobs.flags`: the job needs a permit.
-pub(crate) const NEEDS_PERMIT: i64 = 128;
+pub(crate) const IN_BATCH: i64 = JobFlags::BATCH.bits() as i64;
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
@@ -136,7 +132,7 @@ pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
-/// The job of a row of `get_job.sql` on this route.
+/// The job of a row of `get_job` on this route.
 ///
 /// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
 /// what cannot is at its default, and named in the last error unless that tells something else.
@@ -194,7 +190,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// The batch of a row of `get_batch.sql` or `list_batches.sql`.
+/// The batch of a row of `get_batch` or `list_batches`.
 pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
     let id = BatchId::from_bytes(row.get(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.get(6)?));
@@ -223,7 +219,7 @@ fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, ot
     })
 }
 
-/// The attempt of a row of `history.sql`.
+/// The attempt of a row of `history`.
 pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -239,7 +235,7 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// The node of a row of `nodes.sql` or `find_node.sql`; none if it cannot be read.
+/// The node of a row of `nodes` or `find_node`; none if it cannot be read.
 pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let node = NodeId::from_bytes(row.get(0)?);
     let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;

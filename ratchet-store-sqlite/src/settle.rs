@@ -11,12 +11,12 @@ use crate::error::Result;
 use crate::lanes;
 use crate::request::Work;
 use crate::row::{self, HAS_CHILDREN, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
-use crate::statements;
+use crate::statements::SQL;
 
 /// Ends the claims of one call.
 pub(crate) fn settle(work: &Work<'_>, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-    let mut read = work.conn.prepare_cached(statements::READ_CLAIM)?;
-    let mut update = work.conn.prepare_cached(statements::SETTLE_JOB)?;
+    let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
+    let mut update = work.conn.prepare_cached(&SQL.settle_job)?;
     settlements
         .iter()
         .map(|one| settle_one(work, &mut read, &mut update, one))
@@ -71,12 +71,12 @@ fn settle_one(
     end_claim(work, &ended, effect.record, ran_for_us, effect.error)?;
     if let Some(error) = effect.error {
         work.conn
-            .prepare_cached(statements::KEEP_ERROR)?
+            .prepare_cached(&SQL.keep_error)?
             .execute(params![token.job.as_bytes(), error])?;
     }
     if let Some(result) = effect.result {
         work.conn
-            .prepare_cached(statements::KEEP_RESULT)?
+            .prepare_cached(&SQL.keep_result)?
             .execute(params![token.job.as_bytes(), result.as_str()])?;
     }
     Ok(Fenced::Applied)
@@ -105,7 +105,7 @@ pub(crate) fn end_claim(
 ) -> Result<()> {
     if outcome != AttemptOutcome::Succeeded {
         work.conn
-            .prepare_cached(statements::ADD_ATTEMPT)?
+            .prepare_cached(&SQL.add_attempt)?
             .execute(params![
                 ended.id.as_bytes(),
                 ended.seq,
@@ -128,7 +128,7 @@ pub(crate) fn end_claim(
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<()> {
     if flags & HAS_UNIQUE_KEY != 0 {
         work.conn
-            .prepare_cached(statements::FREE_UNIQUE_KEY)?
+            .prepare_cached(&SQL.free_unique_key)?
             .execute(params![data, id.as_bytes()])?;
     }
     if flags & HAS_LANE != 0 {
@@ -136,7 +136,7 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Resu
     }
     if flags & WAITS != 0 {
         work.conn
-            .prepare_cached(statements::CLOSE_SIGNAL)?
+            .prepare_cached(&SQL.close_signal)?
             .execute([id.as_bytes()])?;
     }
     if flags & (HAS_CHILDREN | IN_BATCH) != 0 {
@@ -147,8 +147,8 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Resu
 
 /// Keeps what running bodies tell.
 pub(crate) fn report(work: &Work<'_>, reports: &[Report]) -> Result<Vec<Reported>> {
-    let mut read = work.conn.prepare_cached(statements::READ_CLAIM)?;
-    let mut update = work.conn.prepare_cached(statements::REPORT_LIFE)?;
+    let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
+    let mut update = work.conn.prepare_cached(&SQL.report_life)?;
     reports
         .iter()
         .map(|report| {
@@ -170,12 +170,12 @@ fn keep_report(work: &Work<'_>, job: JobId, kind: &ReportKind) -> Result<()> {
     match kind {
         ReportKind::Progress { percent, message } => {
             work.conn
-                .prepare_cached(statements::KEEP_PROGRESS)?
+                .prepare_cached(&SQL.keep_progress)?
                 .execute(params![job.as_bytes(), percent, message])?;
         }
         ReportKind::Checkpoint(checkpoint) => {
             work.conn
-                .prepare_cached(statements::KEEP_CHECKPOINT)?
+                .prepare_cached(&SQL.keep_checkpoint)?
                 .execute(params![job.as_bytes(), checkpoint.as_str()])?;
         }
         // A kind this version does not know says at least that the body lives.
@@ -215,7 +215,7 @@ impl Held {
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn
-        .prepare_cached(statements::FIND_SETTLER)?
+        .prepare_cached(&SQL.find_settler)?
         .query_row(
             params![token.job.as_bytes(), held.settled_seq.map(u64::cast_signed)],
             |row| {

@@ -13,7 +13,7 @@ use crate::queue::Urgency;
 use crate::request::Work;
 use crate::row;
 use crate::settle::give_up;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -46,13 +46,13 @@ impl SignalStore for SqliteStore {
 fn deliver_to_all(work: &Work<'_>, key: &Name, payload: &Json) -> Inner<Delivered> {
     let waiting = work
         .conn
-        .prepare_cached(statements::WAITING_SIGNALS)?
+        .prepare_cached(&SQL.waiting_signals)?
         .query_map(params![key.as_str(), work.now], |row| row::job_id(row, 0))?
         .collect::<rusqlite::Result<Vec<JobId>>>()?;
     if waiting.is_empty() {
         let had: bool = work
             .conn
-            .prepare_cached(statements::SIGNAL_WAS_HAD)?
+            .prepare_cached(&SQL.signal_was_had)?
             .query_row([key.as_str()], |row| row.get(0))?;
         return Ok(if had {
             Delivered::Already
@@ -69,7 +69,7 @@ fn deliver_to_all(work: &Work<'_>, key: &Name, payload: &Json) -> Inner<Delivere
 fn deliver_to(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<Delivered> {
     let state = work
         .conn
-        .prepare_cached(statements::READ_STATE)?
+        .prepare_cached(&SQL.read_state)?
         .query_row([job.as_bytes()], |row| row.get(0))
         .optional()?;
     let Some(state) = state else {
@@ -88,7 +88,7 @@ fn deliver_to(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<Delivered> {
 /// Delivers to a job that waits.
 fn take(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<()> {
     work.conn
-        .prepare_cached(statements::TAKE_SIGNAL)?
+        .prepare_cached(&SQL.take_signal)?
         .execute(params![job.as_bytes(), work.now, payload.as_str()])?;
     if !links::has_open_links(work.conn, job)? {
         links::release(work, job)?;
@@ -98,7 +98,7 @@ fn take(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<()> {
 
 fn overdue(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut find = work.conn.prepare_cached(statements::OVERDUE_SIGNALS)?;
+    let mut find = work.conn.prepare_cached(&SQL.overdue_signals)?;
     let found = find.query_map([work.now, limit], |row| row::job_id(row, 0))?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
@@ -115,21 +115,21 @@ fn expire(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
         };
         let found = work
             .conn
-            .prepare_cached(statements::READ_STATE)?
+            .prepare_cached(&SQL.read_state)?
             .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))
             .optional()?;
         let Some((data, flags)) = found else {
             // A wait whose job is not there keeps the others from nothing, and is not found again.
             work.conn
-                .prepare_cached(statements::PURGE_SIGNAL)?
+                .prepare_cached(&SQL.purge_signal)?
                 .execute([id.as_bytes()])?;
             continue;
         };
         work.conn
-            .prepare_cached(statements::FAIL_WAITING)?
+            .prepare_cached(&SQL.fail_waiting)?
             .execute(params![id.as_bytes(), work.now])?;
         work.conn
-            .prepare_cached(statements::KEEP_ERROR)?
+            .prepare_cached(&SQL.keep_error)?
             .execute(params![id.as_bytes(), error])?;
         give_up(work, id, data, flags)?;
         failed.push(id);

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::locks::is_tenure;
 use crate::queue::Urgency;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -19,7 +19,7 @@ impl VersionStore for SqliteStore {
             if !is_tenure(work, guard.as_ref())? {
                 return Ok(Guarded::Stale);
             }
-            let mut bump = work.conn.prepare_cached(statements::BUMP_VERSION)?;
+            let mut bump = work.conn.prepare_cached(&SQL.bump_version)?;
             let version = bump.query_row(params![namespace.as_str(), work.now], |row| {
                 row.get::<_, i64>(0)
             })?;
@@ -32,7 +32,7 @@ impl VersionStore for SqliteStore {
         limits::check_batch("namespaces", namespaces.len())?;
         let namespaces = namespaces.to_vec();
         self.read("versions", move |work| {
-            let mut find = work.conn.prepare_cached(statements::FIND_VERSION)?;
+            let mut find = work.conn.prepare_cached(&SQL.find_version)?;
             let mut versions = Vec::with_capacity(namespaces.len());
             for namespace in &namespaces {
                 let found = find.query_row([namespace.as_str()], |row| row.get::<_, i64>(0));

@@ -13,7 +13,7 @@ use crate::locks::is_tenure;
 use crate::queue::Urgency;
 use crate::request::Work;
 use crate::row;
-use crate::statements;
+use crate::statements::SQL;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -22,7 +22,7 @@ impl WorkflowStore for SqliteStore {
         self.write("create_batch", Urgency::Normal, move |work| {
             let created = work
                 .conn
-                .prepare_cached(statements::CREATE_BATCH)?
+                .prepare_cached(&SQL.create_batch)?
                 .execute(params![batch.as_bytes(), work.now])?;
             Ok(match created {
                 0 => Changed::Unchanged,
@@ -36,7 +36,7 @@ impl WorkflowStore for SqliteStore {
         self.write("close_batch", Urgency::Normal, move |work| {
             let closed = work
                 .conn
-                .prepare_cached(statements::CLOSE_BATCH)?
+                .prepare_cached(&SQL.close_batch)?
                 .execute([batch.as_bytes()])?;
             if closed == 0 {
                 return Ok(match read_batch(work.conn, batch)? {
@@ -72,7 +72,7 @@ impl WorkflowStore for SqliteStore {
                 .as_ref()
                 .map_or(&PAST_EVERY_ID[..], |id| id.as_bytes());
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let mut list = work.conn.prepare_cached(statements::LIST_BATCHES)?;
+            let mut list = work.conn.prepare_cached(&SQL.list_batches)?;
             let mut rows = list.query(params![before, limit])?;
             let mut batches = Vec::new();
             while let Some(row) = rows.next()? {
@@ -133,7 +133,7 @@ fn purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Guarded<u64>> {
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
     let gone = work
         .conn
-        .prepare_cached(statements::PURGE_BATCHES)?
+        .prepare_cached(&SQL.purge_batches)?
         .execute(params![cutoff(work, request), limit])?;
     Ok(Guarded::Done(gone as u64))
 }
@@ -145,7 +145,7 @@ fn nothing_to_purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Option<Guard
     }
     let some: bool = work
         .conn
-        .prepare_cached(statements::OLD_BATCH_EXISTS)?
+        .prepare_cached(&SQL.old_batch_exists)?
         .query_row([cutoff(work, request)], |row| row.get(0))?;
     Ok((!some).then_some(Guarded::Done(0)))
 }

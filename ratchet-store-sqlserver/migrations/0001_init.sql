@@ -8,13 +8,17 @@
 -- The distinct (queue, kind, capability, permit), so that a job carries one small number for them.
 -- Rows are never changed or deleted: every process caches them. '' is no capability, and no permit. An
 -- id is one more than the largest, so ids are committed in their order and the largest says what is
--- new.
+-- new. A process that keeps routes in memory proves with the number and the stamp of one route that it
+-- still talks to the database it read them from: a restored one, or one that took over, may have
+-- given the number to another route, and never the stamp.
 CREATE TABLE {schema}.routes (
     id         int NOT NULL,
     queue      nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     kind       nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     capability nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     permit     nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    stamp      bigint NOT NULL
+               CONSTRAINT routes_stamp DEFAULT CAST(CAST(NEWID() AS varbinary(8)) AS bigint),
     CONSTRAINT routes_pkey PRIMARY KEY (id)
 );
 
@@ -25,7 +29,8 @@ CREATE TABLE {schema}.routes (
 -- priority), and a row would move with all of its indexes.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
--- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags.
+-- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags, 128 its
+-- route names a permit.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE {schema}.jobs (
@@ -144,6 +149,8 @@ CREATE TABLE {schema}.paused_queues (
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
+-- kinds: those that the node runs, one a line; none: it does not say. totals: what it has done since it
+-- was built, one JSON text.
 CREATE TABLE {schema}.nodes (
     node         binary(16) NOT NULL,
     label        nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
@@ -158,6 +165,8 @@ CREATE TABLE {schema}.nodes (
     memory_bytes bigint NULL,
     roles        nvarchar(max) NOT NULL,
     capabilities nvarchar(max) NOT NULL,
+    kinds        nvarchar(max) NULL,
+    totals       nvarchar(max) NULL,
     CONSTRAINT nodes_pkey PRIMARY KEY (node)
 );
 
@@ -177,12 +186,114 @@ CREATE TABLE {schema}.locks (
     CONSTRAINT locks_pkey PRIMARY KEY (name)
 );
 
+-- How many jobs that need a resource may run at once. Rows are never deleted: routes name them.
+-- Nothing is kept of who holds a permit; that is who runs. Whoever claims jobs that need one locks
+-- its row first.
+CREATE TABLE {schema}.permits (
+    resource nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    max_held bigint NOT NULL CONSTRAINT permits_max_held_check CHECK (max_held >= 0),
+    CONSTRAINT permits_pkey PRIMARY KEY (resource)
+);
+
+-- The theoretical arrival time of each rate's next start, in microseconds since 1970; a row whose
+-- time has passed is as good as none. granted says what the last write of the row was for: a start,
+-- or another rate that made the time an earlier one.
+CREATE TABLE {schema}.rates (
+    [key]   nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    tat     bigint NOT NULL,
+    granted bit NOT NULL,
+    CONSTRAINT rates_pkey PRIMARY KEY ([key])
+);
+
+-- Recurring definitions.
+-- definition: JSON; schedule, bounds, policies and what its jobs have in common.
+-- revision: grows with every change, claim and firing. claimed_until: others leave it alone until then.
+CREATE TABLE {schema}.recurring (
+    name          nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    incarnation   binary(16) NOT NULL,
+    revision      bigint NOT NULL,
+    definition    nvarchar(max) NOT NULL,
+    next_fire     bigint NULL,
+    last_slot     bigint NULL,
+    paused        bit NOT NULL CONSTRAINT recurring_paused DEFAULT 0,
+    declared      bit NOT NULL CONSTRAINT recurring_declared DEFAULT 0,
+    created_at    bigint NOT NULL,
+    claimed_by    binary(16) NULL,
+    claimed_until bigint NULL,
+    CONSTRAINT recurring_pkey PRIMARY KEY (name)
+);
+
+-- What each job waits for, in the order in which it was given.
+-- kind: 0 the parent is a job, 1 it is a batch. state: 0 open, 1 met, 2 unmet.
+CREATE TABLE {schema}.links (
+    child     binary(16) NOT NULL,
+    parent    binary(16) NOT NULL,
+    place     int NOT NULL,
+    kind      smallint NOT NULL CONSTRAINT links_kind_check CHECK (kind BETWEEN 0 AND 1),
+    state     smallint NOT NULL CONSTRAINT links_state DEFAULT 0
+              CONSTRAINT links_state_check CHECK (state BETWEEN 0 AND 2),
+    condition nvarchar(max) NOT NULL,
+    CONSTRAINT links_pkey PRIMARY KEY (child, place)
+);
+
+-- How the batches stand; no time of an end: they have not ended. Whoever counts children locks the
+-- row, and looks for who waits for the batch after that.
+CREATE TABLE {schema}.batches (
+    id         binary(16) NOT NULL,
+    total      bigint NOT NULL CONSTRAINT batches_total DEFAULT 0,
+    succeeded  bigint NOT NULL CONSTRAINT batches_succeeded DEFAULT 0,
+    failed     bigint NOT NULL CONSTRAINT batches_failed DEFAULT 0,
+    cancelled  bigint NOT NULL CONSTRAINT batches_cancelled DEFAULT 0,
+    created_at bigint NOT NULL,
+    ended_at   bigint NULL,
+    closed     bit NOT NULL CONSTRAINT batches_closed DEFAULT 0,
+    CONSTRAINT batches_pkey PRIMARY KEY (id)
+);
+
+-- The children of batches, and whether their end was counted.
+CREATE TABLE {schema}.batch_jobs (
+    job     binary(16) NOT NULL,
+    batch   binary(16) NOT NULL,
+    counted bit NOT NULL CONSTRAINT batch_jobs_counted DEFAULT 0,
+    CONSTRAINT batch_jobs_pkey PRIMARY KEY (job)
+);
+
+-- What signals jobs wait for.
+-- state: 0 the job waits, 1 it came, 2 the job has ended without it.
+CREATE TABLE {schema}.signals (
+    job          binary(16) NOT NULL,
+    timeout      bigint NOT NULL,
+    deadline     bigint NOT NULL,
+    delivered_at bigint NULL,
+    state        smallint NOT NULL CONSTRAINT signals_state DEFAULT 0
+                 CONSTRAINT signals_state_check CHECK (state BETWEEN 0 AND 2),
+    [key]        nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    payload      nvarchar(max) NULL,
+    CONSTRAINT signals_pkey PRIMARY KEY (job)
+);
+
+-- Finished jobs that were moved out of the way, each as one document; the other columns are what
+-- they are found by. Nothing but the archive's own statements reads or writes it.
+CREATE TABLE {schema}.archive (
+    id          binary(16) NOT NULL,
+    finished_at bigint NOT NULL,
+    archived_at bigint NOT NULL,
+    state       smallint NOT NULL,
+    queue       nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    kind        nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+    document    nvarchar(max) NOT NULL,
+    CONSTRAINT archive_pkey PRIMARY KEY (id)
+);
+
 -- One route has at most 1,024 bytes, more than a clustered key may have and less than an index key.
 CREATE UNIQUE INDEX routes_key ON {schema}.routes (queue, kind, capability, permit);
 -- The claim order inside one route and priority; finished and running jobs are not on it.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;
--- The running jobs, by route: for reclaim and heartbeat, and to count the holders of permits.
-CREATE INDEX jobs_running ON {schema}.jobs (route, id) INCLUDE (node, cancel_requested) WHERE state = 3;
+-- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
+CREATE INDEX jobs_running ON {schema}.jobs (node, id) INCLUDE (route, cancel_requested) WHERE state = 3;
+-- The holders of permits, which are counted by route. A filtered index cannot test a bit of flags, so
+-- this one has an entry for every running job.
+CREATE INDEX jobs_permits ON {schema}.jobs (route) WHERE state = 3;
 -- The finished jobs, the longest finished first: for purges and for listings of dead letters.
 CREATE INDEX jobs_finished ON {schema}.jobs (state, finished_at, id) WHERE state >= 4;
 -- Blocked and paused jobs, which no other index has.
@@ -191,6 +302,23 @@ CREATE INDEX jobs_waiting ON {schema}.jobs (id) WHERE state IN (1, 2);
 CREATE UNIQUE INDEX lane_jobs_order ON {schema}.lane_jobs (queue, lane, seq);
 -- The tags of a job.
 CREATE INDEX job_tags_of_job ON {schema}.job_tags (job, tag);
+-- The definitions whose slots come, in that order.
+CREATE INDEX recurring_due ON {schema}.recurring (next_fire, name)
+WHERE paused = 0 AND next_fire IS NOT NULL;
+-- The definitions that somebody has claimed.
+CREATE INDEX recurring_claimed ON {schema}.recurring (claimed_until) WHERE claimed_until IS NOT NULL;
+-- The children of each parent.
+CREATE INDEX links_parent ON {schema}.links (parent, child);
+-- Who still waits for a parent, which may have had very many children.
+CREATE INDEX links_open ON {schema}.links (parent, child) INCLUDE (kind) WHERE state = 0;
+-- The ended batches, the longest ended first: for purges.
+CREATE INDEX batches_ended ON {schema}.batches (ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX batch_jobs_batch ON {schema}.batch_jobs (batch, job);
+CREATE INDEX signals_key ON {schema}.signals ([key], state, job);
+-- The signals that are waited for, the first to be missed first.
+CREATE INDEX signals_deadline ON {schema}.signals (deadline, job) WHERE state = 0;
+-- The archived jobs, the longest finished first.
+CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
 
 -- Rows are locked, never a table: one statement on many jobs must not stop every other. What stands
 -- in for SQL Server in tests has no such setting, and no such locks.
@@ -205,4 +333,11 @@ BEGIN
     EXEC(N'ALTER TABLE {schema_in_text}.job_tags SET (LOCK_ESCALATION = DISABLE)');
     EXEC(N'ALTER TABLE {schema_in_text}.lanes SET (LOCK_ESCALATION = DISABLE)');
     EXEC(N'ALTER TABLE {schema_in_text}.lane_jobs SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.rates SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.recurring SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.archive SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.links SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.batches SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.batch_jobs SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.signals SET (LOCK_ESCALATION = DISABLE)');
 END;

@@ -8,7 +8,7 @@ use tiberius::EncryptionLevel;
 
 use crate::connect::{Connector, DriverConnection};
 use crate::era::LIFETIME;
-use crate::migrate::{self, Migration};
+use crate::migrate::{self, Migration, STEPS, Step};
 use crate::session::Session;
 use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::{SqlServerStore, too_late};
@@ -47,6 +47,7 @@ pub struct Builder {
     locking_reads: bool,
     max_lifetime: Duration,
     clock_table: Option<String>,
+    steps: Vec<Step>,
 }
 
 impl Builder {
@@ -64,6 +65,7 @@ impl Builder {
             locking_reads: false,
             max_lifetime: LIFETIME,
             clock_table: None,
+            steps: STEPS.to_vec(),
         }
     }
 
@@ -129,6 +131,14 @@ impl Builder {
         self
     }
 
+    /// Adds a migration after those of this version, for tests of upgrades.
+    #[doc(hidden)]
+    pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
+        let version = self.steps.last().map_or(1, |step| step.version + 1);
+        self.steps.push(Step { version, name, sql });
+        self
+    }
+
     /// Whether a database will do whose `READ_COMMITTED_SNAPSHOT` is off; unless set, connecting is
     /// refused there. Leave it off where that is on.
     ///
@@ -184,7 +194,7 @@ impl Builder {
     /// All migrations with what is set, in order. The database is not looked at.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
-        migrate::scripts(&self.schema)
+        migrate::scripts(&self.schema, &self.steps)
     }
 
     /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
@@ -294,6 +304,7 @@ impl Builder {
             migrate: self.migrate,
             locking_reads: self.locking_reads,
             max_lifetime: self.max_lifetime,
+            steps: self.steps,
         })
     }
 }
@@ -333,6 +344,8 @@ pub(crate) struct Config {
     pub(crate) locking_reads: bool,
     /// How long a connection is used.
     pub(crate) max_lifetime: Duration,
+    /// The migrations.
+    pub(crate) steps: Vec<Step>,
 }
 
 pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {

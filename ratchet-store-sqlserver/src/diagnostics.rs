@@ -95,7 +95,7 @@ impl SqlServerStore {
     }
 }
 
-/// A row of `database_settings.sql`.
+/// A row of `database_settings`.
 fn reads(row: &Row) -> Inner<Vec<Finding>> {
     let database: String = row.try_get(0)?;
     if row.try_get::<i32>(1)? != 0 {
@@ -110,7 +110,7 @@ fn reads(row: &Row) -> Inner<Vec<Finding>> {
     Ok(vec![finding.detail(database).remedy(remedy)])
 }
 
-/// A row of `held_by_sessions.sql`.
+/// A row of `held_by_sessions`.
 fn held(row: &Row) -> Inner<Vec<Finding>> {
     let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
     let mut holder = Holder::new(

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use uuid::Uuid;
@@ -13,9 +13,7 @@ use crate::error::{Failure, Result};
 use crate::lanes::Lane;
 use crate::result::Row;
 use crate::routes::Mark;
-use crate::row::{
-    self, HAS_CHILDREN, HAS_LANE, HAS_TAGS, HAS_TIMEOUTS, HAS_UNIQUE_KEY, IN_BATCH, WAITS,
-};
+use crate::row::{self, HAS_CHILDREN};
 use crate::statements::Statement;
 use crate::store::SqlServerStore;
 
@@ -139,7 +137,7 @@ impl SqlServerStore {
         }
     }
 
-    /// Runs `enqueue_keyed.sql` and returns how many jobs it stored.
+    /// Runs `enqueue_keyed` and returns how many jobs it stored.
     async fn insert_keyed(&self, on: &mut Lease<'_>, insert: &Insert<'_>) -> Result<usize> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
@@ -228,7 +226,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored, given what `find_keys.sql` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
 fn resolve(jobs: &[NewJob], found: &[Row]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
     let mut stored: HashSet<JobId> = HashSet::new();
     let mut idempotency: HashMap<&str, JobId> = HashMap::new();
@@ -304,27 +302,12 @@ impl<'a> Insert<'a> {
         let mut insert = Self::default();
         for (job, route) in jobs {
             let spec = job.spec();
-            let mut flags = 0;
-            if spec.unique_key.is_some() {
-                flags |= HAS_UNIQUE_KEY;
-            }
-            if spec.timeout.is_some() || spec.stall_timeout.is_some() {
-                flags |= HAS_TIMEOUTS;
-            }
-            if spec.lane.is_some() {
-                flags |= HAS_LANE;
-            }
-            if has_tags(job) {
-                flags |= HAS_TAGS;
-            }
-            if spec.batch.is_some() {
-                flags |= IN_BATCH;
-            }
-            let mut state = JobState::Pending;
-            if spec.waits() {
-                flags |= WAITS;
-                state = JobState::Blocked;
-            }
+            let flags = JobFlags::of(spec).bits();
+            let state = if spec.waits() {
+                JobState::Blocked
+            } else {
+                JobState::Pending
+            };
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(route.id);
@@ -372,13 +355,13 @@ impl<'a> Insert<'a> {
         Ok(insert)
     }
 
-    /// `enqueue_jobs.sql`, for jobs that have no keys and are not stored.
+    /// `enqueue_jobs`, for jobs that have no keys and are not stored.
     fn bind_new(&self, statement: &Statement) -> Query {
         let query = statement.query().bind(table(&self.columns()));
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// `enqueue_keyed.sql`.
+    /// `enqueue_keyed`.
     fn bind_keyed(&self, statement: &Statement) -> Query {
         let mut columns = self.columns().to_vec();
         columns.extend([

@@ -97,7 +97,7 @@ fn links(rows: &[Row]) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A row of `links_of.sql`; what cannot be read of it does not hide the rest.
+/// A row of `links_of`; what cannot be read of it does not hide the rest.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,
@@ -123,7 +123,7 @@ impl StoredLink {
     }
 }
 
-/// A row of `signals_of.sql`.
+/// A row of `signals_of`.
 pub(crate) struct StoredSignal {
     pub(crate) job: JobId,
     pub(crate) wait: Result<SignalWait, InvalidInput>,

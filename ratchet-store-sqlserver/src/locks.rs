@@ -20,7 +20,7 @@ use crate::{order, row};
 /// still a number that the database can hold.
 const LONGEST: i64 = i64::MAX / 4;
 
-/// What `move_expiry.sql` sets the expiry of a lock to that is released.
+/// What `move_expiry` sets the expiry of a lock to that is released.
 const RELEASED: i64 = 0;
 
 #[async_trait]
@@ -190,7 +190,7 @@ impl SqlServerStore {
     }
 }
 
-/// The lock of a row of `find_lock.sql`.
+/// The lock of a row of `find_lock`.
 fn lock_info(row: &Row) -> Inner<LockInfo> {
     let owner = row::name(row, 0, "owner")?;
     let (expires_at, now): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
@@ -208,7 +208,7 @@ fn lock_info(row: &Row) -> Inner<LockInfo> {
     })
 }
 
-/// The lock of a row of `list_locks.sql`, with its name.
+/// The lock of a row of `list_locks`, with its name.
 fn listed(row: &Row) -> Inner<(Name, LockInfo)> {
     let name = row::name(row, 4, "name")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;

@@ -27,10 +27,10 @@ pub struct Migration {
 
 /// A step as it is in the source.
 #[derive(Clone, Copy)]
-struct Step {
-    version: u32,
-    name: &'static str,
-    sql: &'static str,
+pub(crate) struct Step {
+    pub(crate) version: u32,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
 }
 
 impl Step {
@@ -69,53 +69,21 @@ impl Step {
 }
 
 /// All migrations, in order. Append only: an applied one must never change.
-const STEPS: &[Step] = &[
-    Step {
-        version: 1,
-        name: "init",
-        sql: include_str!("../migrations/0001_init.sql"),
-    },
-    Step {
-        version: 2,
-        name: "recurring_and_archive",
-        sql: include_str!("../migrations/0002_recurring_and_archive.sql"),
-    },
-    Step {
-        version: 3,
-        name: "permits_and_rates",
-        sql: include_str!("../migrations/0003_permits_and_rates.sql"),
-    },
-    Step {
-        version: 4,
-        name: "workflows",
-        sql: include_str!("../migrations/0004_workflows.sql"),
-    },
-    Step {
-        version: 5,
-        name: "operators",
-        sql: include_str!("../migrations/0005_operators.sql"),
-    },
-    Step {
-        version: 6,
-        name: "claims_by_node",
-        sql: include_str!("../migrations/0006_claims_by_node.sql"),
-    },
-    Step {
-        version: 7,
-        name: "route_stamps",
-        sql: include_str!("../migrations/0007_route_stamps.sql"),
-    },
-];
+pub(crate) const STEPS: &[Step] = &[Step {
+    version: 1,
+    name: "init",
+    sql: include_str!("../migrations/0001_init.sql"),
+}];
 
 /// The steps as they are printed.
-pub(crate) fn scripts(schema: &str) -> Vec<Migration> {
+pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     let script = |step: &Step| Migration {
         version: step.version,
         name: step.name,
         // Tools of DBAs begin their sessions otherwise than the store does.
         sql: format!("{INDEXABLE}{}", step.script(schema)),
     };
-    STEPS.iter().map(script).collect()
+    steps.iter().map(script).collect()
 }
 
 /// Checks the schema and applies what is missing. Concurrent starters wait for each other, and each
@@ -130,10 +98,11 @@ pub(crate) async fn open(
     let mut lease = liveness.lease().await?;
     let schema = Schema {
         name: &config.schema,
+        steps: &config.steps,
         sql,
         user,
     };
-    if schema.applied(&mut lease, STEPS).await? == STEPS.len() {
+    if schema.applied(&mut lease).await? == schema.steps.len() {
         return Ok(());
     }
     if !config.migrate {
@@ -158,7 +127,7 @@ pub(crate) async fn open(
             "somebody else makes the tables, and takes too long",
         ));
     }
-    let applied = schema.apply_all(&mut lease, STEPS).await;
+    let applied = schema.apply_all(&mut lease).await;
     match applied {
         Ok(()) => lease.script(&release_lock(&lock)).await.map(drop),
         Err(failure) => {
@@ -179,11 +148,12 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let sql = Statements::new(&words);
     let schema = Schema {
         name: &config.schema,
+        steps: &config.steps,
         sql: &sql,
         user: &server.user,
     };
-    let applied = schema.applied(&mut lease, STEPS).await?;
-    Ok(scripts(&config.schema).split_off(applied))
+    let applied = schema.applied(&mut lease).await?;
+    Ok(scripts(&config.schema, &config.steps).split_off(applied))
 }
 
 /// Takes the lock of this name, for the session; the answer is negative if it is not to be had.
@@ -234,6 +204,7 @@ pub(crate) async fn missing(
 
 struct Schema<'a> {
     name: &'a str,
+    steps: &'a [Step],
     sql: &'a Statements,
     /// As whom the store is in the database.
     user: &'a str,
@@ -281,9 +252,9 @@ impl Schema<'_> {
     }
 
     /// Applies the missing migrations, each in its transaction.
-    async fn apply_all(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<()> {
-        let applied = self.applied(lease, steps).await?;
-        for next in &steps[applied..] {
+    async fn apply_all(&self, lease: &mut Lease<'_>) -> Result<()> {
+        let applied = self.applied(lease).await?;
+        for next in &self.steps[applied..] {
             lease.begin().await?;
             let made = lease.script(&next.script(self.name)).await;
             lease.finish(made).await?;
@@ -301,7 +272,7 @@ impl Schema<'_> {
     /// # Errors
     /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
     /// or not all that its migrations made.
-    async fn applied(&self, lease: &mut Lease<'_>, steps: &[Step]) -> Result<usize> {
+    async fn applied(&self, lease: &mut Lease<'_>) -> Result<usize> {
         let mut own = self.own_objects(lease).await?;
         if own.is_empty() {
             self.check_rights(lease).await?;
@@ -323,8 +294,8 @@ impl Schema<'_> {
         for row in lease.rows(self.sql.applied_migrations.query()).await? {
             stored.push((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
         }
-        check_versions(&schema, steps, &stored)?;
-        let expected: BTreeSet<String> = objects(&steps[..stored.len()]).collect();
+        check_versions(&schema, self.steps, &stored)?;
+        let expected: BTreeSet<String> = objects(&self.steps[..stored.len()]).collect();
         if !expected.is_subset(&own) {
             // Somebody may have made the next tables between the two looks.
             own = self.own_objects(lease).await?;
@@ -345,7 +316,7 @@ impl Schema<'_> {
     /// Which of the tables that have names of ours are there. Indexes are not looked for: not every
     /// server that can run the statements calls them as they were called.
     async fn own_objects(&self, lease: &mut Lease<'_>) -> Result<BTreeSet<String>> {
-        let ours: BTreeSet<String> = objects(STEPS).collect();
+        let ours: BTreeSet<String> = objects(self.steps).collect();
         let mut found = BTreeSet::new();
         let find = self.sql.own_objects.query().bind(self.name);
         for row in lease.rows(find).await? {
@@ -496,7 +467,7 @@ mod tests {
 
     #[test]
     fn scripts_are_whole() {
-        for script in scripts("my [schema]") {
+        for script in scripts("my [schema]", STEPS) {
             assert!(!script.sql.contains("{schema"));
             assert!(script.sql.contains("[my [schema]]].migrations"));
             assert!(script.sql.starts_with(INDEXABLE));

@@ -180,7 +180,7 @@ fn bind_words(query: Query, heartbeat: &Heartbeat) -> Query {
         .bind(heartbeat.notes().unwrap_or_default())
 }
 
-/// The node of a row of `nodes.sql`, with all that it said.
+/// The node of a row of `nodes`, with all that it said.
 fn node_of(row: &Row) -> Inner<Option<NodeRecord>> {
     let mut node = row::node_record(row)?;
     if let Some(node) = &mut node {
@@ -189,7 +189,7 @@ fn node_of(row: &Row) -> Inner<Option<NodeRecord>> {
     Ok(node)
 }
 
-/// The answer of the rows of `beat_node.sql`; none if the node is unknown.
+/// The answer of the rows of `beat_node`; none if the node is unknown.
 fn reply(rows: &[Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);

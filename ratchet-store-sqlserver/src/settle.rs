@@ -424,7 +424,7 @@ mod tests {
 
     use super::*;
 
-    /// `settle_jobs.sql` says what a requested cancellation does; it must be what the core says.
+    /// `settle_jobs` says what a requested cancellation does; it must be what the core says.
     #[test]
     fn the_statement_knows_what_a_requested_cancellation_does() {
         let (delay, error) = (Duration::from_secs(1), "e".to_owned());

@@ -1,4 +1,4 @@
-//! The text of every statement; each file says which contract clauses it serves and what it reads.
+//! The text of every statement; its comment says which contract clauses it serves and what it reads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -240,62 +240,80 @@ pub(crate) fn application_lock(what: &str, schema: &str) -> String {
     format!("ratchet {what} of {}", schema.to_lowercase())
 }
 
-macro_rules! statements {
-    ($($name:ident)*) => {
-        /// Every statement, for one schema.
-        #[derive(Debug)]
-        pub(crate) struct Statements {
-            $(pub(crate) $name: Statement,)*
-        }
+/// Every statement, for one schema.
+pub(crate) type Statements = Named<Statement>;
 
-        impl Statements {
-            /// The statements with these words.
-            pub(crate) fn new(words: &Words) -> Self {
-                let statement = |file: &str| {
-                    #[cfg(feature = "mutants")]
-                    let file = ratchet_mutant::text(file);
-                    Statement::new(words.render(file))
-                };
-                Self {
-                    $($name: statement(include_str!(
-                        concat!("sql/", stringify!($name), ".sql")
-                    )),)*
-                }
-            }
-        }
-
-        /// Every statement as it is in its file, with its name.
-        #[cfg(test)]
-        pub(crate) const FILES: &[(&str, &str)] = &[
-            $((stringify!($name), include_str!(concat!("sql/", stringify!($name), ".sql"))),)*
-        ];
-    };
+impl Statements {
+    /// The statements with these words.
+    pub(crate) fn new(words: &Words) -> Self {
+        TEXTS.map(|name, text| {
+            #[cfg(feature = "mutants")]
+            let text = ratchet_mutant::text(name, text);
+            Statement::new(words.render(&ratchet_sql::render(name, text)))
+        })
+    }
 }
 
-statements! {
-    acquire_lock add_links add_recurring add_route add_signals advance_lanes applied_migrations
-    archive_jobs awaited_parents batches_of beat_node bump_version bury_nodes change_recurring
-    change_state children_of claim_jobs claim_recurring close_batch count_batch count_children count_due
-    count_in_batches count_jobs count_matching count_tagged create_batch database_settings decide_links
-    declared_recurring delete_jobs delete_recurring due_routes end_batches enqueue_jobs enqueue_keyed
-    enter_lanes find_ended find_keys find_lock find_permit find_recurring find_routes find_settled
-    find_unique_keys find_versions fire_recurring flag_parents forget_nodes forget_rates
-    get_archived get_batches get_jobs grow_batches held_by_sessions held_permits histories history is_tenure
-    join_batches keep_errors lanes_of links_of list_archived_newest list_archived_oldest
-    list_batch_newest list_batch_oldest list_batches list_ended_newest list_ended_oldest
-    list_front_newest list_front_oldest list_locks list_newest list_oldest list_recurring
-    list_tagged_newest list_tagged_oldest list_unfinished_newest list_unfinished_oldest
-    load_inputs load_routes lock_batches lock_children lock_free lock_lanes lock_old
-    lock_permits lock_recurring lock_tokens look_at_permits lost_routes miss_signals move_expiry nodes now
-    open_links overdue_signals own_indexes own_objects pause_queue paused_queues place_in_lanes
-    purge_archive purge_batches put_node read_state reclaim_jobs release_jobs renew_signals
-    report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs
-    set_node_status set_permits set_priority settle_jobs signal_was_had signals_of tags_of
-    take_rates take_signals take_unique_keys unclaim_jobs undecided_links waiting_signals
+ratchet_sql::statements! {
+    jobs: enqueue_jobs enqueue_keyed find_keys take_unique_keys find_unique_keys get_jobs tags_of
+        history histories read_state change_state request_cancel requeue_jobs reschedule_jobs
+        set_priority release_jobs keep_errors lock_free lock_old delete_jobs;
+    claims: claim_jobs unclaim_jobs load_inputs settle_jobs find_settled report_life running_jobs
+        reclaim_jobs;
+    lists: list_oldest list_newest list_batch_oldest list_batch_newest list_ended_oldest
+        list_ended_newest list_front_oldest list_front_newest list_tagged_oldest list_tagged_newest
+        list_unfinished_oldest list_unfinished_newest count_matching count_tagged count_batch;
+    lanes: enter_lanes lanes_of lock_lanes place_in_lanes advance_lanes;
+    links: add_links flag_parents find_ended awaited_parents lock_children undecided_links
+        decide_links open_links links_of children_of;
+    batches: create_batch close_batch get_batches list_batches lock_batches grow_batches
+        join_batches batches_of count_children count_in_batches end_batches purge_batches;
+    signals: add_signals signals_of waiting_signals overdue_signals take_signals miss_signals
+        renew_signals signal_was_had;
+    locks: acquire_lock move_expiry find_lock list_locks is_tenure bump_version find_versions;
+    nodes: beat_node put_node nodes set_node_status bury_nodes forget_nodes now;
+    queues: pause_queue resume_queue paused_queues count_jobs due_routes count_due add_route
+        load_routes find_routes lost_routes;
+    permits: set_permits held_permits look_at_permits lock_permits find_permit take_rates
+        forget_rates;
+    recurring: add_recurring change_recurring find_recurring lock_recurring list_recurring
+        claim_recurring lock_tokens fire_recurring declared_recurring delete_recurring;
+    archive: archive_jobs get_archived list_archived_oldest list_archived_newest purge_archive;
+    schema: create_migrations applied_migrations own_objects own_indexes held_by_sessions
+        database_settings;
 }
+
+/// The files.
+pub(crate) const FILES: Files = Files {
+    jobs: include_str!("sql/jobs.sql"),
+    claims: include_str!("sql/claims.sql"),
+    lists: include_str!("sql/lists.sql"),
+    lanes: include_str!("sql/lanes.sql"),
+    links: include_str!("sql/links.sql"),
+    batches: include_str!("sql/batches.sql"),
+    signals: include_str!("sql/signals.sql"),
+    locks: include_str!("sql/locks.sql"),
+    nodes: include_str!("sql/nodes.sql"),
+    queues: include_str!("sql/queues.sql"),
+    permits: include_str!("sql/permits.sql"),
+    recurring: include_str!("sql/recurring.sql"),
+    archive: include_str!("sql/archive.sql"),
+    schema: include_str!("sql/schema.sql"),
+};
+
+/// The statements as they are in their files.
+pub(crate) const TEXTS: Named<&str> = Named::load(&FILES);
 
 /// For the scripts of the migrations.
-pub(crate) const CREATE_MIGRATIONS: &str = include_str!("sql/create_migrations.sql");
+pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
+
+/// The name of every statement, and the text as it is in its file.
+#[cfg(test)]
+pub(crate) fn texts() -> Vec<(&'static str, &'static str)> {
+    let mut texts = Vec::new();
+    TEXTS.map(|name, text| texts.push((name, text)));
+    texts
+}
 
 #[cfg(test)]
 mod language;
@@ -307,6 +325,11 @@ mod parameters;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_statement_is_listed_once() {
+        assert_eq!(ratchet_sql::unlisted(&FILES.listed()), [""; 0]);
+    }
 
     #[test]
     fn texts_of_lists_are_as_they_were() {
@@ -379,18 +402,20 @@ mod tests {
             words.locking_reads(locking)
         };
         let mut passing = Vec::new();
-        for (name, file) in FILES {
+        for (name, text) in texts() {
+            let file = ratchet_sql::render(name, text);
             let hints = |text: &str| text.matches("READPAST").count();
-            let plain = words(false).render(file);
+            let plain = words(false).render(&file);
             let own = words(true).render(&file.replace("{passing}", ""));
             assert_eq!(plain, own, "{name}");
             let added = file.matches("{passing}").count();
-            let locking = words(true).render(file);
+            let locking = words(true).render(&file);
             assert_eq!(hints(&locking), hints(&plain) + added, "{name}");
             let with = locking.matches(", READPAST, READCOMMITTEDLOCK)").count();
             assert_eq!(with, added, "{name}");
-            passing.extend((added > 0).then_some(*name));
+            passing.extend((added > 0).then_some(name));
         }
+        passing.sort_unstable();
         let expected = [
             "beat_node",
             "claim_jobs",

@@ -74,7 +74,7 @@ impl SqlServerStore {
     /// exist.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
-        migrate::scripts(schema)
+        migrate::scripts(schema, migrate::STEPS)
     }
 
     /// Begins a transaction of the application's, on a connection of the store's pool, for

@@ -5,12 +5,12 @@
 use std::fs;
 use std::path::Path;
 
-/// One statement of a file.
+/// One part of a statement, which may have several.
 struct Part {
-    file: String,
-    /// The whole file in one line, without comments.
+    statement: String,
+    /// The whole statement in one line, without comments.
     whole: String,
-    /// The statement, with one space between its words.
+    /// The part, with one space between its words.
     text: String,
 }
 
@@ -47,9 +47,20 @@ fn folder(name: &str) -> Vec<(String, String)> {
     files
 }
 
+/// Every statement by name.
+fn statements() -> Vec<(String, String)> {
+    let mut statements = Vec::new();
+    for (_, text) in folder("src/sql") {
+        let named = ratchet_sql::split(&text);
+        statements
+            .extend(named.map(|(name, text)| (name.to_owned(), ratchet_sql::render(name, text))));
+    }
+    statements
+}
+
 fn parts() -> Vec<Part> {
     let mut parts = Vec::new();
-    for (file, text) in folder("src/sql") {
+    for (statement, text) in statements() {
         let lines = text.lines().filter(|line| !line.starts_with("--"));
         let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
         let whole = words.join(" ");
@@ -60,7 +71,7 @@ fn parts() -> Vec<Part> {
             }
             let text = ranged(&sought(text));
             parts.push(Part {
-                file: file.clone(),
+                statement: statement.clone(),
                 whole: whole.clone(),
                 text,
             });
@@ -183,12 +194,17 @@ fn what_locks_jobs_names_no_state_that_a_filtered_index_has() {
                 let is_compared = word.is_some_and(|word| {
                     word.starts_with(['=', '<', '>', '!']) || ["IN", "BETWEEN"].contains(&word)
                 });
-                assert!(!is_compared, "{}: {}", part.file, part.text);
+                assert!(!is_compared, "{}: {}", part.statement, part.text);
                 seen += usize::from(word == Some("+"));
             }
             for before in ["WHERE", "AND", "OR", "ON"] {
                 let bare = format!(" {before} state ");
-                assert!(!part.text.contains(&bare), "{}: {}", part.file, part.text);
+                assert!(
+                    !part.text.contains(&bare),
+                    "{}: {}",
+                    part.statement,
+                    part.text
+                );
             }
         }
     }
@@ -204,10 +220,14 @@ fn what_is_passed_over_is_read_with_locks() {
         let passing: Vec<Source> = passing
             .filter(|source| source.hints.contains("READPAST"))
             .collect();
-        assert_eq!(passing.len(), 1, "{}: {}", part.file, part.text);
+        assert_eq!(passing.len(), 1, "{}: {}", part.statement, part.text);
         for source in passing {
             for hint in ["READCOMMITTEDLOCK", "ROWLOCK,", "FORCESEEK"] {
-                assert!(source.hints.contains(hint), "{}: {source:?}", part.file);
+                assert!(
+                    source.hints.contains(hint),
+                    "{}: {source:?}",
+                    part.statement
+                );
             }
             // A row that is sought by a whole key is waited for.
             let alias = &source.alias;
@@ -215,8 +235,12 @@ fn what_is_passed_over_is_read_with_locks() {
                 .or_else(|| word_after(&part.text, &format!(" {alias}.name >= ")))
                 .or_else(|| word_after(&part.text, &format!(" {alias}.lane >= ")))
                 .or_else(|| word_after(&part.text, &format!(" {alias}.[key] >= ")));
-            let key = key.unwrap_or_else(|| panic!("{} seeks no range", part.file));
-            assert!(part.text.contains(&format!(" <= {key}")), "{}", part.file);
+            let key = key.unwrap_or_else(|| panic!("{} seeks no range", part.statement));
+            assert!(
+                part.text.contains(&format!(" <= {key}")),
+                "{}",
+                part.statement
+            );
             seen += 1;
         }
     }
@@ -230,7 +254,7 @@ fn what_is_passed_over_is_read_with_locks() {
 fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
     let mut seen = 0;
     for part in parts() {
-        let text = format!("{}: {}", part.file, part.text);
+        let text = format!("{}: {}", part.statement, part.text);
         if let Some(target) = part.target().filter(|name| name.starts_with("{schema}.")) {
             // One row, or a small table: nothing is joined unless it is said how.
             let is_joined = part.text.contains(" FROM @") || part.text.contains("IN (SELECT");
@@ -272,7 +296,7 @@ fn what_is_written_as_it_was_is_read_with_a_lock() {
             .get(3)
             .is_none_or(|rest| !rest.starts_with(['+', '|']));
         if part.target().is_some() && is_same && is_all {
-            assert!(part.whole.contains("UPDLOCK"), "{}", part.file);
+            assert!(part.whole.contains("UPDLOCK"), "{}", part.statement);
             seen += 1;
         }
     }
@@ -298,24 +322,24 @@ fn every_index_that_is_named_can_be_used() {
             let made = scripts
                 .lines()
                 .find(|line| line.starts_with(&format!("CREATE INDEX {name} ON ")));
-            let made = made.unwrap_or_else(|| panic!("{} names {name}", part.file));
+            let made = made.unwrap_or_else(|| panic!("{} names {name}", part.statement));
             let (_, filter) = made.split_once(" WHERE ").unwrap();
             let filter = format!(" job.{} ", filter.trim_end_matches(';'));
-            assert!(part.text.contains(&filter), "{}: {filter}", part.file);
+            assert!(part.text.contains(&filter), "{}: {filter}", part.statement);
         }
     }
     assert!(seen > 6, "{seen}");
 }
 
 /// What writes in several parts does so as a whole: in a transaction of its own, or in one that the
-/// caller has begun, as the comment of the file then says.
+/// caller has begun, as its comment then says.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
     let mut seen = 0;
-    for (file, text) in folder("src/sql") {
+    for (statement, text) in statements() {
         let writes = parts().into_iter().filter(|part| {
             let inserts = part.text.starts_with("INSERT INTO {schema}.");
-            part.file == file && (inserts || part.target().is_some())
+            part.statement == statement && (inserts || part.target().is_some())
         });
         if writes.count() < 2 {
             continue;
@@ -324,7 +348,7 @@ fn what_writes_twice_is_in_a_transaction() {
         let comment: String = text.lines().filter(|line| line.starts_with("--")).collect();
         let said = ["transaction", "locked", "begins again"];
         let said = said.iter().any(|word| comment.contains(word));
-        assert!(text.contains("BEGIN TRANSACTION") || said, "{file}");
+        assert!(text.contains("BEGIN TRANSACTION") || said, "{statement}");
     }
     assert!(seen > 10, "{seen}");
 }

@@ -13,6 +13,7 @@ mod matrix;
 mod mutants;
 mod process;
 mod sim;
+mod statements;
 mod test;
 
 use std::process::ExitCode;
@@ -41,7 +42,7 @@ enum Command {
     Features,
     /// Runs the tests of the SQL stores with one wrong statement at a time.
     Mutants(mutants::Args),
-    /// Checks that the core and the conformance suite know no backend, and that traits stay small.
+    /// Checks that the core knows no backend, traits stay small, and SQL stores have the same statements.
     Boundaries,
 }
 

@@ -1,3 +1,50 @@
+-- Nodes.
+
+-- name: beat_node
+-- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim of the
+-- node, or none if it has no claims.
+-- [node.heartbeat] [node.reply] [node.previous] [node.claims] [node.cancel] [node.others] [cancel.running]
+-- $3 has for each stored status what NodeStatus::after_heartbeat makes of it.
+-- Primary key, no index has what changes; the small table; jobs_running: the rows of this node.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+beat AS (
+    UPDATE {schema}.nodes AS node
+    SET label = $2, status = ($3::smallint[])[node.status + 1], running = $4, capacity = $5,
+        interval = $6, last_seen = clock.now, connections = $7, cpu_percent = $8,
+        memory_bytes = $9, roles = $10, capabilities = $11, kinds = $12, totals = $13
+    FROM clock
+    CROSS JOIN (SELECT last_seen FROM {schema}.nodes WHERE node = $1) AS before
+    WHERE node.node = $1
+    RETURNING node.status, clock.now, before.last_seen
+),
+others AS (
+    SELECT count(*) AS live, max(started_at) AS newest
+    FROM {schema}.nodes WHERE node <> $1 AND status < 3
+)
+SELECT beat.now, beat.status, job.id, job.claim_seq, job.cancel_requested, others.live,
+       others.newest, beat.last_seen, job.claimed_at
+FROM beat
+CROSS JOIN others
+LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1
+ORDER BY job.id
+
+-- name: put_node
+-- The first heartbeat of a node: if it joins, the live nodes with its label are dead.
+-- [node.heartbeat] [node.label] Reads the small table.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+displaced AS (
+    UPDATE {schema}.nodes SET status = 4
+    WHERE $3 = 0 AND label = $2 AND status < 3
+      AND NOT EXISTS (SELECT FROM {schema}.nodes AS known WHERE known.node = $1)
+)
+INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at, last_seen,
+                            connections, cpu_percent, memory_bytes, roles, capabilities,
+                            kinds, totals)
+SELECT $1, $2, $3, $4, $5, $6, now, now, $7, $8, $9, $10, $11, $12, $13
+FROM clock
+ON CONFLICT (node) DO NOTHING
+
+-- name: nodes
 -- Every node, the newest first. [node.list] [node.silent]
 -- Reads the whole, small table.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
@@ -5,3 +52,29 @@ SELECT node, label, status, running, capacity, interval, started_at, last_seen,
        kinds, totals
 FROM {schema}.nodes
 ORDER BY started_at DESC, node
+
+-- name: set_node_status
+-- Sets the status of a live node that has another one. [node.status] Primary key.
+UPDATE {schema}.nodes SET status = $2 WHERE node = $1 AND status < 3 AND status <> $2
+
+-- name: bury_nodes
+-- Makes the nodes dead that have not been heard of since they were found silent. [node.silent]
+UPDATE {schema}.nodes AS node SET status = 4
+FROM unnest($1::uuid[], $2::bigint[]) AS silent (node, last_seen)
+WHERE node.node = silent.node AND node.last_seen = silent.last_seen AND node.status < 3
+RETURNING node.node
+
+-- name: forget_nodes
+-- Deletes ended nodes that own no claim. [node.forget] Primary key; jobs_running.
+DELETE FROM {schema}.nodes AS node
+WHERE node.node = ANY($1::uuid[]) AND node.status >= 3
+  AND NOT EXISTS (SELECT FROM {schema}.jobs AS job WHERE job.state = 3 AND job.node = node.node)
+
+-- name: now
+-- The database's clock in milliseconds. [time.clock] [time.precision] [time.read]
+SELECT {now}
+
+-- name: await_nodes
+-- Lets no other node join or beat until the transaction ends, so that of two new nodes with one
+-- label the later sees the earlier. [node.label]
+LOCK TABLE {schema}.nodes IN SHARE ROW EXCLUSIVE MODE

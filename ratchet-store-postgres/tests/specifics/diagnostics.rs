@@ -57,7 +57,7 @@ pub(crate) async fn a_session_that_holds_a_snapshot_is_seen(schema: Arc<Schema>)
     sqlx::raw_sql(hold).execute(&mut holder).await.unwrap();
     let pid = sqlx::query("SELECT pg_backend_pid()::text");
     let pid: String = pid.fetch_one(&mut holder).await.unwrap().get(0);
-    let file = include_str!("../../src/sql/held_by_sessions.sql");
+    let file = ratchet_sql::statement(include_str!("../../src/sql/schema.sql"), "held_by_sessions");
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let sql = lines.collect::<Vec<_>>().join("\n").replace("$1", "'x'");
     let seen = async || {

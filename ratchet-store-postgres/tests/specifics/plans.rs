@@ -3,29 +3,26 @@
 use std::sync::Arc;
 
 use sqlx::Row;
+use uuid::Uuid;
 
 use crate::server::Schema;
 use crate::{enqueue, job, open};
 
 /// Statements that may read a whole table of jobs, because people ask for them and loops do not.
 const SCANS: [&str; 10] = [
-    "count_jobs.sql",
-    "count_matching.sql",
-    "list_oldest.sql",
-    "list_newest.sql",
-    "list_ended_oldest.sql",
-    "list_ended_newest.sql",
-    "list_unfinished_oldest.sql",
-    "list_unfinished_newest.sql",
-    "list_archived_oldest.sql",
-    "list_archived_newest.sql",
+    "count_jobs",
+    "count_matching",
+    "list_oldest",
+    "list_newest",
+    "list_ended_oldest",
+    "list_ended_newest",
+    "list_unfinished_oldest",
+    "list_unfinished_newest",
+    "list_archived_oldest",
+    "list_archived_newest",
 ];
 /// What cannot be explained.
-const SCRIPTS: [&str; 3] = [
-    "create_migrations.sql",
-    "await_claims.sql",
-    "await_nodes.sql",
-];
+const SCRIPTS: [&str; 3] = ["create_migrations", "await_claims", "await_nodes"];
 
 const TABLES: &[&str] = &[
     "jobs",
@@ -44,8 +41,13 @@ const TABLES: &[&str] = &[
     "signals",
 ];
 
-fn text(file: &str) -> String {
-    let lines = file.lines().filter(|line| !line.starts_with("--"));
+fn text(file: &str, name: &str) -> String {
+    render(name, ratchet_sql::statement(file, name))
+}
+
+fn render(name: &str, source: &str) -> String {
+    let text = ratchet_sql::render(name, source);
+    let lines = text.lines().filter(|line| !line.starts_with("--"));
     let clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
     let text = lines.collect::<Vec<_>>().join("\n");
     text.replace("{now}", clock)
@@ -97,21 +99,20 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
     let generic = "SET plan_cache_mode = force_generic_plan";
     schema.execute(generic).await.unwrap();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql");
-    let mut files: Vec<_> = std::fs::read_dir(sources)
-        .unwrap()
-        .map(|file| file.unwrap().path())
-        .collect();
-    files.sort();
+    let files = std::fs::read_dir(sources).unwrap();
+    let files = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let files: Vec<String> = files.collect();
     let mut prepared = Vec::new();
-    for path in files {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let file = std::fs::read_to_string(&path).unwrap();
-        assert!(file.starts_with("-- "), "{name} does not say what it does");
-        if SCRIPTS.contains(&name.as_str()) || SCANS.contains(&name.as_str()) {
+    for (name, source) in files.iter().flat_map(|file| ratchet_sql::split(file)) {
+        assert!(
+            source.starts_with("-- "),
+            "{name} does not say what it does"
+        );
+        if SCRIPTS.contains(&name) || SCANS.contains(&name) {
             continue;
         }
-        let (statement, sql) = (name.replace(".sql", ""), text(&file));
-        let prepare = format!("PREPARE {statement} AS {sql}");
+        let sql = render(name, source);
+        let prepare = format!("PREPARE {name} AS {sql}");
         schema.execute(&prepare).await.unwrap();
         let nulls = vec!["NULL"; parameters(&sql)].join(", ");
         let arguments = if nulls.is_empty() {
@@ -119,7 +120,7 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
         } else {
             format!("({nulls})")
         };
-        prepared.push((name, format!("EXPLAIN EXECUTE {statement}{arguments}")));
+        prepared.push((name, format!("EXPLAIN EXECUTE {name}{arguments}")));
     }
     assert!(prepared.len() > 30);
     for fresh in [false, true] {
@@ -145,7 +146,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
     schema.execute(route).await.unwrap();
     let vacuum = "VACUUM ANALYZE {schema}.jobs";
     schema.execute(vacuum).await.unwrap();
-    let sql = text(include_str!("../../src/sql/claim_jobs.sql"));
+    let sql = text(include_str!("../../src/sql/claims.sql"), "claim_jobs");
     for mode in ["force_generic_plan", "force_custom_plan"] {
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
         schema.execute(&prepare).await.unwrap();
@@ -193,10 +194,10 @@ pub(crate) async fn to_see_what_is_late_takes_a_seek_per_route_and_level(schema:
     schema.execute(routes).await.unwrap();
     let vacuum = "VACUUM ANALYZE {schema}.jobs";
     schema.execute(vacuum).await.unwrap();
-    let sql = text(include_str!("../../src/sql/due_routes.sql"));
+    let sql = text(include_str!("../../src/sql/queues.sql"), "due_routes");
     let prepare = format!("SET plan_cache_mode = force_generic_plan; PREPARE due AS {sql}");
     schema.execute(&prepare).await.unwrap();
-    let sql = text(include_str!("../../src/sql/count_due.sql"));
+    let sql = text(include_str!("../../src/sql/queues.sql"), "count_due");
     let prepare = format!("PREPARE depth (text, bigint) AS {sql}");
     schema.execute(&prepare).await.unwrap();
     let statements = ["due", "depth ('q', 10)"];
@@ -228,15 +229,21 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
     let statements = [
         (
             "list_tagged_oldest",
-            text(include_str!("../../src/sql/list_tagged_oldest.sql")),
+            text(
+                include_str!("../../src/sql/lists.sql"),
+                "list_tagged_oldest",
+            ),
         ),
         (
             "list_tagged_newest",
-            text(include_str!("../../src/sql/list_tagged_newest.sql")),
+            text(
+                include_str!("../../src/sql/lists.sql"),
+                "list_tagged_newest",
+            ),
         ),
         (
             "count_tagged",
-            text(include_str!("../../src/sql/count_tagged.sql")),
+            text(include_str!("../../src/sql/lists.sql"), "count_tagged"),
         ),
     ];
     schema
@@ -249,10 +256,10 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
             .execute(&format!("PREPARE {name} AS {sql}"))
             .await
             .unwrap();
-        let arguments = if name == "count_tagged" {
-            "('{0,4}', NULL, 'rare')"
-        } else {
-            "('{0,4}', NULL, NULL, 1000, 'rare')"
+        let arguments = match name {
+            "list_tagged_oldest" => format!("('{{0,4}}', NULL, '{}', 1000, 'rare')", Uuid::nil()),
+            "list_tagged_newest" => format!("('{{0,4}}', NULL, '{}', 1000, 'rare')", Uuid::max()),
+            _ => "('{0,4}', NULL, 'rare')".to_owned(),
         };
         let explain =
             format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name}{arguments}");
@@ -311,8 +318,14 @@ pub(crate) async fn unfinished_jobs_are_found_without_reading_those_that_have_en
     let generic = "SET plan_cache_mode = force_generic_plan";
     schema.execute(generic).await.unwrap();
     let lists = [
-        text(include_str!("../../src/sql/list_unfinished_oldest.sql")),
-        text(include_str!("../../src/sql/list_unfinished_newest.sql")),
+        text(
+            include_str!("../../src/sql/lists.sql"),
+            "list_unfinished_oldest",
+        ),
+        text(
+            include_str!("../../src/sql/lists.sql"),
+            "list_unfinished_newest",
+        ),
     ];
     for (number, sql) in lists.iter().enumerate() {
         let prepare = format!("PREPARE list_{number} AS {sql}");
@@ -326,10 +339,10 @@ pub(crate) async fn unfinished_jobs_are_found_without_reading_those_that_have_en
     for statement in end.split(';') {
         schema.execute(statement).await.unwrap();
     }
-    for number in 0..lists.len() {
+    for (number, beginning) in [Uuid::nil(), Uuid::max()].iter().enumerate() {
         let explain = format!(
             "EXPLAIN (ANALYZE, TIMING off, SUMMARY off)
-             EXECUTE list_{number}('{{0,1,2,3}}', NULL, NULL, 100)"
+             EXECUTE list_{number}('{{0,1,2,3}}', NULL, '{beginning}', 100)"
         );
         let plan = plan(&schema, &explain).await;
         assert_eq!(scanned(&plan), None, "{plan}");
@@ -353,11 +366,11 @@ pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<
     }
     let counts = [
         (
-            text(include_str!("../../src/sql/held_permits.sql")),
+            text(include_str!("../../src/sql/permits.sql"), "held_permits"),
             "'{api}'",
         ),
         (
-            text(include_str!("../../src/sql/look_at_permits.sql")),
+            text(include_str!("../../src/sql/permits.sql"), "look_at_permits"),
             "'{1, 2, 3}'",
         ),
     ];

@@ -8,7 +8,7 @@ use ratchet_core::model::JobFilter;
 use ratchet_core::model::PageRequest;
 use ratchet_core::store::{JobStore, LockStore, Store};
 use ratchet_core::{JobState, Name, SchemaProblem, StoreError, StoreErrorKind};
-use ratchet_store_postgres::PostgresStore;
+use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::Row;
 
 use crate::server::Schema;
@@ -115,22 +115,32 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     );
 }
 
+/// How many migrations this version has.
+const KNOWN: usize = 1;
+
+/// A later version, with two more migrations.
+fn next(schema: &Schema) -> Builder {
+    let more = "CREATE TABLE {schema}.more (a integer);
+ALTER TABLE {schema}.locks ADD COLUMN more integer;";
+    let builder = schema.builder().next_migration("more", more);
+    builder.next_migration("index", "CREATE INDEX more_a ON {schema}.more (a);")
+}
+
 pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
     let starters: Vec<_> = (0..8)
-        .map(|_| tokio::spawn(schema.builder().max_connections(1).connect()))
+        .map(|_| tokio::spawn(next(&schema).max_connections(1).connect()))
         .collect();
     for starter in starters {
         let store = starter.await.unwrap().unwrap();
         enqueue(&store, job()).await;
     }
     let applied = "SELECT version FROM {schema}.migrations";
-    let versions = PostgresStore::migrations(&schema.name).len();
-    assert_eq!(schema.rows(applied).await.unwrap().len(), versions);
+    assert_eq!(schema.rows(applied).await.unwrap().len(), KNOWN + 2);
     schema
         .execute("DROP INDEX {schema}.jobs_claim")
         .await
         .unwrap();
-    let error = refusal(&schema).await;
+    let error = next(&schema).connect().await.unwrap_err();
     assert_kind(
         &error,
         StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
@@ -245,23 +255,6 @@ pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) 
     drop(open(&schema).await);
 }
 
-pub(crate) async fn payloads_from_before_there_were_versions_have_the_first(schema: Arc<Schema>) {
-    let first = PostgresStore::migrations(&schema.name).remove(0);
-    schema.execute(&first.sql).await.unwrap();
-    let id = "0196e000-0000-7000-8000-000000000001";
-    let store_job = format!(
-        "INSERT INTO {{schema}}.routes (id, queue, kind) VALUES (1, 'default', 'kind');
-         INSERT INTO {{schema}}.job_data (id, payload) VALUES ('{id}', '1');
-         INSERT INTO {{schema}}.jobs (id, run_at, created_at, route, state, priority)
-         VALUES ('{id}', 0, 0, 1, 0, 2)"
-    );
-    schema.execute(&store_job).await.unwrap();
-    let store = open(&schema).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-    assert_eq!(claimed[0].claim.token.job.to_string(), id);
-    assert_eq!(claimed[0].claim.payload_version, 1);
-}
-
 pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let damages = [
@@ -294,20 +287,22 @@ pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Sche
 }
 
 pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
-    let migrations = PostgresStore::migrations(&schema.name);
-    schema.execute(&migrations[0].sql).await.unwrap();
+    let older = open(&schema).await;
     let held = "INSERT INTO {schema}.locks (name, owner, fence, expires_at)
                 VALUES ('l', 'holder', 7, 9000000000000)";
     schema.execute(held).await.unwrap();
-    let unchanged = schema.builder().migrate(false).connect().await;
+    older.close().await;
+    let unchanged = next(&schema).migrate(false).connect().await;
     assert_kind(
         &unchanged.unwrap_err(),
         StoreErrorKind::SchemaMismatch(SchemaProblem::Behind),
     );
-    let store = open(&schema).await;
+    let pending = next(&schema).pending_migrations().await.unwrap();
+    assert_eq!(pending, next(&schema).migrations().split_off(KNOWN));
+    let store = next(&schema).connect().await.unwrap();
     let applied = "SELECT version FROM {schema}.migrations";
     let applied = schema.rows(applied).await.unwrap();
-    assert_eq!(applied.len(), migrations.len());
+    assert_eq!(applied.len(), KNOWN + 2);
     // What was there means what it meant.
     let name = |text: &str| Name::new("name", text).unwrap();
     let (lock, other) = (name("l"), name("other"));
@@ -317,4 +312,14 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
         ratchet_core::store::Acquired::Held(held) if held.owner == name("holder")
     ));
     enqueue(&store, job()).await;
+    // The older program knows fewer.
+    let error = refusal(&schema).await;
+    assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
+    schema.execute("DROP TABLE {schema}.more").await.unwrap();
+    let error = next(&schema).connect().await.unwrap_err();
+    assert_kind(
+        &error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
+    assert!(error.to_string().contains("lacks more"), "{error}");
 }

@@ -1,6 +1,66 @@
+-- Nodes.
+
+-- name: find_node
+-- One node. [node.heartbeat] Primary key of ratchet_nodes.
+SELECT node, label, status, running, capacity, interval, started_at, last_seen,
+       connections, cpu_percent, memory_bytes, roles, capabilities, kinds, totals
+FROM ratchet_nodes
+WHERE node = ?1
+
+-- name: put_node
+-- Stores a node as its heartbeat leaves it. [node.heartbeat] Primary key; no index has these.
+INSERT INTO ratchet_nodes (node, label, status, running, capacity, interval, started_at, last_seen,
+                           connections, cpu_percent, memory_bytes, roles, capabilities, kinds,
+                           totals)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+ON CONFLICT (node) DO UPDATE
+SET label = excluded.label, status = excluded.status, running = excluded.running,
+    capacity = excluded.capacity, interval = excluded.interval, last_seen = excluded.last_seen,
+    connections = excluded.connections, cpu_percent = excluded.cpu_percent,
+    memory_bytes = excluded.memory_bytes, roles = excluded.roles,
+    capabilities = excluded.capabilities, kinds = excluded.kinds, totals = excluded.totals
+
+-- name: nodes
 -- Every node, the newest first. [node.list] [node.silent] [reclaim.dead]
 -- Reads the whole, small table.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
        connections, cpu_percent, memory_bytes, roles, capabilities, kinds, totals
 FROM ratchet_nodes
 ORDER BY started_at DESC, node
+
+-- name: set_node_status
+-- Sets the status of a live node that has another one. [node.status] Primary key.
+UPDATE ratchet_nodes SET status = ?2 WHERE node = ?1 AND status < 3 AND status <> ?2
+
+-- name: displace_label
+-- Makes the live nodes with the label of a new one dead. [node.label] Reads the small table.
+UPDATE ratchet_nodes SET status = 4 WHERE label = ?1 AND status < 3
+
+-- name: node_claims
+-- The claims of a node. [node.claims] [node.cancel] [cancel.running]
+-- ratchet_jobs_running: the rows of this node.
+SELECT id, claim_seq, cancel_requested, coalesce(claimed_at, 0)
+FROM ratchet_jobs INDEXED BY ratchet_jobs_running
+WHERE state = 3 AND node = ?1
+ORDER BY id
+
+-- name: other_nodes
+-- How many other nodes are live, and when the newest of them began. [node.others]
+-- Reads the small table.
+SELECT count(*), max(started_at) FROM ratchet_nodes WHERE node <> ?1 AND status < 3
+
+-- name: claim_owners
+-- The nodes that own claims. [node.forget]
+-- ratchet_jobs_running: as many rows as there are claims.
+SELECT DISTINCT node
+FROM ratchet_jobs INDEXED BY ratchet_jobs_running
+WHERE state = 3 AND node IS NOT NULL
+
+-- name: forget_node
+-- Deletes an ended node. [node.forget] Primary key.
+DELETE FROM ratchet_nodes WHERE node = ?1
+
+-- name: now
+-- The database's clock in milliseconds. [time.clock] [time.precision]
+-- unixepoch('subsec') is a float of seconds: rounded, so that no float error costs a millisecond.
+SELECT CAST(round(unixepoch('subsec') * 1000.0) AS INTEGER)

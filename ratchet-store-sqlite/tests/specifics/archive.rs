@@ -9,7 +9,7 @@ use ratchet_core::store::{ArchiveStore, JobStore};
 use ratchet_core::{JobAction, JobId, JobState};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::{Place, enqueue, job};
+use crate::{Place, enqueue, job, statement};
 
 /// Cancelled jobs, each old enough to be archived.
 async fn cancelled(place: &Place, store: &SqliteStore, count: usize) -> Vec<JobId> {
@@ -86,12 +86,9 @@ async fn what_is_asked_by_tag_reads_only_jobs_that_have_it() {
     let place = Place::new();
     drop(place.open().await);
     let sql = place.sql();
-    let statements = [
-        include_str!("../../src/sql/list_tagged_oldest.sql"),
-        include_str!("../../src/sql/list_tagged_newest.sql"),
-        include_str!("../../src/sql/count_tagged.sql"),
-    ];
-    for statement in statements {
+    let statements = ["list_tagged_oldest", "list_tagged_newest", "count_tagged"];
+    for name in statements {
+        let statement = statement(include_str!("../../src/sql/lists.sql"), name);
         let mut explain = sql
             .prepare(&format!("EXPLAIN QUERY PLAN {statement}"))
             .unwrap();

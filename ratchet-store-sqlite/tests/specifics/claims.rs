@@ -11,7 +11,7 @@ use ratchet_core::store::{ArchiveStore, JobStore, NodeStore};
 use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority};
 use rusqlite::{Connection, params};
 
-use crate::{Place, claim_all, enqueue, job};
+use crate::{Place, claim_all, enqueue, job, statement};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn several_handles_claim_each_job_once() {
@@ -176,7 +176,10 @@ async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
         if analyzed {
             database.execute_batch("ANALYZE").unwrap();
         }
-        let due = plan(&database, include_str!("../../src/sql/claim_due.sql"));
+        let due = plan(
+            &database,
+            &statement(include_str!("../../src/sql/claims.sql"), "claim_due"),
+        );
         assert!(
             due.contains("USING COVERING INDEX ratchet_jobs_claim"),
             "{due}"
@@ -186,7 +189,10 @@ async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
             "{due}"
         );
         assert!(!due.contains("TEMP B-TREE"), "{due}");
-        let streams = plan(&database, include_str!("../../src/sql/claim_streams.sql"));
+        let streams = plan(
+            &database,
+            &statement(include_str!("../../src/sql/claims.sql"), "claim_streams"),
+        );
         assert!(
             streams.contains("USING COVERING INDEX ratchet_jobs_claim"),
             "{streams}"
@@ -209,21 +215,30 @@ async fn to_see_what_is_late_takes_a_seek_per_route_and_level() {
         if analyzed {
             database.execute_batch("ANALYZE").unwrap();
         }
-        let due = plan(&database, include_str!("../../src/sql/due_routes.sql"));
+        let due = plan(
+            &database,
+            &statement(include_str!("../../src/sql/queues.sql"), "due_routes"),
+        );
         let seek = "SEARCH job USING COVERING INDEX ratchet_jobs_claim \
                     (route=? AND priority=? AND run_at<?)";
         assert!(due.contains(seek), "{due}");
         assert!(!due.contains("SCAN job"), "{due}");
-        let depth = plan(&database, include_str!("../../src/sql/count_due.sql"));
+        let depth = plan(
+            &database,
+            &statement(include_str!("../../src/sql/queues.sql"), "count_due"),
+        );
         assert!(depth.contains(seek), "{depth}");
-        let locks = plan(&database, include_str!("../../src/sql/list_locks.sql"));
+        let locks = plan(
+            &database,
+            &statement(include_str!("../../src/sql/locks.sql"), "list_locks"),
+        );
         assert!(locks.contains("USING PRIMARY KEY (name>?)"), "{locks}");
         assert!(!locks.contains("TEMP B-TREE"), "{locks}");
     }
 }
 
 /// Statements that may go through all jobs, because people ask for them and loops do not.
-const SCANS: [&str; 2] = ["count_jobs.sql", "count_matching.sql"];
+const SCANS: [&str; 2] = ["count_jobs", "count_matching"];
 
 #[tokio::test]
 async fn no_statement_of_a_loop_goes_through_all_jobs() {
@@ -232,14 +247,15 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
     let database = place.sql();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql");
     let mut checked = 0;
-    for file in std::fs::read_dir(sources).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let sql = std::fs::read_to_string(&path).unwrap();
+    let files = std::fs::read_dir(sources).unwrap();
+    let files = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let files: Vec<String> = files.collect();
+    for (name, sql) in files.iter().flat_map(|file| ratchet_sql::split(file)) {
         assert!(sql.starts_with("-- "), "{name} does not say what it does");
-        if name == "create_migrations.sql" || SCANS.contains(&name.as_str()) {
+        if name == "create_migrations" || SCANS.contains(&name) {
             continue;
         }
+        let sql = ratchet_sql::render(name, sql);
         let plan = plan(&database, &sql);
         for table in [
             "ratchet_jobs",

@@ -22,6 +22,11 @@ use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+/// The text of a statement.
+pub(crate) fn statement(file: &str, name: &str) -> String {
+    ratchet_sql::render(name, ratchet_sql::statement(file, name))
+}
+
 /// A directory with a database of its own.
 #[derive(Debug)]
 pub(crate) struct Place(TempDir);

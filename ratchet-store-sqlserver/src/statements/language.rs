@@ -1,15 +1,13 @@
 //! What holds for the text of every statement, shown without a server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::{CREATE_MIGRATIONS, DATABASE_CLOCK, FILES, Words};
+use super::{DATABASE_CLOCK, Words};
 use crate::error::{GATE, NOT_ONE};
 use crate::purge::AT_ONCE;
 use crate::session::{self, Server, Session};
@@ -148,12 +146,16 @@ pub(super) fn words() -> Words {
 /// Every text that is sent, with its name.
 fn texts() -> Vec<(String, String)> {
     let words = words();
-    let mut texts: Vec<(String, String)> = FILES
-        .iter()
-        .map(|(name, text)| ((*name).to_owned(), words.render(text)))
+    let statements = super::texts().into_iter();
+    let mut texts: Vec<(String, String)> = statements
+        .map(|(name, text)| {
+            (
+                name.to_owned(),
+                words.render(&ratchet_sql::render(name, text)),
+            )
+        })
         .collect();
-    texts.push(("create_migrations".into(), words.render(CREATE_MIGRATIONS)));
-    for step in migrate::scripts("a schema") {
+    for step in migrate::scripts("a schema", migrate::STEPS) {
         texts.push((format!("migration {}", step.version), step.sql));
     }
     let session = Session::new(Duration::from_secs(1));
@@ -202,11 +204,14 @@ fn tokens(name: &str, text: &str) -> Vec<Token> {
     }
 }
 
-pub(super) fn every_file() -> impl Iterator<Item = (&'static str, Vec<Token>)> {
-    let words = words();
-    FILES
-        .iter()
-        .map(move |(name, text)| (*name, tokens(name, &words.render(text))))
+pub(super) fn every_statement() -> impl Iterator<Item = (&'static str, Vec<Token>)> {
+    let (words, texts) = (words(), super::texts());
+    texts.into_iter().map(move |(name, text)| {
+        (
+            name,
+            tokens(name, &words.render(&ratchet_sql::render(name, text))),
+        )
+    })
 }
 
 /// An unquoted word in capital letters.
@@ -309,7 +314,7 @@ fn no_sql_variant_is_selected() {
             assert!(is_cast || is_asked, "{name} selects a property as it is");
         }
     }
-    assert!(seen >= 4, "{seen}");
+    assert_eq!(seen, 3);
 }
 
 /// DATEDIFF and DATEADD count in int: 24 days of milliseconds, 35 minutes of microseconds. The one
@@ -342,30 +347,15 @@ fn times_are_numbers_but_in_the_clock() {
 }
 
 #[test]
-fn every_file_is_a_statement() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sql");
-    let mut files: Vec<String> = fs::read_dir(sources)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter_map(|file| file.strip_suffix(".sql").map(str::to_owned))
-        .collect();
-    files.sort_unstable();
-    let mut known: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-    known.push("create_migrations");
-    known.sort_unstable();
-    assert_eq!(files, known);
-}
-
-#[test]
 fn every_statement_says_what_it_serves() {
-    for (name, text) in FILES {
+    for (name, text) in super::texts() {
         assert!(text.starts_with("-- "), "{name} has no comment");
     }
 }
 
 #[test]
 fn brackets_and_transactions_are_closed() {
-    for (name, tokens) in every_file() {
+    for (name, tokens) in every_statement() {
         let mut open = 0_i32;
         let (mut begun, mut ended) = (0, 0);
         for (place, token) in tokens.iter().enumerate() {
@@ -386,10 +376,10 @@ fn brackets_and_transactions_are_closed() {
 }
 
 /// What writes in several parts does so as a whole: in a transaction of its own, or in one that
-/// the caller has begun, as the comment of the file then says.
+/// the caller has begun, as its comment then says.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
-    for ((name, tokens), (_, text)) in every_file().zip(FILES) {
+    for ((name, tokens), (_, text)) in every_statement().zip(super::texts()) {
         let writes = tokens.windows(3).filter(|three| {
             let to_table = |token: &Token| is_word(Some(token), "a schema");
             let update = is_word(three.first(), "UPDATE") && to_table(&three[1]);
@@ -428,21 +418,6 @@ fn every_own_error_has_the_number_of_a_meaning() {
     assert!(thrown >= 4, "{thrown}");
 }
 
-/// The file of a statement that PostgreSQL has too is called as it is there.
-#[test]
-fn statements_are_called_as_in_the_other_stores() {
-    let theirs = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../ratchet-store-postgres/src/sql"
-    );
-    // The tags are aggregated there; indexes are among the objects, and readers never wait.
-    let own = ["tags_of", "own_indexes", "database_settings"];
-    for (name, _) in FILES {
-        let file = Path::new(theirs).join(format!("{name}.sql"));
-        assert!(file.exists() || own.contains(name), "{name}");
-    }
-}
-
 /// From 5,000 locks of one statement on one table the server would lock the table instead, and with it
 /// everybody.
 #[test]
@@ -458,7 +433,7 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
         "locks",
     ];
     let mut tables = BTreeSet::new();
-    let scripts: String = migrate::scripts("s")
+    let scripts: String = migrate::scripts("s", migrate::STEPS)
         .into_iter()
         .map(|step| step.sql)
         .collect();

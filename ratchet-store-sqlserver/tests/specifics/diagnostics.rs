@@ -98,7 +98,7 @@ pub(crate) async fn a_session_that_keeps_versions_is_seen(schema: Arc<Schema>) {
     let held = holder.simple_query(hold).await.unwrap();
     let results = held.into_results().await.unwrap();
     let session: &str = results.iter().flatten().find_map(|row| row.get(0)).unwrap();
-    let file = include_str!("../../src/sql/held_by_sessions.sql");
+    let file = ratchet_sql::statement(include_str!("../../src/sql/schema.sql"), "held_by_sessions");
     let seen = async || {
         let rows = schema.rows(file).await.unwrap();
         let row = rows

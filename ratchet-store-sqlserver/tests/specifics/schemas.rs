@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{Enqueued, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind, time};
-use ratchet_store_sqlserver::SqlServerStore;
+use ratchet_store_sqlserver::{Builder, SqlServerStore};
 
 use crate::server::Schema;
 use crate::{assert_kind, enqueue, job, open};
@@ -85,22 +85,31 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     assert_eq!(made, ["jobs", "test_clock"], "something half made");
 }
 
+/// How many migrations this version has.
+const KNOWN: usize = 1;
+
+/// A later version, with another migration.
+fn next(schema: &Schema) -> Builder {
+    let more = "CREATE TABLE {schema}.more (a int NULL);
+ALTER TABLE {schema}.locks ADD more int NULL;";
+    schema.builder().next_migration("more", more)
+}
+
 pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
     let starters: Vec<_> = (0..6)
-        .map(|_| tokio::spawn(schema.builder().max_connections(1).connect()))
+        .map(|_| tokio::spawn(next(&schema).max_connections(1).connect()))
         .collect();
     for starter in starters {
         let store = starter.await.unwrap().unwrap();
         enqueue(&store, job()).await;
     }
     let applied = "SELECT version FROM {schema}.migrations";
-    let versions = SqlServerStore::migrations(&schema.name).len();
-    assert_eq!(schema.rows(applied).await.unwrap().len(), versions);
+    assert_eq!(schema.rows(applied).await.unwrap().len(), KNOWN + 1);
     schema
         .execute("DROP TABLE {schema}.attempts")
         .await
         .unwrap();
-    let error = refusal(&schema).await;
+    let error = next(&schema).connect().await.unwrap_err();
     assert_kind(
         &error,
         StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
@@ -229,11 +238,8 @@ pub(crate) async fn a_starter_waits_for_who_migrates(schema: Arc<Schema>) {
 }
 
 pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema: Arc<Schema>) {
-    let mut steps = SqlServerStore::migrations(&schema.name);
-    let last = steps.pop().unwrap();
-    for step in steps {
-        schema.execute(&step.sql).await.unwrap();
-    }
+    drop(open(&schema).await);
+    let last = next(&schema).migrations().pop().unwrap();
     let mut other = crate::server::connect(&schema.url).await.unwrap();
     // The table of the steps cannot be read until this ends.
     let making = format!(
@@ -242,7 +248,7 @@ pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema
     );
     let made = other.simple_query(schema.sql(&making)).await.unwrap();
     made.into_results().await.unwrap();
-    let mut starting = Box::pin(schema.builder().connect());
+    let mut starting = Box::pin(next(&schema).connect());
     let waited = tokio::time::timeout(Duration::from_secs(5), &mut starting).await;
     assert!(waited.is_err(), "it had not to wait");
     let end = other.simple_query("COMMIT TRANSACTION").await.unwrap();

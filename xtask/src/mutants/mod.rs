@@ -22,7 +22,7 @@ use crate::db;
 use crate::matrix::is_required;
 
 /// The packages of the SQL stores.
-const PACKAGES: [&str; 3] = [
+pub(crate) const PACKAGES: [&str; 3] = [
     "ratchet-store-sqlite",
     "ratchet-store-postgres",
     "ratchet-store-sqlserver",

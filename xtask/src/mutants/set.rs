@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::process;
+use crate::{process, statements};
 
 /// The test whose groups run when an entry does not name another one.
 const CONFORMANCE: &str = "conformance";
@@ -46,8 +45,6 @@ pub(super) struct Mutant {
     pub(super) equivalent: Option<String>,
     pub(super) test: String,
     pub(super) groups: Vec<String>,
-    /// The text of the statement's file.
-    pub(super) original: String,
     /// The text to run instead.
     pub(super) replacement: String,
 }
@@ -61,11 +58,11 @@ pub(super) fn read(package: &str) -> Result<Vec<Mutant>> {
     let path = package.join("mutants.toml");
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let statements = package.join("src").join("sql");
-    parse(&text, &statements).with_context(|| path.display().to_string())
+    parse(&text, &statements::of(&package)?).with_context(|| path.display().to_string())
 }
 
-fn parse(text: &str, statements: &Path) -> Result<Vec<Mutant>> {
+/// Applies the entries to the statements, given as texts by name.
+fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant>> {
     let entries: BTreeMap<String, Entries> = toml::from_str(text)?;
     let mut mutants = Vec::new();
     let (mut names, mut problems) = (BTreeSet::new(), Vec::new());
@@ -77,14 +74,14 @@ fn parse(text: &str, statements: &Path) -> Result<Vec<Mutant>> {
         },
     ) in entries
     {
-        let path: PathBuf = statements.join(format!("{statement}.sql"));
-        let original =
-            fs::read_to_string(&path).with_context(|| format!("no statement {statement}"))?;
+        let original = statements
+            .get(&statement)
+            .with_context(|| format!("no statement {statement}"))?;
         for entry in of {
             if !names.insert(entry.name.clone()) {
                 problems.push(format!("two mutants are named \"{}\"", entry.name));
             }
-            match replacement(&original, &entry.find, &entry.replace) {
+            match replacement(original, &entry.find, &entry.replace) {
                 Ok(replacement) => mutants.push(Mutant {
                     name: entry.name,
                     statement: statement.clone(),
@@ -93,7 +90,6 @@ fn parse(text: &str, statements: &Path) -> Result<Vec<Mutant>> {
                     equivalent: entry.equivalent,
                     test: entry.test.unwrap_or_else(|| CONFORMANCE.to_owned()),
                     groups: entry.groups.unwrap_or_else(|| groups.clone()),
-                    original: original.clone(),
                     replacement,
                 }),
                 Err(problem) => problems.push(format!(
@@ -193,7 +189,8 @@ mod tests {
 
     #[test]
     fn mutants_with_one_name_or_an_unknown_field_are_rejected() {
-        let statements = process::root().join("ratchet-store-sqlite/src/sql");
+        let text = "SELECT seq FROM lanes ORDER BY seq".to_owned();
+        let statements = [("lane_head".to_owned(), text)].into();
         let entry = r#"{ name = "n", find = "ORDER BY seq", replace = "" }"#;
         let one = format!("[lane_head]\ngroups = [\"lane\"]\nmutants = [{entry}]");
         assert_eq!(parse(&one, &statements).unwrap().len(), 1);

@@ -110,7 +110,7 @@ impl Tests {
     pub(super) fn try_mutant(&self, number: usize, mutant: &Mutant) -> Result<Verdict> {
         let directory = self.directory.join(number.to_string());
         fs::create_dir_all(&directory)?;
-        fs::write(directory.join(ratchet_mutant::ORIGINAL), &mutant.original)?;
+        fs::write(directory.join(ratchet_mutant::STATEMENT), &mutant.statement)?;
         fs::write(
             directory.join(ratchet_mutant::REPLACEMENT),
             &mutant.replacement,

@@ -1,0 +1,120 @@
+//! The bits by which a stored job says what else is stored of it.
+
+use super::JobSpec;
+
+/// Says of a stored job which other tables have rows of it, a bit for each.
+///
+/// A store keeps the bits beside the state of the job, so that it looks nothing up that is not there.
+///
+/// ```
+/// use ratchet_core::NewJob;
+/// use ratchet_core::model::JobFlags;
+///
+/// let job = NewJob::new("mail", &()).tag("tenant:7");
+/// let flags = JobFlags::of(job.spec());
+/// assert!(flags.has_any(JobFlags::TAGS));
+/// assert!(!flags.has_any(JobFlags::AWAITED));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct JobFlags(i16);
+
+impl JobFlags {
+    /// The job has a unique key.
+    pub const UNIQUE_KEY: Self = Self(1);
+    /// The job has a timeout or a stall timeout.
+    pub const TIMEOUTS: Self = Self(2);
+    /// The job has a lane.
+    pub const LANE: Self = Self(4);
+    /// The job waits, or waited, for other jobs, for batches or for a signal.
+    pub const WAITS: Self = Self(8);
+    /// Other jobs were linked to the job.
+    pub const CHILDREN: Self = Self(16);
+    /// The job is in a batch.
+    pub const BATCH: Self = Self(32);
+    /// The job has tags.
+    pub const TAGS: Self = Self(64);
+    /// The route of the job names a permit.
+    pub const PERMIT: Self = Self(128);
+    /// The end of the job may concern others: its lane, its children or its batch.
+    pub const AWAITED: Self = Self::LANE.and(Self::CHILDREN).and(Self::BATCH);
+
+    /// The flags, each with the word that stands for it in the texts of statements.
+    pub const WORDS: [(&'static str, Self); 9] = [
+        ("unique_key", Self::UNIQUE_KEY),
+        ("timeouts", Self::TIMEOUTS),
+        ("lane", Self::LANE),
+        ("waits", Self::WAITS),
+        ("children", Self::CHILDREN),
+        ("batch", Self::BATCH),
+        ("tags", Self::TAGS),
+        ("permit", Self::PERMIT),
+        ("awaited", Self::AWAITED),
+    ];
+
+    /// Returns the flags of a new job. Nothing was linked to it yet.
+    #[must_use]
+    pub fn of(spec: &JobSpec) -> Self {
+        let has = [
+            (spec.unique_key.is_some(), Self::UNIQUE_KEY),
+            (
+                spec.timeout.is_some() || spec.stall_timeout.is_some(),
+                Self::TIMEOUTS,
+            ),
+            (spec.lane.is_some(), Self::LANE),
+            (spec.waits(), Self::WAITS),
+            (spec.batch.is_some(), Self::BATCH),
+            (!spec.tags.is_empty(), Self::TAGS),
+            (spec.route.permit.is_some(), Self::PERMIT),
+        ];
+        let flags = has.into_iter().filter(|(has, _)| *has);
+        flags.fold(Self::default(), |flags, (_, flag)| flags.and(flag))
+    }
+
+    /// Returns the flags of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether one of these flags is set.
+    #[must_use]
+    pub const fn has_any(self, of: Self) -> bool {
+        self.0 & of.0 != 0
+    }
+
+    /// Returns the bits, as stores keep them.
+    #[must_use]
+    pub const fn bits(self) -> i16 {
+        self.0
+    }
+
+    /// Returns the flags with these bits.
+    #[must_use]
+    pub const fn from_bits(bits: i16) -> Self {
+        Self(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewJob;
+
+    #[test]
+    fn a_job_has_the_flags_of_what_it_has() {
+        let flags = |job: NewJob| JobFlags::of(job.spec());
+        let job = || NewJob::new("kind", &1);
+        assert_eq!(flags(job()), JobFlags::default());
+        assert_eq!(flags(job().unique_key("u")), JobFlags::UNIQUE_KEY);
+        assert_eq!(flags(job().lane("l")), JobFlags::LANE);
+        let both = flags(job().tag("t").permit("p"));
+        assert_eq!(both, JobFlags::TAGS.and(JobFlags::PERMIT));
+    }
+
+    /// Databases hold these.
+    #[test]
+    fn the_bits_never_change() {
+        let bits = JobFlags::WORDS.map(|(_, flag)| flag.bits());
+        assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 52]);
+    }
+}

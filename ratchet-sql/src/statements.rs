@@ -1,0 +1,311 @@
+//! Loads the statements of a file.
+//!
+//! A file has many statements. Each begins after a line `-- name: <name>` and ends before the next
+//! such line; its text includes its comments. Text before the first such line belongs to the file.
+//! A line with two names begins a template, which [`render`] makes two statements of.
+
+use ratchet_core::model::JobFlags;
+
+const MARK: &str = "-- name:";
+
+/// Returns the text of the statement `name` of a file, with its comments.
+///
+/// A store loads its statements in constants, so a missing name is an error of the compiler.
+///
+/// ```
+/// use ratchet_sql::statement;
+///
+/// const FILE: &str = "
+/// -- Queues.
+///
+/// -- name: pause_queue
+/// -- Pauses the queue $1.
+/// INSERT INTO paused_queues (name) VALUES ($1)
+///
+/// -- name: resume_queue
+/// DELETE FROM paused_queues WHERE name = $1
+/// ";
+/// const RESUME_QUEUE: &str = statement(FILE, "resume_queue");
+///
+/// assert_eq!(RESUME_QUEUE, "DELETE FROM paused_queues WHERE name = $1");
+/// ```
+///
+/// ```compile_fail
+/// const STOP_QUEUE: &str = ratchet_sql::statement("-- name: pause_queue", "stop_queue");
+/// ```
+///
+/// # Panics
+/// The file has no statement with this name.
+#[must_use]
+pub const fn statement<'a>(file: &'a str, name: &str) -> &'a str {
+    Reader::new(file).find(name)
+}
+
+/// Finds the statements of a file. In the order of the file, it reads the file once.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    file: &'a str,
+    /// The line with the name of the last statement that was found.
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins with the first statement.
+    #[must_use]
+    pub const fn new(file: &'a str) -> Self {
+        Self { file, at: 0 }
+    }
+
+    /// Returns the text of the statement `name`, as [`statement`] does.
+    ///
+    /// # Panics
+    /// The file has no statement with this name.
+    #[must_use]
+    pub const fn find(&mut self, name: &str) -> &'a str {
+        let bytes = self.file.as_bytes();
+        let (mut at, mut began_again) = (self.at, false);
+        loop {
+            if at == bytes.len() {
+                assert!(!began_again, "{}", name);
+                (at, began_again) = (0, true);
+            }
+            let next = next_line(bytes, at);
+            if is_mark(bytes, at) && has_word(bytes, at + MARK.len(), next, name.as_bytes()) {
+                self.at = at;
+                let mut end = next;
+                while end < bytes.len() && !is_mark(bytes, end) {
+                    end = next_line(bytes, end);
+                }
+                let (text, _) = self.file.split_at(end);
+                let (_, text) = text.split_at(next);
+                return text.trim_ascii();
+            }
+            at = next;
+        }
+    }
+}
+
+/// Where the line after the one at this place begins.
+const fn next_line(bytes: &[u8], mut at: usize) -> usize {
+    while at < bytes.len() && bytes[at] != b'\n' {
+        at += 1;
+    }
+    if at < bytes.len() { at + 1 } else { at }
+}
+
+const fn is_mark(bytes: &[u8], at: usize) -> bool {
+    begins_with(bytes, at, MARK.as_bytes())
+}
+
+const fn begins_with(bytes: &[u8], at: usize, word: &[u8]) -> bool {
+    let mut place = 0;
+    while place < word.len() {
+        if at + place >= bytes.len() || bytes[at + place] != word[place] {
+            return false;
+        }
+        place += 1;
+    }
+    true
+}
+
+/// Whether the word is one of those between the two places.
+const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool {
+    while at < end {
+        while at < end && bytes[at].is_ascii_whitespace() {
+            at += 1;
+        }
+        let start = at;
+        while at < end && !bytes[at].is_ascii_whitespace() {
+            at += 1;
+        }
+        if at - start == word.len() && begins_with(bytes, start, word) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns each name in a file with the text of its statement, in the order of the file. The two
+/// statements of a template have one text.
+pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
+    let marks = file.lines().filter_map(|line| line.strip_prefix(MARK));
+    let names = marks.flat_map(str::split_whitespace);
+    let mut reader = Reader::new(file);
+    names.map(move |name| (name, reader.find(name)))
+}
+
+/// Fills in the words that the stores share.
+///
+/// - The direction of a template: `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing or
+///   ` DESC`. A statement whose name ends with `_newest` reads from the newest row to the oldest, any other
+///   one from the oldest to the newest.
+/// - The flags of a job: `{awaited}` becomes the bits of [`JobFlags::AWAITED`], and so on for each of
+///   [`JobFlags::WORDS`].
+///
+/// ```
+/// let text = "SELECT id FROM jobs WHERE id {behind} $1 AND flags & {tags} <> 0 ORDER BY id{descending}";
+///
+/// let oldest = ratchet_sql::render("list_oldest", text);
+/// assert_eq!(oldest, "SELECT id FROM jobs WHERE id > $1 AND flags & 64 <> 0 ORDER BY id");
+/// let newest = ratchet_sql::render("list_newest", text);
+/// assert_eq!(newest, "SELECT id FROM jobs WHERE id < $1 AND flags & 64 <> 0 ORDER BY id DESC");
+/// ```
+#[must_use]
+pub fn render(name: &str, text: &str) -> String {
+    let (behind, descending) = if name.ends_with("_newest") {
+        ("<", " DESC")
+    } else {
+        (">", "")
+    };
+    let text = text
+        .replace("{behind}", behind)
+        .replace("{descending}", descending);
+    JobFlags::WORDS.iter().fold(text, |text, (word, flags)| {
+        text.replace(&format!("{{{word}}}"), &flags.bits().to_string())
+    })
+}
+
+/// Returns what is wrong with the files of a store: the names in them that are not listed, and those
+/// that occur more than once. A test of each store expects nothing.
+///
+/// `files` are the names, the texts and the listed statements of the files.
+#[must_use]
+pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut seen = Vec::new();
+    for (file, text, listed) in files {
+        for (name, _) in split(text) {
+            if !listed.contains(&name) {
+                problems.push(format!("{file}.sql: {name} is not in the list of the file"));
+            }
+            if seen.contains(&name) {
+                problems.push(format!("{file}.sql: {name} occurs more than once"));
+            }
+            seen.push(name);
+        }
+    }
+    problems
+}
+
+/// Lists the statements of a store by file, and loads them.
+///
+/// The macro makes `Files`, the texts of the files; `Named<T>`, one `T` for each statement; and
+/// `Named::load`, which fails to compile in a constant if a file lacks one of its statements.
+///
+/// ```
+/// mod store {
+///     ratchet_sql::statements! {
+///         queues: pause_queue resume_queue;
+///         nodes: now;
+///     }
+/// }
+/// use store::{Files, Named};
+///
+/// const FILES: Files = Files {
+///     queues: "-- name: pause_queue\nINSERT …\n-- name: resume_queue\nDELETE …",
+///     nodes: "-- name: now\nSELECT {now}",
+/// };
+/// const TEXTS: Named<&str> = Named::load(&FILES);
+///
+/// let rendered = TEXTS.map(|_name, text| text.replace("{now}", "clock_timestamp()"));
+/// assert_eq!(rendered.now, "SELECT clock_timestamp()");
+/// assert_eq!(ratchet_sql::unlisted(&FILES.listed()), [""; 0]);
+/// ```
+#[macro_export]
+macro_rules! statements {
+    ($($file:ident: $($name:ident)*;)*) => {
+        /// The texts of the files.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Files {
+            $(pub(crate) $file: &'static str,)*
+        }
+
+        impl Files {
+            /// The name, the text and the listed statements of each file.
+            #[cfg_attr(not(test), expect(dead_code, reason = "for a test of each store"))]
+            pub(crate) const fn listed(
+                &self,
+            ) -> [(&'static str, &'static str, &'static [&'static str]); [$(stringify!($file)),*].len()]
+            {
+                [$((stringify!($file), self.$file, &[$(stringify!($name)),*]),)*]
+            }
+        }
+
+        /// One `T` for each statement.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Named<T> {
+            $($(pub(crate) $name: T,)*)*
+        }
+
+        impl Named<&'static str> {
+            /// Takes the statements out of the files.
+            pub(crate) const fn load(files: &Files) -> Self {
+                $(let mut $file = $crate::Reader::new(files.$file);)*
+                Self {
+                    $($($name: $file.find(stringify!($name)),)*)*
+                }
+            }
+
+            /// Makes something of the name and the text of each statement.
+            pub(crate) fn map<T>(
+                self,
+                mut make: impl FnMut(&'static str, &'static str) -> T,
+            ) -> Named<T> {
+                Named {
+                    $($($name: make(stringify!($name), self.$name),)*)*
+                }
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "-- A file.\n\n-- name: one\n-- Reads.\nSELECT 1\n\n--  not a name: four\n\
+                        -- name: two_oldest two_newest\nSELECT 2\n-- name: three";
+
+    #[test]
+    fn a_statement_is_what_stands_between_two_names() {
+        let one = "-- Reads.\nSELECT 1\n\n--  not a name: four";
+        assert_eq!(statement(FILE, "one"), one);
+        assert_eq!(statement(FILE, "two_newest"), "SELECT 2");
+        assert_eq!(statement(FILE, "three"), "");
+        let mut reader = Reader::new(FILE);
+        assert_eq!(reader.find("three"), "");
+        assert_eq!(reader.find("one"), one, "before the last one");
+        let all: Vec<_> = split(FILE).collect();
+        let two = "SELECT 2";
+        let expected = [
+            ("one", one),
+            ("two_oldest", two),
+            ("two_newest", two),
+            ("three", ""),
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_part_of_a_name_is_not_the_name() {
+        for name in ["two", "two_", "newest", "four", "name:"] {
+            let found = std::panic::catch_unwind(|| statement(FILE, name));
+            assert!(found.is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_no_list_names_and_what_occurs_twice_is_a_problem() {
+        let all = ["one", "two_oldest", "two_newest", "three"];
+        let again = "-- name: three\nSELECT 3";
+        assert_eq!(unlisted(&[("a", FILE, &all)]), [""; 0]);
+        let problems = unlisted(&[("a", FILE, &all[1..]), ("b", again, &["three"])]);
+        assert_eq!(
+            problems,
+            [
+                "a.sql: one is not in the list of the file",
+                "b.sql: three occurs more than once",
+            ]
+        );
+    }
+}

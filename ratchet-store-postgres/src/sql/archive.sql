@@ -1,0 +1,40 @@
+-- The archive.
+
+-- name: archive_jobs
+-- Puts the documents of jobs into the archive, in place of earlier ones with their ids.
+-- [archive.move] Primary key of archive.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO {schema}.archive (id, state, finished_at, queue, kind, document, archived_at)
+SELECT given.id, given.state, given.finished_at, given.queue, given.kind, given.document, clock.now
+FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
+    AS given (id, state, finished_at, queue, kind, document)
+CROSS JOIN clock
+ON CONFLICT (id) DO UPDATE
+SET state = excluded.state, finished_at = excluded.finished_at, queue = excluded.queue,
+    kind = excluded.kind, document = excluded.document, archived_at = excluded.archived_at
+
+-- name: get_archived
+-- Archived jobs. [archive.get] Primary key of archive.
+SELECT id, archived_at, document FROM {schema}.archive WHERE id = ANY($1::uuid[])
+
+-- name: list_archived_oldest list_archived_newest
+-- The archived jobs that ended in some states, of a queue ($2; none: any) and of a kind ($3; none:
+-- any) behind one ($4), in the order of the page. [archive.list] Primary key of archive.
+SELECT id, archived_at, document FROM {schema}.archive
+WHERE id {behind} $4 AND state = ANY($1::smallint[])
+  AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR kind = $3)
+ORDER BY id{descending}
+LIMIT $5
+
+-- name: purge_archive
+-- Deletes the longest finished of the archived jobs. [archive.purge]
+-- archive_finished, read in its order, and the primary key.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+old AS MATERIALIZED (
+    SELECT id FROM {schema}.archive
+    WHERE finished_at < (SELECT now FROM clock) - $1::bigint
+    ORDER BY finished_at, id
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.archive WHERE id = ANY(ARRAY(SELECT id FROM old))

@@ -1,0 +1,269 @@
+-- Claims: taking jobs, ending, reporting and reclaiming them.
+
+-- name: claim_jobs
+-- Gives the first $6 due jobs in claim order to node $7; with their payloads if $8.
+-- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
+-- $1 and $2 are the wanted routes and their queues, $3 and $10 the last route that the caller knows
+-- (0: none) and its stamp: if another one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at,
+-- $9 how many of each wanted route to look at (none: as many).
+--
+-- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
+-- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by
+-- place (ctid) is safe here because a row that moved since the candidates were read is one that
+-- somebody else has: it is passed over, and the caller sees that the batch is short.
+-- state + 0 keeps the planner from reading jobs_claim as a whole where it has a row's place.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+known AS MATERIALIZED (
+    SELECT coalesce((SELECT last.id = $3 AND last.stamp = $10::bigint FROM {schema}.routes AS last
+                     ORDER BY last.id DESC LIMIT 1), $3 = 0) AS proven
+),
+-- Locks no row, since no queue has this name, but the table, and before this statement's snapshot
+-- is taken: a pause waits for it (pause_queue), so that no claim that began before is still going
+-- on when the pause returns.
+gate AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues WHERE queue = '' FOR KEY SHARE),
+paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
+candidate AS MATERIALIZED (
+    SELECT due.place, due.run_at, due.id,
+           level.priority
+           + CASE WHEN $4::bigint > 0 THEN (clock.now - due.run_at) / $4::bigint ELSE 0 END
+           AS effective
+    FROM clock
+    CROSS JOIN unnest($1::integer[], $2::text[], $9::bigint[]) AS wanted (route, queue, most)
+    CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
+        AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS place, job.run_at, job.id
+        FROM {schema}.jobs AS job
+        WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
+          AND job.run_at <= clock.now
+        ORDER BY job.run_at, job.id
+        LIMIT least($5, wanted.most)
+    ) AS due
+    WHERE (SELECT proven FROM known)
+      AND NOT EXISTS (SELECT FROM gate)
+      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $7 AND status <> 1)
+      AND wanted.queue NOT IN (SELECT queue FROM paused)
+    ORDER BY effective DESC, due.run_at, due.id
+    LIMIT $5
+),
+taken AS MATERIALIZED (
+    SELECT locked.place
+    FROM candidate
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS place FROM {schema}.jobs AS job
+        WHERE job.ctid = candidate.place AND job.state + 0 = 0
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS locked
+    LIMIT $6
+),
+claimed AS (
+    UPDATE {schema}.jobs AS job
+    SET state = 3, claim_seq = job.claim_seq + 1, node = $7, claimed_at = clock.now,
+        last_report = NULL, cancel_requested = false
+    FROM clock
+    WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
+    RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
+              job.crash_count, job.flags
+)
+SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
+       claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
+       claimed.attempts, claimed.crash_count,
+       data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
+       CASE WHEN $8 THEN data.payload END,
+       CASE WHEN $8 AND claimed.claim_seq > 1
+            THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
+       data.lane, data.payload_version, claimed.flags
+FROM clock
+CROSS JOIN known
+LEFT JOIN claimed ON true
+LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
+
+-- name: unclaim_jobs
+-- Takes back claims that the same transaction made and for which there is no permit: nobody has seen
+-- them. What else a claim wrote means nothing while a job does not run. [permit.max] Primary key.
+UPDATE {schema}.jobs AS job
+SET state = 0, claim_seq = job.claim_seq - 1
+WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 3
+
+-- name: load_inputs
+-- What the bodies of claims are given, as far as the claims still hold. [claim.load] Primary keys.
+SELECT job.id, job.claim_seq, job.node, job.claimed_at, data.payload, notes.checkpoint
+FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[])
+    AS token (job, seq, node, claimed_at)
+JOIN {schema}.jobs AS job
+  ON job.id = token.job AND job.claim_seq = token.seq AND job.state + 0 = 3
+  AND job.node IS NOT DISTINCT FROM token.node AND coalesce(job.claimed_at, 0) = token.claimed_at
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
+
+-- name: settle_jobs
+-- Ends claims and says what becomes of their jobs; one row comes back for each that held.
+-- [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys] [settle.history]
+-- The values are those of ratchet_core::model::Settlement::effect. Whether cancellation was
+-- requested is known only here, so what that function says then is here too: Cancelled (6, in the
+-- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
+-- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
+-- unless $10 says that they are followed.
+-- Then they are waited for as long as the transaction says; otherwise, not for long: whoever holds one
+-- job in an open transaction holds no others up (held.rs).
+-- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now, CASE WHEN NOT $10 THEN set_config('lock_timeout', '200ms', true) END
+),
+settlement AS (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
+                         $6::smallint[], $7::text[], $8::text[], $9::bigint[], $11::uuid[],
+                         $12::bigint[])
+    AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node,
+                   claimed_at)
+),
+ended AS (
+    UPDATE {schema}.jobs AS job
+    SET state = CASE WHEN job.cancel_requested THEN 6 ELSE settlement.state END,
+        run_at = CASE WHEN job.cancel_requested OR settlement.delay IS NULL THEN job.run_at
+                      ELSE clock.now + settlement.delay END,
+        attempts = job.attempts + settlement.attempts,
+        settled_seq = job.claim_seq,
+        finished_at = CASE WHEN job.cancel_requested OR settlement.state >= 4 THEN clock.now END,
+        ran_for_us = CASE WHEN settlement.state = 4 AND NOT job.cancel_requested
+                          THEN settlement.ran_for_us END
+    FROM settlement CROSS JOIN clock
+    WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
+      AND job.node IS NOT DISTINCT FROM settlement.node AND coalesce(job.claimed_at, 0) = settlement.claimed_at
+      AND ($10 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
+    RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
+              job.cancel_requested, clock.now, settlement.outcome, settlement.error,
+              settlement.result, settlement.ran_for_us
+),
+history AS (
+    INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)
+    SELECT id, claim_seq, CASE WHEN cancel_requested THEN 5 ELSE outcome END,
+           coalesce(claimed_at, now), now, ran_for_us, node,
+           CASE WHEN NOT cancel_requested THEN error END
+    FROM ended
+    WHERE state <> 4
+),
+noted AS (
+    INSERT INTO {schema}.job_notes AS notes (job, result, last_error)
+    SELECT id, result, error FROM ended
+    WHERE NOT cancel_requested AND (result IS NOT NULL OR error IS NOT NULL)
+    ON CONFLICT (job) DO UPDATE
+    SET result = coalesce(excluded.result, notes.result),
+        last_error = coalesce(excluded.last_error, notes.last_error)
+),
+freed AS (
+    DELETE FROM {schema}.unique_keys AS held
+    USING ended
+    WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4
+      AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
+      AND held.job = ended.id
+)
+SELECT id, claim_seq, state, flags, node, claimed_at FROM ended
+
+-- name: find_settled
+-- The claims that were the last to settle these jobs, and the present ones of those that run: 0 stands
+-- for none. [settle.repeat] [lane.promote] [link.decide]
+-- The claim that succeeded is in no history: its node and time are still the job's. Primary keys.
+SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 0 END, job.flags,
+       CASE WHEN attempt.job IS NULL THEN job.node ELSE attempt.node END,
+       CASE WHEN attempt.job IS NULL THEN job.claimed_at ELSE attempt.claimed_at END,
+       job.node, job.claimed_at
+FROM {schema}.jobs AS job
+LEFT JOIN {schema}.attempts AS attempt
+  ON attempt.job = job.id AND attempt.seq = job.settled_seq
+WHERE job.id = ANY($1::uuid[])
+
+-- name: report_life
+-- Restarts the stall timeouts of claims and keeps what their bodies tell; one row comes back for
+-- each that held. [report.life] [report.progress] [report.token] [report.cancel]
+-- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
+-- Primary keys; no index has last_report.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now, set_config('lock_timeout', '200ms', true)
+),
+report AS (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[],
+                         $6::uuid[], $7::bigint[])
+    AS report (job, seq, percent, message, checkpoint, node, claimed_at)
+),
+alive AS (
+    UPDATE {schema}.jobs AS job SET last_report = clock.now
+    FROM report CROSS JOIN clock
+    WHERE job.id = report.job AND job.claim_seq = report.seq AND job.state + 0 = 3
+      AND job.node IS NOT DISTINCT FROM report.node AND coalesce(job.claimed_at, 0) = report.claimed_at
+    RETURNING job.id, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
+              report.percent, report.message, report.checkpoint
+),
+noted AS (
+    INSERT INTO {schema}.job_notes AS notes (job, percent, message, checkpoint)
+    SELECT id, percent, message, checkpoint FROM alive
+    WHERE percent IS NOT NULL OR checkpoint IS NOT NULL
+    ON CONFLICT (job) DO UPDATE
+    SET percent = coalesce(excluded.percent, notes.percent),
+        message = coalesce(excluded.message, notes.message),
+        checkpoint = coalesce(excluded.checkpoint, notes.checkpoint)
+)
+SELECT id, claim_seq, node, claimed_at, cancel_requested FROM alive
+
+-- name: running_jobs
+-- Every running job in order of id, with its timeouts, its node, and when the first of all nodes
+-- began: what ratchet_core::model::ReclaimRequest::lost judges.
+-- [reclaim.dead] [reclaim.unknown] [reclaim.start]
+-- jobs_running: as many rows as there are claims, however many jobs there are.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+registry AS MATERIALIZED (SELECT min(started_at) AS since FROM {schema}.nodes)
+SELECT node.node, node.label, node.status, node.running, node.capacity, node.interval,
+       node.started_at, node.last_seen, node.connections, node.cpu_percent, node.memory_bytes,
+       node.roles, node.capabilities,
+       clock.now, job.id, job.claim_seq, job.crash_count, job.cancel_requested, job.claimed_at,
+       job.last_report, job.node, data.timeout, data.stall_timeout, job.flags,
+       registry.since
+FROM {schema}.jobs AS job
+CROSS JOIN clock
+CROSS JOIN registry
+LEFT JOIN {schema}.nodes AS node ON node.node = job.node
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & {timeouts} = {timeouts}
+WHERE job.state = 3
+ORDER BY job.id
+
+-- name: reclaim_jobs
+-- Takes claims back, as ratchet_core::model::ReclaimRequest::effect says, unless something about
+-- them has changed since they were judged; one row comes back for each. Jobs that end and for whose
+-- end others wait are left alone unless $9 says that they are followed.
+-- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
+-- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
+-- Primary keys.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now, set_config('lock_timeout', '200ms', true)
+),
+lost AS (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::boolean[], $5::bigint[],
+                         $6::uuid[], $7::integer[], $8::smallint[])
+    AS lost (job, seq, crash_count, cancel_requested, last_report, node, crashes, state)
+),
+ended AS (
+    UPDATE {schema}.jobs AS job
+    SET state = lost.state, crash_count = lost.crashes,
+        node = CASE WHEN lost.state = 3 THEN NULL ELSE job.node END,
+        finished_at = CASE WHEN lost.state >= 4 THEN clock.now END
+    FROM lost CROSS JOIN clock
+    WHERE job.id = lost.job AND job.claim_seq = lost.seq AND job.state + 0 = 3
+      AND job.crash_count = lost.crash_count AND job.cancel_requested = lost.cancel_requested
+      AND job.last_report IS NOT DISTINCT FROM lost.last_report
+      AND job.node IS NOT DISTINCT FROM lost.node
+      AND ($9 OR lost.state < 4 OR job.flags & {awaited} = 0)
+    RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now
+),
+history AS (
+    INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)
+    SELECT id, claim_seq, 6, coalesce(claimed_at, now), now, node FROM ended WHERE state <> 3
+),
+freed AS (
+    DELETE FROM {schema}.unique_keys AS held
+    USING ended
+    WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4
+      AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
+      AND held.job = ended.id
+)
+SELECT id, flags FROM ended

@@ -1,2 +1,0 @@
--- The unfinished jobs that have these unique keys. [requeue.key] Primary key of unique_keys.
-SELECT key, job FROM {schema}.unique_keys WHERE key = ANY($1::text[])

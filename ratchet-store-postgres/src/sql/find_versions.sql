@@ -1,2 +1,0 @@
--- The versions of namespaces that have one. [version.read] Primary key of versions.
-SELECT namespace, version FROM {schema}.versions WHERE namespace = ANY($1::text[])

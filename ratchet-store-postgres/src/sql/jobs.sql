@@ -1,0 +1,309 @@
+-- Jobs: storing, reading, changing and deleting them.
+
+-- name: enqueue_job
+-- Stores one new job without keys: enqueue_jobs for the most common batch, at two thirds of its cost.
+-- Nothing without the route ($2) under this stamp ($14).
+-- A time of NULL is now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $2 AND stamp = $14
+),
+cold AS (
+    INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
+                                   payload_version)
+    SELECT $1, $7, $8, $9, $10, $11, $12, $13 FROM clock
+)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+SELECT $1, 0, $2, $3, $4, coalesce($5, clock.now + $6), clock.now FROM clock
+
+-- name: enqueue_jobs
+-- Stores new jobs without keys, and none of them if one is stored already: looking for that row by
+-- row (ON CONFLICT) costs a third more time, and a record in the log for each.
+-- Nothing without the route $14, the largest of these, under the stamp $15.
+-- A time of NULL is now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $14 AND stamp = $15
+),
+new AS (
+    SELECT new.*, clock.now
+    FROM clock CROSS JOIN
+         unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
+                $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
+                $11::text[], $12::text[], $13::integer[])
+    AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
+            traceparent, tracestate, payload_version)
+),
+cold AS (
+    INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
+                                   tracestate, payload_version)
+    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, payload_version
+    FROM new
+)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+SELECT new.id, 0, new.route, new.priority, new.flags,
+       coalesce(new.run_at, new.now + new.delay), new.now
+FROM new
+
+-- name: enqueue_keyed
+-- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and
+-- takes the keys; returns how many it stored. A key that was taken meanwhile fails the whole
+-- statement, so that nothing is stored. Nothing is stored either without the route $22, the largest of
+-- these, under the stamp $23; then false is returned beside the count. A time of NULL is now plus the
+-- delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
+-- [recurring.origin] [tag.set] [claim.version]
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $22 AND stamp = $23
+),
+new AS (
+    SELECT new.*, clock.now
+    FROM clock CROSS JOIN
+         unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
+                $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
+                $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
+                $16::text[], $17::smallint[], $18::text[], $19::bigint[])
+    AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
+            traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
+            recurring, slot)
+),
+idempotency AS (
+    INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
+    SELECT idempotency_key, id, now FROM new
+    WHERE idempotency_key IS NOT NULL ORDER BY idempotency_key
+),
+uniqueness AS (
+    INSERT INTO {schema}.unique_keys (key, job)
+    SELECT unique_key, id FROM new WHERE unique_key IS NOT NULL ORDER BY unique_key
+),
+cold AS (
+    INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
+                                   tracestate, payload_version, unique_key, idempotency_key,
+                                   lane, recurring, slot)
+    SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, payload_version,
+           unique_key, idempotency_key, lane, recurring, slot
+    FROM new
+    ON CONFLICT (id) DO NOTHING
+),
+stored AS (
+    INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+    SELECT new.id, new.state, new.route, new.priority, new.flags,
+           coalesce(new.run_at, new.now + new.delay), new.now
+    FROM new
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+),
+tagged AS (
+    INSERT INTO {schema}.job_tags (job, tag)
+    SELECT given.job, given.tag
+    FROM unnest($20::uuid[], $21::text[]) AS given (job, tag)
+    JOIN stored ON stored.id = given.job
+)
+SELECT (SELECT count(*) FROM stored), EXISTS (SELECT FROM clock)
+
+-- name: find_keys
+-- Which of these jobs are stored, and which jobs have these keys: idempotency keys (1) and unique
+-- keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+SELECT 0 AS what, NULL AS key, id AS job FROM {schema}.jobs WHERE id = ANY($1::uuid[])
+UNION ALL
+SELECT 1, key, job FROM {schema}.idempotency_keys WHERE key = ANY($2::text[])
+UNION ALL
+SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
+
+-- name: take_unique_keys
+-- Takes the unique keys that are free, in the order given; one row comes back for each.
+-- [keys.unique] [keys.race] [requeue.key]
+INSERT INTO {schema}.unique_keys (key, job)
+SELECT wanted.key, wanted.job
+FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS wanted (key, job, place)
+ORDER BY wanted.place
+ON CONFLICT (key) DO NOTHING
+RETURNING job
+
+-- name: find_unique_keys
+-- The unfinished jobs that have these unique keys. [requeue.key] Primary key of unique_keys.
+SELECT key, job FROM {schema}.unique_keys WHERE key = ANY($1::text[])
+
+-- name: get_jobs
+-- Jobs with everything known about them, or without what may be large. [get.whole] [get.outline]
+-- Primary keys.
+SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
+       job.attempts, job.crash_count, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
+       data.id, CASE WHEN $2 THEN data.payload ELSE 'null' END, data.retry,
+       data.timeout, data.stall_timeout, data.unique_key, data.idempotency_key,
+       data.traceparent, data.tracestate,
+       notes.percent, notes.message, CASE WHEN $2 THEN notes.checkpoint END,
+       CASE WHEN $2 THEN notes.result END, notes.last_error,
+       data.lane, data.recurring, data.slot,
+       CASE WHEN job.flags & {tags} = {tags}
+            THEN (SELECT string_agg(tagged.tag, E'\n') FROM {schema}.job_tags AS tagged
+                  WHERE tagged.job = job.id) END,
+       data.payload_version, job.flags,
+       route.queue, route.kind, route.capability, route.permit
+FROM {schema}.jobs AS job
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
+LEFT JOIN {schema}.job_data AS data ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
+WHERE job.id = ANY($1::uuid[])
+
+-- name: history
+-- The ended claims of a job. [history.order] Primary keys. The claim that succeeded, the last one, is
+-- in the row of the job.
+SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error
+FROM {schema}.attempts
+WHERE job = $1
+UNION ALL
+SELECT claim_seq, node, coalesce(claimed_at, finished_at), finished_at, ran_for_us, 0::smallint, NULL
+FROM {schema}.jobs
+WHERE id = $1 AND state + 0 = 4
+ORDER BY seq
+
+-- name: histories
+-- The ended claims of jobs. [archive.move] As history, which says where they are.
+SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error, job
+FROM {schema}.attempts
+WHERE job = ANY($1::uuid[])
+UNION ALL
+SELECT claim_seq, node, coalesce(claimed_at, finished_at), finished_at, ran_for_us, 0::smallint, NULL,
+       id
+FROM {schema}.jobs
+WHERE id = ANY($1::uuid[]) AND state + 0 = 4
+ORDER BY job, seq
+
+-- name: read_state
+-- What an action must know of jobs, which stay as they are until the transaction ends.
+-- [act.respond] Primary keys; locked in order of id, as every call does.
+SELECT job.id, job.state, job.flags,
+       CASE WHEN job.flags & {unique_key} = {unique_key}
+            THEN (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = job.id) END
+FROM {schema}.jobs AS job
+WHERE job.id = ANY($1::uuid[])
+ORDER BY job.id
+FOR NO KEY UPDATE OF job
+
+-- name: change_state
+-- Moves waiting jobs from one state to another; those that end lose their unique keys, and their
+-- signals come too late (flags: 1 it has a key, 8 it waits for others or for a signal).
+-- [act.respond] [cancel.waiting] [pause.job] [signal.late] Primary keys.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+moved AS (
+    UPDATE {schema}.jobs AS job
+    SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN clock.now END
+    FROM unnest($1::uuid[], $2::smallint[]) AS change (job, state)
+    CROSS JOIN clock
+    WHERE job.id = change.job
+    RETURNING job.id, job.state, job.flags
+),
+missed AS (
+    UPDATE {schema}.signals AS signal SET state = 2
+    FROM moved
+    WHERE moved.flags & {waits} = {waits} AND moved.state >= 4 AND signal.job = moved.id AND signal.state = 0
+)
+DELETE FROM {schema}.unique_keys AS held
+USING moved
+WHERE moved.flags & {unique_key} = {unique_key} AND moved.state >= 4
+  AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = moved.id)
+  AND held.job = moved.id
+
+-- name: request_cancel
+-- Asks the nodes of running jobs to cancel them. [cancel.running] Primary key of jobs.
+UPDATE {schema}.jobs SET cancel_requested = true WHERE id = ANY($1::uuid[]) AND state + 0 = 3
+
+-- name: requeue_jobs
+-- Makes dead letters wait again in these states, due now, as good as new.
+-- [requeue.fresh] [lane.requeue] Primary keys.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+fresh AS (
+    UPDATE {schema}.jobs AS job
+    SET state = requeued.state, run_at = clock.now, attempts = 0, crash_count = 0, finished_at = NULL
+    FROM unnest($1::uuid[], $2::smallint[]) AS requeued (job, state)
+    CROSS JOIN clock
+    WHERE job.id = requeued.job AND job.state + 0 = 5
+    RETURNING job.id
+)
+UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
+
+-- name: reschedule_jobs
+-- Makes waiting jobs due at a time ($2), or so long from now ($3). [reschedule.job] [lane.reschedule]
+-- Primary key of jobs.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint)
+FROM clock
+WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
+
+-- name: set_priority
+-- Gives unfinished jobs another priority. [priority.job] Primary key of jobs.
+UPDATE {schema}.jobs SET priority = $2 WHERE id = ANY($1::uuid[]) AND state + 0 < 4
+
+-- name: release_jobs
+-- Lets jobs be claimed that wait for nothing any more. [link.release] [signal.deliver]
+-- Primary key of jobs.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {schema}.jobs AS job SET state = 0, run_at = greatest(job.run_at, clock.now)
+FROM clock
+WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 1
+
+-- name: keep_errors
+-- Keeps why jobs failed that nobody ran. [signal.expire] Primary key of job_notes.
+INSERT INTO {schema}.job_notes AS notes (job, last_error)
+SELECT job, error FROM unnest($1::uuid[], $2::text[]) AS failed (job, error)
+ON CONFLICT (job) DO UPDATE SET last_error = excluded.last_error
+
+-- name: lock_free
+-- Locks those of these jobs that nobody else has locked, until the transaction ends; they come back.
+-- Primary key of jobs.
+SELECT job.id
+FROM unnest($1::uuid[]) AS wanted (id)
+CROSS JOIN LATERAL (
+    SELECT id FROM {schema}.jobs WHERE id = wanted.id FOR NO KEY UPDATE SKIP LOCKED
+) AS job
+
+-- name: lock_old
+-- The longest finished jobs of a state behind one that was looked at ($3, $4) that no unfinished child
+-- may read, which stay as they are until the transaction ends. (flags: 16 it has children) Whoever may
+-- have got a child meanwhile is looked at again (awaited_parents). [purge.old] [purge.awaited]
+-- [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order,
+-- links_parent and primary keys: OFFSET 0 keeps the planner from hashing a whole table.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT job.id, job.finished_at, job.flags
+FROM {schema}.jobs AS job
+WHERE job.state = $1 AND job.state >= 4
+  AND job.finished_at < (SELECT now FROM clock) - $2::bigint
+  AND (job.finished_at, job.id) > ($3::bigint, $4::uuid)
+  AND (job.flags & {children} = 0 OR NOT EXISTS (
+      SELECT FROM {schema}.links AS link
+      CROSS JOIN LATERAL (
+          SELECT state FROM {schema}.jobs AS child WHERE child.id = link.child OFFSET 0
+      ) AS child
+      WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4
+      OFFSET 0))
+ORDER BY job.finished_at, job.id
+LIMIT $5
+FOR UPDATE OF job SKIP LOCKED
+
+-- name: delete_jobs
+-- Deletes finished jobs with all they left, but not their idempotency keys.
+-- [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys; job_tags_of_job.
+WITH gone AS (
+    DELETE FROM {schema}.jobs WHERE id = ANY($1::uuid[]) AND state + 0 >= 4 RETURNING id, flags
+),
+data AS (
+    DELETE FROM {schema}.job_data WHERE id = ANY(ARRAY(SELECT id FROM gone))
+),
+notes AS (
+    DELETE FROM {schema}.job_notes WHERE job = ANY(ARRAY(SELECT id FROM gone))
+),
+tags AS (
+    DELETE FROM {schema}.job_tags WHERE job = ANY(ARRAY(SELECT id FROM gone))
+),
+links AS (
+    DELETE FROM {schema}.links WHERE child = ANY(ARRAY(SELECT id FROM gone WHERE flags & {waits} = {waits}))
+),
+signals AS (
+    DELETE FROM {schema}.signals WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE flags & {waits} = {waits}))
+),
+memberships AS (
+    DELETE FROM {schema}.batch_jobs
+    WHERE job = ANY(ARRAY(SELECT id FROM gone WHERE flags & {batch} = {batch}))
+),
+history AS (
+    DELETE FROM {schema}.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
+)
+SELECT id FROM gone

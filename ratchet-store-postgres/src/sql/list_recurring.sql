@@ -1,7 +1,0 @@
--- One page of the recurring definitions. [recurring.list] Primary key of recurring.
-SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
-       claimed_by, claimed_until
-FROM {schema}.recurring
-WHERE name > $1
-ORDER BY name
-LIMIT $2

@@ -1,0 +1,125 @@
+-- Lists and counts of jobs by a filter.
+
+-- name: list_oldest list_newest
+-- The jobs in some states and routes ($2; none: any) behind one ($3), in the order of the page.
+-- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards: + 0 keeps the
+-- planner from reading and sorting all jobs of the states, by another index, while it knows nothing.
+SELECT id FROM {schema}.jobs
+WHERE id {behind} $3 AND state + 0 = ANY($1::smallint[])
+  AND ($2::integer[] IS NULL OR route = ANY($2))
+ORDER BY id{descending}
+LIMIT $4
+
+-- name: list_batch_oldest list_batch_newest
+-- As list_oldest, of the children of a batch ($5), with a tag ($6) if that is not none. [batch.filter] [page.order] [page.walk]
+-- batch_jobs_batch, read in its order or backwards.
+SELECT member.job
+FROM {schema}.batch_jobs AS member
+CROSS JOIN LATERAL (
+    SELECT state, route FROM {schema}.jobs WHERE id = member.job OFFSET 0
+) AS job
+WHERE member.batch = $5
+  AND member.job {behind} $3
+  AND ($6::text IS NULL OR EXISTS (
+      SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $6 AND tagged.job = member.job))
+  AND job.state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR job.route = ANY($2))
+ORDER BY member.job{descending}
+LIMIT $4
+
+-- name: list_ended_oldest list_ended_newest
+-- As list_oldest, for failed and cancelled jobs only: few among many, so not to be looked for in the
+-- whole table, which OFFSET 0 prevents. [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
+SELECT id FROM (
+    SELECT id FROM {schema}.jobs
+    WHERE state >= 4 AND state IN (5, 6) AND state = ANY($1::smallint[])
+      AND id {behind} $3 AND ($2::integer[] IS NULL OR route = ANY($2))
+    OFFSET 0
+) AS ended
+ORDER BY id{descending}
+LIMIT $4
+
+-- name: list_front_oldest list_front_newest
+-- As list_oldest, among the first $5 jobs only: where most of them match, that is all it takes.
+-- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards.
+SELECT id FROM (
+    SELECT id, state, route FROM {schema}.jobs
+    WHERE id {behind} $3
+    ORDER BY id{descending}
+    LIMIT $5
+) AS front
+WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))
+ORDER BY id{descending}
+LIMIT $4
+
+-- name: list_tagged_oldest list_tagged_newest
+-- As list_oldest, for the jobs with a tag ($5): only they are read, one lookup after the other, which
+-- OFFSET 0 holds the planner to. [page.order] [page.walk] [page.filter] [act.select] Primary keys.
+SELECT tagged.job
+FROM {schema}.job_tags AS tagged
+CROSS JOIN LATERAL (
+    SELECT FROM {schema}.jobs AS job
+    WHERE job.id = tagged.job AND job.state + 0 = ANY($1::smallint[])
+      AND ($2::integer[] IS NULL OR job.route = ANY($2))
+    OFFSET 0
+) AS found
+WHERE tagged.tag = $5
+  AND tagged.job {behind} $3
+ORDER BY tagged.job{descending}
+LIMIT $4
+
+-- name: list_unfinished_oldest list_unfinished_newest
+-- As list_oldest, for unfinished jobs only: not to be looked for among all that have ended, which
+-- OFFSET 0 prevents. [page.order] [page.walk] [page.filter] [act.select]
+-- jobs_claim, jobs_waiting, jobs_running: as many entries as there are of the states asked for.
+SELECT id FROM (
+    SELECT id, state, route FROM {schema}.jobs
+    WHERE state = 0 AND 0::smallint = ANY($1::smallint[])
+    UNION ALL
+    SELECT id, state, route FROM {schema}.jobs WHERE state IN (1, 2)
+    UNION ALL
+    SELECT id, state, route FROM {schema}.jobs
+    WHERE state = 3 AND 3::smallint = ANY($1::smallint[])
+    OFFSET 0
+) AS unfinished
+WHERE id {behind} $3 AND state = ANY($1::smallint[])
+  AND ($2::integer[] IS NULL OR route = ANY($2))
+ORDER BY id{descending}
+LIMIT $4
+
+-- name: count_matching
+-- The jobs in some states and routes ($2; none: any), by state. [count.filter]
+-- Reads every row of jobs once: for operators, not for loops.
+SELECT state, count(*) FROM {schema}.jobs
+WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))
+GROUP BY state
+
+-- name: count_tagged
+-- As count_matching, for the jobs with a tag ($3): only they are read, one lookup after the other,
+-- which OFFSET 0 holds the planner to. [count.filter] Primary keys.
+SELECT found.state, count(*)
+FROM {schema}.job_tags AS tagged
+CROSS JOIN LATERAL (
+    SELECT job.state FROM {schema}.jobs AS job
+    WHERE job.id = tagged.job AND job.state + 0 = ANY($1::smallint[])
+      AND ($2::integer[] IS NULL OR job.route = ANY($2))
+    OFFSET 0
+) AS found
+WHERE tagged.tag = $3
+GROUP BY found.state
+
+-- name: count_batch
+-- As count_matching, for the children of a batch ($3), with a tag ($4) if that is not none: only they
+-- are read, one lookup after the other, which OFFSET 0 holds the planner to. [count.filter]
+-- batch_jobs_batch and primary keys.
+SELECT found.state, count(*)
+FROM {schema}.batch_jobs AS member
+CROSS JOIN LATERAL (
+    SELECT job.state FROM {schema}.jobs AS job
+    WHERE job.id = member.job AND job.state + 0 = ANY($1::smallint[])
+      AND ($2::integer[] IS NULL OR job.route = ANY($2))
+    OFFSET 0
+) AS found
+WHERE member.batch = $3
+  AND ($4::text IS NULL OR EXISTS (
+      SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $4 AND tagged.job = member.job))
+GROUP BY found.state

@@ -1,3 +1,0 @@
--- The last route in the cache and those after it, with their stamps.
--- Primary key of routes.
-SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id

@@ -1,0 +1,109 @@
+-- Queues and routes.
+
+-- name: pause_queue
+-- Pauses a queue. [queue.pause] [queue.again] Primary key.
+INSERT INTO {schema}.paused_queues (queue, paused_at) SELECT $1, {now}
+ON CONFLICT (queue) DO NOTHING
+
+-- name: resume_queue
+-- Resumes a paused queue. [queue.resume] [queue.again] Primary key.
+DELETE FROM {schema}.paused_queues WHERE queue = $1
+
+-- name: paused_queues
+-- The paused queues. [queue.list] Reads the whole, small table.
+SELECT queue FROM {schema}.paused_queues
+
+-- name: count_jobs
+-- The jobs of each queue, by state. [queue.list]
+-- Reads every row of jobs once: for operators, not for loops.
+SELECT route.queue, counted.state, counted.jobs
+FROM (SELECT route, state, count(*) AS jobs FROM {schema}.jobs GROUP BY route, state) AS counted
+JOIN {schema}.routes AS route ON route.id = counted.route
+
+-- name: due_routes
+-- The routes with due jobs, whether their queue is paused, and for how long the first job of each has
+-- been due. [queue.due]
+-- One seek of jobs_claim per route and priority; no cost per job.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT route.queue, route.kind, route.capability, route.permit,
+       route.queue IN (SELECT queue FROM {schema}.paused_queues), clock.now - head.run_at
+FROM clock
+CROSS JOIN {schema}.routes AS route
+CROSS JOIN LATERAL (
+    SELECT min(due.run_at) AS run_at
+    FROM (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
+        AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT job.run_at
+        FROM {schema}.jobs AS job
+        WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
+          AND job.run_at <= clock.now
+        ORDER BY job.run_at, job.id
+        LIMIT 1
+    ) AS due
+) AS head
+WHERE head.run_at IS NOT NULL
+
+-- name: count_due
+-- How many jobs of a queue ($1) are due, counted up to $2. [queue.depth]
+-- Reads as many entries of jobs_claim, and one seek per route of the queue and priority.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT count(*) FROM (
+    SELECT 1
+    FROM clock
+    CROSS JOIN {schema}.routes AS route
+    CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
+        AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM {schema}.jobs AS job
+        WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
+          AND job.run_at <= clock.now
+        ORDER BY job.run_at, job.id
+        LIMIT $2
+    ) AS due
+    WHERE route.queue = $1
+    LIMIT $2
+) AS counted
+
+-- name: add_route
+-- Keeps a route of a first job, unless somebody else did or took the number meanwhile; then no row
+-- comes back. Only who sees the largest id committed can make the next one.
+INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
+SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4 FROM {schema}.routes
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: load_routes
+-- The last route in the cache and those after it, with their stamps.
+-- Primary key of routes.
+SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id
+
+-- name: find_routes
+-- The routes of a queue ($1; none: any) and a kind ($2; none: any). [page.filter] [count.filter]
+-- Reads the routes, which are few, once.
+SELECT id FROM {schema}.routes
+WHERE ($1::text IS NULL OR queue = $1) AND ($2::text IS NULL OR kind = $2)
+
+-- name: lost_routes
+-- The numbers of routes that waiting jobs name and that do not exist, and how many of the first 1,000
+-- such jobs name each: numbers after the last route, since routes are numbered without gaps.
+-- The end of jobs_claim, 1,000 entries at most.
+SELECT lost.route, count(*)
+FROM (
+    SELECT job.route FROM {schema}.jobs AS job
+    WHERE job.state = 0 AND job.route > (SELECT coalesce(max(id), 0) FROM {schema}.routes)
+    ORDER BY job.route, job.priority, job.run_at, job.id
+    LIMIT 1000
+) AS lost
+GROUP BY lost.route
+ORDER BY lost.route
+
+-- name: await_claims
+-- Waits for the claims that are going on, and holds up those that begin, until the transaction
+-- ends. [queue.pause] Readers of the table, and dumps, go on.
+LOCK TABLE {schema}.paused_queues IN EXCLUSIVE MODE
+
+-- name: notify_queues
+-- Sends wakeups with the commit of the transaction: one for each of these payloads.
+SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS wakeup (payload)

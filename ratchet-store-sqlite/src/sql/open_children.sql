@@ -1,3 +1,0 @@
--- The jobs that have open links on a parent. [link.decide] [batch.callback] ratchet_links_open.
-SELECT DISTINCT child FROM ratchet_links INDEXED BY ratchet_links_open
-WHERE parent = ?1 AND kind = ?2 AND state = 0

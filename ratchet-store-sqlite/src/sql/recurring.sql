@@ -1,0 +1,83 @@
+-- Recurring definitions.
+
+-- name: put_recurring
+-- Stores a recurring definition as it has become. [recurring.create] [recurring.edit]
+-- Primary key of ratchet_recurring.
+INSERT INTO ratchet_recurring (name, incarnation, revision, definition, next_fire, last_slot, paused,
+                               declared, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (name) DO UPDATE
+SET incarnation = excluded.incarnation, revision = excluded.revision,
+    definition = excluded.definition, next_fire = excluded.next_fire,
+    last_slot = excluded.last_slot, paused = excluded.paused, declared = excluded.declared,
+    created_at = excluded.created_at, claimed_by = NULL, claimed_until = NULL
+
+-- name: find_recurring
+-- A recurring definition. [recurring.get] Primary key of ratchet_recurring.
+SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
+       claimed_by, claimed_until
+FROM ratchet_recurring
+WHERE name = ?1
+
+-- name: list_recurring
+-- One page of the recurring definitions. [recurring.list] Primary key of ratchet_recurring.
+SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
+       claimed_by, claimed_until
+FROM ratchet_recurring
+WHERE name > ?1
+ORDER BY name
+LIMIT ?2
+
+-- name: due_recurring
+-- The definitions whose slots have come and that nobody has claimed. [recurring.due]
+-- Index ratchet_recurring_due.
+SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
+       claimed_by, claimed_until
+FROM ratchet_recurring
+WHERE paused = 0 AND next_fire IS NOT NULL AND next_fire <= ?1
+  AND (claimed_until IS NULL OR claimed_until <= ?1)
+ORDER BY next_fire, name
+LIMIT ?2
+
+-- name: claim_recurring
+-- Leaves a definition to one node for a while. [recurring.claim] Primary key of ratchet_recurring.
+UPDATE ratchet_recurring
+SET revision = revision + 1, claimed_by = ?2, claimed_until = ?3
+WHERE name = ?1
+
+-- name: next_recurring
+-- When the next definition is to be claimed of those that are not named. [recurring.hint] Indexes
+-- ratchet_recurring_due: its first rows that nobody has claimed; ratchet_recurring_claimed: all.
+SELECT min(free) FROM (
+    SELECT next_fire AS free FROM (
+        SELECT next_fire FROM ratchet_recurring
+        WHERE paused = 0 AND next_fire IS NOT NULL AND claimed_until IS NULL
+          AND name NOT IN (SELECT value FROM json_each(?1))
+        ORDER BY next_fire LIMIT 1
+    )
+    UNION ALL
+    SELECT max(next_fire, claimed_until)
+    FROM ratchet_recurring INDEXED BY ratchet_recurring_claimed
+    WHERE paused = 0 AND next_fire IS NOT NULL AND claimed_until IS NOT NULL
+      AND name NOT IN (SELECT value FROM json_each(?1))
+)
+
+-- name: fire_recurring
+-- Moves a definition on, if the token is the present one. [recurring.fire] [recurring.stale]
+-- Primary key of ratchet_recurring.
+UPDATE ratchet_recurring
+SET revision = revision + 1, next_fire = ?4, last_slot = coalesce(max(last_slot, ?5), last_slot, ?5),
+    claimed_by = NULL, claimed_until = NULL
+WHERE name = ?1 AND incarnation = ?2 AND revision = ?3
+
+-- name: declared_recurring
+-- The definitions that were declared before a node began, if the node has a row. [recurring.retire]
+SELECT recurring.name, recurring.created_at, node.started_at
+FROM ratchet_nodes AS node
+JOIN ratchet_recurring AS recurring ON recurring.created_at < node.started_at
+WHERE node.node = ?1 AND recurring.declared = 1
+ORDER BY recurring.name
+
+-- name: delete_recurring
+-- Deletes a recurring definition. [recurring.delete] Primary key of ratchet_recurring.
+DELETE FROM ratchet_recurring WHERE name = ?1

@@ -1,2 +1,0 @@
--- Sets the status of a live node that has another one. [node.status] Primary key.
-UPDATE ratchet_nodes SET status = ?2 WHERE node = ?1 AND status < 3 AND status <> ?2

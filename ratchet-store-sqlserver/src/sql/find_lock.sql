@@ -1,2 +1,0 @@
--- One lock. [lock.inspect] Primary key of locks.
-SELECT owner, fence, expires_at, {now} FROM {schema}.locks WHERE name = @P1

@@ -1,0 +1,115 @@
+-- Links between jobs.
+
+-- name: add_links
+-- Links new jobs to their parents. [link.wait]
+INSERT INTO {schema}.links (child, place, kind, parent, condition)
+SELECT CONVERT(binary(16), given.child, 2), given.place, given.kind,
+       CONVERT(binary(16), given.parent, 2), {text given.condition}
+FROM OPENJSON(@P1) WITH (child char(32), place int, kind smallint, parent char(32),
+                         condition {long}) AS given
+
+-- name: flag_parents
+-- Notes that others are linked to jobs, which stay as they are until the transaction ends; the jobs
+-- that there are, with their states. A settlement at the same time waits for this and sees the flag
+-- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs. The row is
+-- written even if it has the flag: that is what locks it.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+UPDATE job SET flags = job.flags | {children}
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
+SELECT job.id, job.state
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
+
+-- name: find_ended
+-- How jobs have ended, those among them that have. [link.decide] Primary keys.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+SELECT job.id, job.state, job.flags, CASE WHEN job.flags & {children} = {children} THEN notes.result END
+FROM {schema}.jobs AS job
+LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id AND job.flags & {children} = {children}
+WHERE job.id IN (SELECT id FROM @wanted) AND job.state + 0 >= 4
+
+-- name: awaited_parents
+-- Those of these jobs, which are locked, that have children which have not ended.
+-- [purge.awaited] [archive.awaited] links_parent and the primary key of jobs.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+SELECT parent.id
+FROM {schema}.jobs AS parent
+WHERE parent.id IN (SELECT id FROM @wanted)
+  AND EXISTS (SELECT 1 FROM {schema}.links AS link
+              JOIN {schema}.jobs AS child ON child.id = link.child
+              WHERE link.parent = parent.id AND link.kind = 0 AND child.state < 4)
+
+-- name: lock_children
+-- Locks the jobs that have open links on these parents, until the transaction ends: whoever looks at
+-- their links in a later statement sees what was decided before. [link.decide] [batch.callback]
+-- links_open and the primary key of jobs. The rows are written as they were: that locks them
+-- everywhere.
+DECLARE @wanted TABLE (parent binary(16) NOT NULL, kind smallint NOT NULL,
+                       PRIMARY KEY (parent, kind));
+DECLARE @child TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (parent, kind)
+SELECT DISTINCT CONVERT(binary(16), given.parent, 2), given.kind
+FROM OPENJSON(@P1) WITH (parent char(32), kind smallint) AS given;
+INSERT INTO @child (id)
+SELECT DISTINCT link.child
+FROM @wanted AS wanted
+JOIN {schema}.links AS link
+    ON link.parent = wanted.parent AND link.kind = wanted.kind AND link.state = 0;
+UPDATE job SET flags = job.flags
+FROM @child AS child
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = child.id;
+SELECT job.id, job.state, job.flags
+FROM @child AS child
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = child.id
+
+-- name: undecided_links
+-- The open links of jobs, and whether each job waits for a signal. [link.decide]
+-- Primary keys of links and of signals.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+SELECT link.child, link.place, link.kind, link.parent, link.state, link.condition,
+       CAST(CASE WHEN signal.job IS NULL THEN 0 ELSE 1 END AS bit)
+FROM {schema}.links AS link
+LEFT JOIN {schema}.signals AS signal ON signal.job = link.child AND signal.state = 0
+WHERE link.child IN (SELECT id FROM @wanted) AND link.state = 0
+ORDER BY link.child, link.place
+
+-- name: decide_links
+-- Decides open links. [link.decide] [link.once] Primary key of links.
+DECLARE @decided TABLE (child binary(16) NOT NULL, place int NOT NULL, state smallint NOT NULL,
+                        PRIMARY KEY (child, place));
+INSERT INTO @decided (child, place, state)
+SELECT CONVERT(binary(16), given.child, 2), given.place, given.state
+FROM OPENJSON(@P1) WITH (child char(32), place int, state smallint) AS given;
+UPDATE link SET state = decided.state
+FROM @decided AS decided
+INNER LOOP JOIN {schema}.links AS link WITH (FORCESEEK, ROWLOCK)
+    ON link.child = decided.child AND link.place = decided.place
+WHERE link.state = 0
+
+-- name: open_links
+-- Which of these jobs have open links. [link.requeue] [signal.deliver] Primary key of links.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+SELECT DISTINCT child FROM {schema}.links
+WHERE child IN (SELECT id FROM @wanted) AND state = 0
+
+-- name: links_of
+-- What jobs wait for. [link.parents] [link.decide] Primary key of links.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+SELECT child, place, kind, parent, state, condition
+FROM {schema}.links
+WHERE child IN (SELECT id FROM @wanted)
+ORDER BY child, place
+
+-- name: children_of
+-- The links on a parent, of children behind one (@P3). [link.children] links_parent.
+SELECT TOP (@P4) child, place, kind, parent, state, condition
+FROM {schema}.links
+WHERE parent = CONVERT(binary(16), @P1) AND kind = @P2 AND child > CONVERT(binary(16), @P3)
+ORDER BY child, place

@@ -1,0 +1,76 @@
+-- Locks and versions.
+
+-- name: acquire_lock
+-- Takes a lock that is free, or takes it again; otherwise says who has it. Two callers that meet at a
+-- lock that nobody has had yet may leave one with an error (duplicate key): it looks again.
+-- How a lock ends is ratchet_core::store::renewed_end.
+-- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
+DECLARE @now bigint = {now};
+DECLARE @taken TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
+BEGIN TRANSACTION;
+UPDATE {schema}.locks
+SET fence = CASE WHEN owner = @P2 AND expires_at > @now THEN fence
+                 WHEN fence >= @now THEN fence + 1 ELSE @now END,
+    owner = @P2,
+    expires_at = CASE WHEN owner <> @P2 OR expires_at < @now + @P3 THEN @now + @P3
+                      WHEN expires_at > @now + 2 * @P3 THEN @now + 2 * @P3 ELSE expires_at END
+OUTPUT inserted.name INTO @taken
+WHERE name = @P1 AND (owner = @P2 OR expires_at <= @now);
+IF NOT EXISTS (SELECT 1 FROM @taken)
+    INSERT INTO {schema}.locks (name, owner, fence, expires_at)
+    OUTPUT inserted.name INTO @taken
+    SELECT @P1, @P2, @now, @now + @P3
+    WHERE NOT EXISTS (SELECT 1 FROM {schema}.locks WHERE name = @P1);
+SELECT fence, CASE WHEN taken.name IS NULL THEN owner END, expires_at - @now
+FROM {schema}.locks AS known
+LEFT JOIN @taken AS taken ON taken.name = known.name
+WHERE known.name = @P1 AND (taken.name IS NOT NULL OR (owner <> @P2 AND expires_at > @now));
+COMMIT TRANSACTION
+
+-- name: move_expiry
+-- Renews an unexpired tenure for @P4 (ratchet_core::store::renewed_end), or frees the lock (none).
+-- [lock.renew] [lock.release] Primary key of locks.
+DECLARE @now bigint = {now};
+UPDATE {schema}.locks
+SET expires_at = CASE WHEN @P4 IS NULL THEN 0
+                      WHEN expires_at < @now + @P4 THEN @now + @P4
+                      WHEN expires_at > @now + 2 * @P4 THEN @now + 2 * @P4 ELSE expires_at END
+WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
+
+-- name: find_lock
+-- One lock. [lock.inspect] Primary key of locks.
+SELECT owner, fence, expires_at, {now} FROM {schema}.locks WHERE name = @P1
+
+-- name: list_locks
+-- One page of the locks. [lock.list] Primary key of locks.
+DECLARE @now bigint = {now};
+SELECT TOP (@P2) owner, fence, expires_at, @now, name
+FROM {schema}.locks
+WHERE name > @P1
+ORDER BY name
+
+-- name: is_tenure
+-- A row if this tenure lasts. Nobody can take the lock before the transaction ends. [guard.write]
+-- Primary key of locks. The row is written as it was: that locks it everywhere.
+DECLARE @now bigint = {now};
+UPDATE {schema}.locks SET fence = fence
+WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now;
+SELECT fence FROM {schema}.locks WITH (UPDLOCK, ROWLOCK)
+WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
+
+-- name: bump_version
+-- The next version of a namespace. Within a transaction. [version.bump] Primary key of versions. Two
+-- callers that meet at a namespace that has none yet may leave one with an error (duplicate key): it
+-- begins again.
+DECLARE @now bigint = {now};
+UPDATE {schema}.versions SET version = CASE WHEN version >= @now THEN version + 1 ELSE @now END
+WHERE namespace = @P1;
+IF @@ROWCOUNT = 0 INSERT INTO {schema}.versions (namespace, version) VALUES (@P1, @now);
+SELECT version FROM {schema}.versions WHERE namespace = @P1
+
+-- name: find_versions
+-- The versions of namespaces that have one. [version.read] Primary key of versions.
+DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
+SELECT namespace, version FROM {schema}.versions
+WHERE namespace IN (SELECT name FROM @wanted)

@@ -1,0 +1,100 @@
+-- Queues and routes.
+
+-- name: pause_queue
+-- Pauses a queue, once the claims that are going on are over, and holds up those that begin until it
+-- is done; whether it was not paused before. [queue.pause] [queue.again] Primary key.
+DECLARE @now bigint = {now};
+DECLARE @got int;
+BEGIN TRANSACTION;
+EXEC @got = sp_getapplock @Resource = {claims}, @LockMode = 'Exclusive',
+                          @LockOwner = 'Transaction', @LockTimeout = {lock_timeout};
+IF @got < 0 THROW 50001, N'the claims that are going on take too long', 1;
+INSERT INTO {schema}.paused_queues (queue, paused_at)
+SELECT @P1, @now WHERE NOT EXISTS (SELECT 1 FROM {schema}.paused_queues WHERE queue = @P1);
+SELECT @@ROWCOUNT;
+COMMIT TRANSACTION
+
+-- name: resume_queue
+-- Resumes a paused queue. [queue.resume] [queue.again] Primary key.
+DELETE FROM {schema}.paused_queues WHERE queue = @P1
+
+-- name: paused_queues
+-- The paused queues. [queue.list] Reads the whole, small table.
+SELECT queue FROM {schema}.paused_queues
+
+-- name: count_jobs
+-- The jobs of each queue, by state. [queue.list]
+-- Reads every row of jobs once: for operators, not for loops.
+SELECT route.queue, counted.state, counted.jobs
+FROM (SELECT route, state, COUNT_BIG(*) AS jobs FROM {schema}.jobs GROUP BY route, state) AS counted
+JOIN {schema}.routes AS route ON route.id = counted.route
+
+-- name: due_routes
+-- The routes with due jobs, whether their queue is paused (1), and for how long the first job of each has
+-- been due. [queue.due]
+-- One seek of jobs_claim per route and priority; no cost per job.
+DECLARE @now bigint = {now};
+SELECT route.queue, route.kind, route.capability, route.permit,
+       CASE WHEN paused.queue IS NULL THEN 0 ELSE 1 END, @now - head.run_at
+FROM {schema}.routes AS route
+CROSS APPLY (
+    SELECT MIN(due.run_at) AS run_at
+    FROM (VALUES (CAST(4 AS smallint)), (3), (2), (1), (0)) AS level (priority)
+    CROSS APPLY (
+        SELECT TOP (1) job.run_at
+        FROM {schema}.jobs AS job WITH (INDEX(jobs_claim), ROWLOCK{passing})
+        WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
+          AND job.run_at <= @now
+        ORDER BY job.run_at, job.id
+    ) AS due
+) AS head
+LEFT JOIN {schema}.paused_queues AS paused ON paused.queue = route.queue
+WHERE head.run_at IS NOT NULL
+
+-- name: count_due
+-- How many jobs of a queue (@P1) are due, counted up to @P2. [queue.depth]
+-- Reads as many entries of jobs_claim, and one seek per route of the queue and priority.
+DECLARE @now bigint = {now};
+SELECT COUNT_BIG(*) FROM (
+    SELECT TOP (@P2) due.id
+    FROM {schema}.routes AS route
+    CROSS JOIN (VALUES (CAST(4 AS smallint)), (3), (2), (1), (0)) AS level (priority)
+    CROSS APPLY (
+        SELECT TOP (@P2) job.id
+        FROM {schema}.jobs AS job WITH (INDEX(jobs_claim), ROWLOCK{passing})
+        WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
+          AND job.run_at <= @now
+        ORDER BY job.run_at, job.id
+    ) AS due
+    WHERE route.queue = @P1
+) AS counted
+
+-- name: add_route
+-- Keeps a route of a first job; a duplicate if somebody else did or took the number meanwhile. Only
+-- who sees the largest id committed can make the next one.
+INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
+SELECT COALESCE(MAX(id), 0) + 1, @P1, @P2, @P3, @P4 FROM {schema}.routes
+
+-- name: load_routes
+-- The last route in the cache and those after it, with their stamps.
+-- Primary key of routes.
+SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= @P1 ORDER BY id
+
+-- name: find_routes
+-- The routes of a queue (@P1; empty: any) and a kind (@P2; empty: any). [page.filter] [count.filter]
+-- Reads the routes, which are few, once.
+SELECT id FROM {schema}.routes
+WHERE (@P1 = N'' OR queue = @P1) AND (@P2 = N'' OR kind = @P2)
+
+-- name: lost_routes
+-- The numbers of routes that waiting jobs name and that do not exist, and how many of the first 1,000
+-- such jobs name each: numbers after the last route, since routes are numbered without gaps.
+-- The end of jobs_claim, 1,000 entries at most.
+SELECT lost.route, COUNT_BIG(*)
+FROM (
+    SELECT TOP (1000) job.route FROM {schema}.jobs AS job WITH (INDEX(jobs_claim))
+    WHERE job.state = 0 AND job.route > (SELECT COALESCE(MAX(id), 0) FROM {schema}.routes)
+    ORDER BY job.route, job.priority, job.run_at, job.id
+) AS lost
+GROUP BY lost.route
+ORDER BY lost.route
