@@ -1,7 +1,54 @@
-//! Shares code among the stores of Ratchet on SQL databases.
+//! The Ratchet store for SQL servers, once for all of them.
 //!
-//! It is for the crates of this repository and makes no promise of stability.
+//! [`SqlStore`] is the store; a [`Dialect`] is what a server and its driver have of their own: how
+//! values are bound and read, how a connection is leased, how errors are classified, and the text of
+//! each statement. A crate for a server brings a dialect, connections, settings, migrations and
+//! diagnostics, and wraps the store in a type of its own with [`store!`].
+//!
+//! For the stores of this workspace only: nothing here is stable.
 
+mod act;
+mod archive;
+mod arguments;
+mod claim;
+mod dialect;
+mod enqueue;
+mod failure;
+mod generation;
+mod held;
+mod jobs;
+mod lanes;
+mod links;
+mod links_read;
+mod locks;
+mod nodes;
+mod order;
+mod permits;
+mod purge;
+mod queues;
+mod rates;
+mod read;
+mod reclaim;
+mod recurring;
+mod routes;
+mod row;
+mod settle;
+mod signals;
+mod statement;
 mod statements;
+mod store;
+mod value;
+mod versions;
+mod workflows;
 
+pub use arguments::{Argument, Column, Element, List};
+pub use dialect::{Connections, Dialect, Lease, Query, Row, Run};
+pub use enqueue::need_more_than_an_insert;
+pub use failure::{Failure, Loss, Result};
+pub use generation::{Generation, LIFETIME, Made};
+pub use held::PATIENCE;
+pub use routes::Mark;
+pub use statement::{Statement, Statements};
 pub use statements::{Reader, render, split, statement, unlisted};
+pub use store::{SqlStore, too_late};
+pub use value::Value;

@@ -5,13 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+use ratchet_sql::{LIFETIME, too_late};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
-use crate::era::LIFETIME;
 use crate::migrate::{self, Migration, STEPS, Step};
 use crate::statements::{DATABASE_CLOCK, quoted};
-use crate::store::{PostgresStore, too_late};
+use crate::store::PostgresStore;
 
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];

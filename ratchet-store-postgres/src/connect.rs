@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ratchet_core::{StoreErrorKind, time};
+use ratchet_sql::{Failure, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, Row};
 
-use crate::error::{Failure, Result};
+use crate::error::{Classified, classify};
 
 /// How to connect so that the server ends long statements.
 pub(crate) struct Limited {
@@ -49,8 +50,8 @@ pub(crate) async fn limited(
     }
     let mut plain = connect(&options, patience).await?;
     let show = plain.fetch_one(sqlx::raw_sql("SHOW statement_timeout"));
-    let present = within(patience, show).await??;
-    if present.try_get::<&str, _>(0)? != "0" {
+    let present = within(patience, show).await?.classified()?;
+    if present.try_get::<&str, _>(0).classified()? != "0" {
         return Ok(Limited {
             options,
             connection: Some(plain),
@@ -84,7 +85,7 @@ pub(crate) async fn limited(
                 connection: Some(plain),
             })
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(classify(&error)),
     }
 }
 
@@ -93,7 +94,9 @@ pub(crate) async fn connect(
     options: &PgConnectOptions,
     patience: Duration,
 ) -> Result<PgConnection> {
-    Ok(within(patience, PgConnection::connect_with(options)).await??)
+    within(patience, PgConnection::connect_with(options))
+        .await?
+        .classified()
 }
 
 async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> Result<T> {

@@ -4,25 +4,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
+use ratchet_core::StoreErrorKind;
+use ratchet_sql::{Failure, Generation, Loss, Made, Result, Run, Statement};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow, Postgres};
-use sqlx::query::Query;
-use sqlx::{Connection, Executor, PgPool};
-use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgPool, SqlSafeStr};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::config::{Config, PoolSettings};
 use crate::connect::{Limited, limited};
-use crate::era::{Era, Made};
-use crate::error::{Failure, Loss, Result};
+use crate::dialect::{Postgres, Query, Row};
+use crate::error::{Classified, classify};
 use crate::session::{Binding, Session, Slot};
-use ratchet_core::StoreErrorKind;
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again.
 #[derive(Debug)]
-pub(crate) struct Lease<'a> {
-    held: Held<'a>,
+pub struct Lease {
+    held: Held,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
     broken: bool,
     /// How the connection was lost, if it was.
@@ -30,22 +30,22 @@ pub(crate) struct Lease<'a> {
     /// Whether a transaction is open.
     in_transaction: bool,
     made: Made,
-    era: Era,
+    generation: Generation,
 }
 
 #[derive(Debug)]
-enum Held<'a> {
+enum Held {
     /// None once it is dropped.
-    Pooled(Option<PoolConnection<Postgres>>),
+    Pooled(Option<PoolConnection<sqlx::Postgres>>),
     Kept(Kept),
-    Liveness(MutexGuard<'a, Slot>),
+    Liveness(OwnedMutexGuard<Slot>),
 }
 
 /// The connections for jobs.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: PgPool,
-    era: Era,
+    generation: Generation,
     /// None for a pool that is the application's own.
     keep: Option<Arc<Keep>>,
 }
@@ -64,7 +64,7 @@ struct Keep {
 /// A connection that nobody uses.
 #[derive(Debug)]
 struct Idle {
-    connection: PoolConnection<Postgres>,
+    connection: PoolConnection<sqlx::Postgres>,
     made: Made,
     since: Instant,
 }
@@ -73,7 +73,7 @@ struct Idle {
 #[derive(Debug)]
 struct Kept {
     /// None once it is given back.
-    connection: Option<PoolConnection<Postgres>>,
+    connection: Option<PoolConnection<sqlx::Postgres>>,
     keep: Arc<Keep>,
     _permit: OwnedSemaphorePermit,
 }
@@ -103,7 +103,7 @@ impl Pool {
         };
         let pool = Self::new(pool, own, config.max_lifetime);
         let options = beside.options.clone();
-        let liveness = Liveness::new(beside, config.acquire_timeout, pool.era.clone());
+        let liveness = Liveness::new(beside, config.acquire_timeout, pool.generation.clone());
         Ok((pool, liveness, options))
     }
 
@@ -117,32 +117,36 @@ impl Pool {
                 permits: Arc::new(Semaphore::new(connections.unwrap_or(1))),
             })
         });
-        let era = Era::new(lifetime);
-        Self { pool, era, keep }
+        let generation = Generation::new(lifetime);
+        Self {
+            pool,
+            generation,
+            keep,
+        }
     }
 
     /// A connection, within the time that the pool's settings give.
-    pub(crate) async fn lease(&self) -> Result<Lease<'static>> {
+    pub(crate) async fn lease(&self) -> Result<Lease> {
         let Some(keep) = &self.keep else {
-            let made = self.era.made_now();
-            let held = Held::Pooled(Some(self.pool.acquire().await?));
-            return Ok(Lease::new(held, made, self.era.clone()));
+            let made = self.generation.made_now();
+            let held = Held::Pooled(Some(self.pool.acquire().await.classified()?));
+            return Ok(Lease::new(held, made, self.generation.clone()));
         };
         if self.pool.is_closed() {
-            return Err(sqlx::Error::PoolClosed.into());
+            return Err(Failure::closed());
         }
         let patience = self.pool.options().get_acquire_timeout();
         let permit = Arc::clone(&keep.permits).acquire_owned();
         let permit = match tokio::time::timeout(patience, permit).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return Err(sqlx::Error::PoolClosed.into()),
-            Err(_) => return Err(sqlx::Error::PoolTimedOut.into()),
+            Ok(Err(_)) => return Err(Failure::closed()),
+            Err(_) => return Err(classify(&sqlx::Error::PoolTimedOut)),
         };
-        let (connection, made) = match keep.take(self.era.made_now()) {
+        let (connection, made) = match keep.take(self.generation.made_now()) {
             Some(idle) => (idle.connection, idle.made),
             None => {
-                let made = self.era.made_now();
-                (self.pool.acquire().await?, made)
+                let made = self.generation.made_now();
+                (self.pool.acquire().await.classified()?, made)
             }
         };
         let held = Held::Kept(Kept {
@@ -150,7 +154,7 @@ impl Pool {
             keep: Arc::clone(keep),
             _permit: permit,
         });
-        Ok(Lease::new(held, made, self.era.clone()))
+        Ok(Lease::new(held, made, self.generation.clone()))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -202,7 +206,7 @@ impl Keep {
         idle.pop()
     }
 
-    fn put_back(&self, connection: PoolConnection<Postgres>, made: Made, now: Made) {
+    fn put_back(&self, connection: PoolConnection<sqlx::Postgres>, made: Made, now: Made) {
         // Looked at under the lock: what a closing store took out stays out.
         let mut idle = self.idle();
         if !self.pool.is_closed() {
@@ -233,82 +237,27 @@ fn close_worn(idle: &mut Vec<Idle>, now: Made) {
     }
 }
 
-impl<'a> Lease<'a> {
-    const fn new(held: Held<'a>, made: Made, era: Era) -> Self {
+impl Lease {
+    const fn new(held: Held, made: Made, generation: Generation) -> Self {
         Self {
             held,
             broken: false,
             loss: Loss::No,
             in_transaction: false,
             made,
-            era,
+            generation,
         }
     }
 
-    /// Runs a statement and reads all it returns.
-    pub(crate) async fn rows(
-        &mut self,
-        query: Query<'_, Postgres, PgArguments>,
-    ) -> Result<Vec<PgRow>> {
-        self.broken = true;
-        let rows = query.fetch_all(self.connection()?).await;
-        self.after(rows)
-    }
-
-    /// Runs a statement and says how many rows it changed.
-    pub(crate) async fn execute(&mut self, query: Query<'_, Postgres, PgArguments>) -> Result<u64> {
-        self.broken = true;
-        let done = query.execute(self.connection()?).await;
-        self.after(done).map(|done| done.rows_affected())
-    }
-
     /// Runs statements without parameters.
-    pub(crate) async fn script(&mut self, sql: sqlx::SqlStr) -> Result<()> {
+    pub(crate) async fn run(&mut self, sql: sqlx::SqlStr) -> Result<()> {
         self.broken = true;
         let done = self.connection()?.execute(sqlx::raw_sql(sql)).await;
         self.after(done).map(|_| ())
     }
 
-    /// Begins a transaction in which each statement sees what was committed before it.
-    pub(crate) async fn begin(&mut self) -> Result<()> {
-        self.in_transaction = true;
-        self.script(fixed("BEGIN ISOLATION LEVEL READ COMMITTED"))
-            .await
-    }
-
-    /// Begins a transaction that waits for what others hold no longer than this.
-    pub(crate) async fn begin_within(&mut self, patience: Duration) -> Result<()> {
-        self.begin().await?;
-        let millis = patience.as_millis().to_string();
-        let limit = sqlx::query("SELECT set_config('lock_timeout', $1, true)").bind(millis);
-        self.execute(limit).await.map(drop)
-    }
-
-    /// Ends the transaction and the lease: commits if all went well, and rolls back otherwise.
-    pub(crate) async fn end<T>(mut self, result: Result<T>) -> Result<T> {
-        self.finish(result).await
-    }
-
-    /// As [`end`](Self::end), and keeps the lease.
-    pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
-        match result {
-            Ok(value) => {
-                self.script(fixed("COMMIT")).await?;
-                self.in_transaction = false;
-                Ok(value)
-            }
-            Err(failure) => {
-                // If this fails too, the connection is closed, which rolls back as well.
-                if !self.broken && self.script(fixed("ROLLBACK")).await.is_ok() {
-                    self.in_transaction = false;
-                }
-                Err(failure)
-            }
-        }
-    }
-
     fn after<T>(&mut self, result: sqlx::Result<T>) -> Result<T> {
-        let result = result.map_err(Failure::from);
+        let result = result.classified();
         self.loss = result
             .as_ref()
             .err()
@@ -337,32 +286,122 @@ impl<'a> Lease<'a> {
     }
 }
 
-/// Where the statements of a transaction run: on a lease, or on a connection of the caller's.
-pub(crate) trait Run: Send {
-    /// Runs a statement and reads all it returns.
-    fn rows(
-        &mut self,
-        query: Query<'_, Postgres, PgArguments>,
-    ) -> impl Future<Output = Result<Vec<PgRow>>> + Send;
-}
+impl Run<Postgres> for Lease {
+    async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
+        self.broken = true;
+        let rows = query.0.fetch_all(self.connection()?).await;
+        let rows = self.after(rows)?;
+        Ok(rows.into_iter().map(Row).collect())
+    }
 
-impl Run for Lease<'_> {
-    async fn rows(&mut self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>> {
-        Self::rows(self, query).await
+    async fn execute(&mut self, query: Query) -> Result<u64> {
+        self.broken = true;
+        let done = query.0.execute(self.connection()?).await;
+        self.after(done).map(|done| done.rows_affected())
     }
 }
 
-impl Run for PgConnection {
-    async fn rows(&mut self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>> {
-        Ok(query.fetch_all(self).await?)
+impl ratchet_sql::Lease<Postgres> for Lease {
+    async fn script(&mut self, statement: &Statement<Postgres>) -> Result<()> {
+        let text = AssertSqlSafe(Arc::clone(statement.text()));
+        self.run(text.into_sql_str()).await
+    }
+
+    async fn begin(&mut self) -> Result<()> {
+        self.in_transaction = true;
+        self.run(fixed("BEGIN ISOLATION LEVEL READ COMMITTED"))
+            .await
+    }
+
+    async fn begin_within(&mut self, patience: Duration) -> Result<()> {
+        self.begin().await?;
+        let millis = patience.as_millis().to_string();
+        let limit = Query::new(fixed("SELECT set_config('lock_timeout', $1, true)"));
+        self.execute(limit.with(millis)).await.map(drop)
+    }
+
+    async fn finish<T: Send>(&mut self, result: Result<T>) -> Result<T> {
+        match result {
+            Ok(value) => {
+                self.run(fixed("COMMIT")).await?;
+                self.in_transaction = false;
+                Ok(value)
+            }
+            Err(failure) => {
+                // If this fails too, the connection is closed, which rolls back as well.
+                if !self.broken && self.run(fixed("ROLLBACK")).await.is_ok() {
+                    self.in_transaction = false;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn bind_session(&self, query: Query, held: bool) -> Query {
+        let session = self.session().filter(|_| held);
+        query
+            .with(session.map(|session| session.pid))
+            .with(session.map(|session| session.start))
     }
 }
 
-impl Drop for Lease<'_> {
+/// A connection of the application's, in a transaction.
+pub(crate) struct Caller<'c>(pub(crate) &'c mut PgConnection);
+
+impl Run<Postgres> for Caller<'_> {
+    async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
+        let rows = query.0.fetch_all(&mut *self.0).await.classified()?;
+        Ok(rows.into_iter().map(Row).collect())
+    }
+
+    async fn execute(&mut self, query: Query) -> Result<u64> {
+        let done = query.0.execute(&mut *self.0).await.classified()?;
+        Ok(done.rows_affected())
+    }
+}
+
+/// All connections of a store.
+#[derive(Debug)]
+pub struct Connections {
+    pub(crate) pool: Pool,
+    pub(crate) liveness: Liveness,
+}
+
+impl ratchet_sql::Connections<Postgres> for Connections {
+    async fn lease(&self) -> Result<Lease> {
+        self.pool.lease().await
+    }
+
+    async fn live(&self) -> Result<Lease> {
+        self.liveness.lease().await
+    }
+
+    async fn renew_live(&self) -> Result<()> {
+        self.liveness.renew().await
+    }
+
+    fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    fn open_connections(&self) -> u32 {
+        self.pool.open_connections()
+    }
+
+    fn max_connections(&self) -> u32 {
+        self.pool.max_connections()
+    }
+
+    fn drop_idle(&self) {
+        self.pool.drop_idle();
+    }
+}
+
+impl Drop for Lease {
     fn drop(&mut self) {
         let spoiled = self.broken || self.in_transaction;
         if self.loss == Loss::ReadOnly {
-            self.era.end(self.made);
+            self.generation.end(self.made);
         }
         match &mut self.held {
             Held::Pooled(connection) if spoiled => {
@@ -377,7 +416,7 @@ impl Drop for Lease<'_> {
                 };
                 if !spoiled {
                     kept.keep
-                        .put_back(connection, self.made, self.era.made_now());
+                        .put_back(connection, self.made, self.generation.made_now());
                     return;
                 }
                 // A call that was given up may have met a silent network, where no good-bye arrives.
@@ -399,8 +438,7 @@ fn no_connection() -> Failure {
     Failure::new(StoreErrorKind::Unavailable, "there is no connection")
 }
 
-fn fixed(sql: &'static str) -> sqlx::SqlStr {
-    use sqlx::SqlSafeStr;
+pub(crate) fn fixed(sql: &'static str) -> sqlx::SqlStr {
     sql.into_sql_str()
 }
 
@@ -410,34 +448,34 @@ fn fixed(sql: &'static str) -> sqlx::SqlStr {
 pub(crate) struct Liveness {
     options: PgConnectOptions,
     patience: Duration,
-    era: Era,
+    generation: Generation,
     /// None while locks are not bound to its session.
     binding: OnceLock<Binding>,
-    slot: Mutex<Slot>,
+    slot: Arc<Mutex<Slot>>,
     closed: AtomicBool,
 }
 
 impl Liveness {
-    fn new(first: Limited, patience: Duration, era: Era) -> Self {
-        let made = era.made_now();
+    fn new(first: Limited, patience: Duration, generation: Generation) -> Self {
+        let made = generation.made_now();
         let slot = Slot::new(first.connection.map(|connection| (connection, made)));
         Self {
             options: first.options,
             patience,
-            era,
+            generation,
             binding: OnceLock::new(),
-            slot: Mutex::new(slot),
+            slot: Arc::new(Mutex::new(slot)),
             closed: AtomicBool::new(false),
         }
     }
 
     /// The connection, once nobody else uses it.
-    pub(crate) async fn lease(&self) -> Result<Lease<'_>> {
-        let mut slot = self.slot.lock().await;
+    pub(crate) async fn lease(&self) -> Result<Lease> {
+        let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {
-            return Err(sqlx::Error::PoolClosed.into());
+            return Err(Failure::closed());
         }
-        let now = self.era.made_now();
+        let now = self.generation.made_now();
         let made = match &slot.connection {
             Some((_, made)) if made.is_good(now) => *made,
             _ => {
@@ -447,7 +485,11 @@ impl Liveness {
                 now
             }
         };
-        Ok(Lease::new(Held::Liveness(slot), made, self.era.clone()))
+        Ok(Lease::new(
+            Held::Liveness(slot),
+            made,
+            self.generation.clone(),
+        ))
     }
 
     /// From now on, binds the locks that are acquired or renewed on it to its session, and tells of
@@ -462,7 +504,7 @@ impl Liveness {
     /// Puts a new one in its place.
     pub(crate) async fn renew(&self) -> Result<()> {
         let mut slot = self.slot.lock().await;
-        let (binding, now) = (self.binding.get(), self.era.made_now());
+        let (binding, now) = (self.binding.get(), self.generation.made_now());
         slot.replace(&self.options, self.patience, binding, now)
             .await
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use ratchet_core::{Name, NodeId};
+use ratchet_sql::Failure;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
@@ -16,6 +17,8 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
+
+use crate::error::{Classified, classify};
 
 /// Carries wakeups between the nodes and clients on one schema, through the database.
 ///
@@ -208,10 +211,7 @@ impl Transport {
     }
 
     /// Connects, and has a lost listener let go of its connection.
-    async fn connect(
-        &self,
-        lost: &mut Option<PgListener>,
-    ) -> Result<PgListener, crate::error::Failure> {
+    async fn connect(&self, lost: &mut Option<PgListener>) -> Result<PgListener, Failure> {
         let connecting = async {
             if let Some(lost) = lost {
                 self.hang_up(lost).await?;
@@ -226,8 +226,8 @@ impl Transport {
             Ok::<_, sqlx::Error>(listener)
         };
         match tokio::time::timeout(CONNECTING, connecting).await {
-            Ok(listener) => Ok(listener?),
-            Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+            Ok(listener) => listener.classified(),
+            Err(_) => Err(classify(&sqlx::Error::PoolTimedOut)),
         }
     }
 
@@ -326,7 +326,7 @@ async fn call_from_elsewhere(
     options: PgConnectOptions,
     channel: String,
     call: &str,
-) -> Result<(), crate::error::Failure> {
+) -> Result<(), Failure> {
     let calling = async {
         let mut connection = PgConnection::connect_with(&options).await?;
         sqlx::query("SELECT pg_notify($1, $2)")
@@ -337,8 +337,8 @@ async fn call_from_elsewhere(
         connection.close().await
     };
     match tokio::time::timeout(PATIENCE, calling).await {
-        Ok(called) => Ok(called?),
-        Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+        Ok(called) => called.classified(),
+        Err(_) => Err(classify(&sqlx::Error::PoolTimedOut)),
     }
 }
 

@@ -5,13 +5,12 @@ use ratchet_core::Result;
 use ratchet_core::model::{Finding, Findings, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_core::time::millis_between;
-use sqlx::Row;
-use sqlx::postgres::{PgConnectOptions, PgRow, PgSslMode};
+use ratchet_sql::{Failure, Query as _, Result as Inner, Row as _, Run as _};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::connection::Lease;
-use crate::error::{Failure, Result as Inner};
+use crate::dialect::Row;
 use crate::migrate;
-use crate::row;
 use crate::statements::{Statement, quoted};
 use crate::store::PostgresStore;
 
@@ -24,7 +23,7 @@ impl DiagnosticStore for PostgresStore {
 
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.sql();
+        let sql = self.own();
         let mut findings = Findings::default();
         let mut add =
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
@@ -63,9 +62,9 @@ impl PostgresStore {
     async fn found(
         &self,
         statement: &Statement,
-        read: impl Fn(&PgRow) -> Inner<Vec<Finding>>,
+        read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
-        let query = statement.query().bind(self.schema().to_owned());
+        let query = statement.query().bind(self.schema());
         let mut findings = Vec::new();
         for row in self.lease().await?.rows(query).await? {
             findings.extend(read(&row)?);
@@ -74,12 +73,12 @@ impl PostgresStore {
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.sql()).await
+        migrate::applied(&mut self.lease().await?, self.own()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
-        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied).await?;
+        let missing = migrate::missing(&mut lease, self.own(), self.schema(), applied).await?;
         Ok(missing
             .iter()
             .map(|object| Finding::missing(object))
@@ -88,7 +87,7 @@ impl PostgresStore {
 
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
-        let state = self.sql().server_state.query();
+        let state = self.own().server_state.query();
         let rows = self.lease().await?.rows(state).await?;
         let Some(row) = rows.first() else {
             return Ok(Vec::new());
@@ -109,12 +108,12 @@ impl PostgresStore {
     }
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.sql().lost_routes.query();
+        let find = self.own().lost_routes.query();
         let rows = self.lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
-            let count = row::count(row.try_get::<i64, _>(1)?, "count")?;
-            lost.push((row.try_get::<i32, _>(0)?.into(), count));
+            let count = row.try_get::<i64>(1)?.unsigned_abs();
+            lost.push((row.try_get::<i32>(0)?.into(), count));
         }
         let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
         let (jobs, routes) = (table("jobs"), table("routes"));
@@ -123,7 +122,7 @@ impl PostgresStore {
     }
 
     async fn plaintext(&self) -> Inner<Vec<Finding>> {
-        let [pooled, beside] = self.connections();
+        let [pooled, beside] = self.options();
         let encrypted = self.lease().await?;
         let mut findings = plaintext(pooled, self.encrypts(encrypted).await?);
         if (beside.get_host(), beside.get_port()) != (pooled.get_host(), pooled.get_port()) {
@@ -134,12 +133,12 @@ impl PostgresStore {
     }
 
     /// Whether the server encrypts this connection. `None` if the server does not say.
-    async fn encrypts(&self, mut lease: Lease<'_>) -> Inner<Option<bool>> {
-        let rows = lease.rows(self.sql().own_encryption.query()).await?;
-        Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+    async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
+        let rows = lease.rows(self.own().own_encryption.query()).await?;
+        rows.first().map(|row| row.try_get(0)).transpose()
     }
 
-    fn invalid(&self, row: &PgRow) -> Inner<Vec<Finding>> {
+    fn invalid(&self, row: &Row) -> Inner<Vec<Finding>> {
         let index: &str = row.try_get(0)?;
         let remedy = format!("REINDEX INDEX {}.{}", quoted(self.schema()), quoted(index));
         Ok(vec![Finding::invalid_index(index, remedy)])
@@ -165,7 +164,7 @@ fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding
 }
 
 /// A row of `vacuum_settings`.
-fn vacuum(row: &PgRow) -> Inner<Vec<Finding>> {
+fn vacuum(row: &Row) -> Inner<Vec<Finding>> {
     let (table, of_server): (Option<String>, bool) = (row.try_get(0)?, row.try_get(1)?);
     let why = "every claim leaves a dead version of its row, and claims read what is not removed";
     let of = |summary: String, remedy: String| {
@@ -195,7 +194,7 @@ enum Who {
 
 impl Who {
     /// The holder of a row: name, further words, age in milliseconds, and transactions since.
-    fn holder(self, row: &PgRow) -> Inner<Holder> {
+    fn holder(self, row: &Row) -> Inner<Holder> {
         let (name, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let (who, remedy) = match self {
             Self::Session => (

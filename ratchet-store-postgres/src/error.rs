@@ -1,158 +1,77 @@
-//! What can go wrong inside the store, and how it is told to callers.
+//! What an error of the driver or the server means.
 
-use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
+use ratchet_core::{SchemaProblem, StoreErrorKind};
+use ratchet_sql::{Failure, Loss, Result};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-/// A result inside the store, before it is known what the caller had asked for.
-pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
-
-/// A failure without the operation that failed. The text never has values that were stored or
-/// bound, nor credentials.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{text}")]
-pub(crate) struct Failure {
-    pub(crate) kind: StoreErrorKind,
-    pub(crate) loss: Loss,
-    /// Whether it was given up because somebody held a lock for too long.
-    pub(crate) held: bool,
-    /// Whether nothing was stored because the routes that the store knew are missing.
-    pub(crate) refuted: bool,
-    text: String,
-    /// What of the input was refused.
-    refused: Option<InvalidInput>,
+/// Classifies the errors of the driver.
+pub(crate) trait Classified<T> {
+    /// The same result, with what the error means.
+    fn classified(self) -> Result<T>;
 }
 
-/// Whether the connection is lost with the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// It can be used further.
-    #[default]
-    No,
-    /// The server said good-bye: what the call was doing was rolled back.
-    Told,
-    /// It lets nobody write, perhaps for as long as it lasts: the call was rolled back.
-    ReadOnly,
-    /// Nobody knows what became of the call.
-    Silent,
-}
-
-impl Failure {
-    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            loss: Loss::No,
-            held: false,
-            refuted: false,
-            text: text.into(),
-            refused: None,
-        }
-    }
-
-    /// For input that only the database could show to be wrong.
-    pub(crate) fn refused(problem: InvalidInput) -> Self {
-        Self {
-            text: problem.to_string(),
-            refused: Some(problem),
-            ..Self::new(StoreErrorKind::Invalid, "")
-        }
-    }
-
-    fn lost(text: impl Into<String>) -> Self {
-        Self {
-            loss: Loss::Silent,
-            ..Self::new(StoreErrorKind::Unavailable, text)
-        }
-    }
-
-    /// The same with a sentence in front that says what it was about.
-    pub(crate) fn about(mut self, what: &str) -> Self {
-        self.text = format!("{what}: {}", self.text);
-        self
-    }
-
-    /// The error the caller of `operation` gets.
-    pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        let error = StoreError::new(self.kind, operation);
-        match self.refused {
-            Some(problem) => error.with_source(problem),
-            None => error.with_source(self),
-        }
+impl<T> Classified<T> for std::result::Result<T, sqlx::Error> {
+    fn classified(self) -> Result<T> {
+        self.map_err(|error| classify(&error))
     }
 }
 
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        match &error {
-            sqlx::Error::Database(database) => {
-                match database.try_downcast_ref::<PgDatabaseError>() {
-                    Some(error) => Self::from_server(error),
-                    None => Self::new(StoreErrorKind::Other, "the database refused the call"),
-                }
-            }
-            sqlx::Error::Io(error) => Self::lost(format!("the connection failed: {error}")),
-            sqlx::Error::Protocol(text) => Self::lost(format!("the connection broke: {text}")),
-            sqlx::Error::PoolTimedOut => Self::new(
-                StoreErrorKind::Timeout,
-                "no connection was to be had in time",
+/// Returns what an error of the driver means.
+pub(crate) fn classify(error: &sqlx::Error) -> Failure {
+    match error {
+        sqlx::Error::Database(database) => match database.try_downcast_ref::<PgDatabaseError>() {
+            Some(error) => of_server(error),
+            None => Failure::new(StoreErrorKind::Other, "the database refused the call"),
+        },
+        sqlx::Error::Io(error) => Failure::lost(format!("the connection failed: {error}")),
+        sqlx::Error::Protocol(text) => Failure::lost(format!("the connection broke: {text}")),
+        sqlx::Error::PoolTimedOut => Failure::new(
+            StoreErrorKind::Timeout,
+            "no connection was to be had in time",
+        ),
+        sqlx::Error::PoolClosed => Failure::closed(),
+        sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => {
+            Failure::new(StoreErrorKind::Misconfigured, error.to_string())
+        }
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Failure::unreadable(),
+        sqlx::Error::TypeNotFound { .. }
+        | sqlx::Error::ColumnIndexOutOfBounds { .. }
+        | sqlx::Error::ColumnNotFound(_) => Failure::new(
+            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+            error.to_string(),
+        ),
+        _ => Failure::new(StoreErrorKind::Other, error.to_string()),
+    }
+}
+
+fn of_server(error: &PgDatabaseError) -> Failure {
+    let code = error.code();
+    if code == "08P01" && error.message().contains("unsupported startup parameter") {
+        return Failure::new(
+            StoreErrorKind::Misconfigured,
+            format!(
+                "the pooler refuses a setting of the connection: {} (SQLSTATE {code}); add it \
+                 to ignore_startup_parameters of PgBouncer, or make the pool without it \
+                 (`PgConnectOptions::extra_float_digits(None)`)",
+                error.message()
             ),
-            sqlx::Error::PoolClosed => {
-                Self::new(StoreErrorKind::Unavailable, "the store is closed")
-            }
-            sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => {
-                Self::new(StoreErrorKind::Misconfigured, error.to_string())
-            }
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
-                Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
-            }
-            sqlx::Error::TypeNotFound { .. }
-            | sqlx::Error::ColumnIndexOutOfBounds { .. }
-            | sqlx::Error::ColumnNotFound(_) => Self::new(
-                StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-                error.to_string(),
-            ),
-            _ => Self::new(StoreErrorKind::Other, error.to_string()),
-        }
+        );
     }
-}
-
-impl Failure {
-    fn from_server(error: &PgDatabaseError) -> Self {
-        let code = error.code();
-        if code == "08P01" && error.message().contains("unsupported startup parameter") {
-            return Self::new(
-                StoreErrorKind::Misconfigured,
-                format!(
-                    "the pooler refuses a setting of the connection: {} (SQLSTATE {code}); add it \
-                     to ignore_startup_parameters of PgBouncer, or make the pool without it \
-                     (`PgConnectOptions::extra_float_digits(None)`)",
-                    error.message()
-                ),
-            );
-        }
-        let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-        // Others, such as a pooler's, do not know what became of the call.
-        let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
-        Self {
-            kind: kind_of(code),
-            loss: match (ended, by_server) {
-                (false, _) if kind_of(code) == StoreErrorKind::ReadOnly => Loss::ReadOnly,
-                (false, _) => Loss::No,
-                (true, true) => Loss::Told,
-                (true, false) => Loss::Silent,
-            },
-            held: code == "55P03",
-            refuted: false,
-            text: shown(code, error.routine(), error.message()),
-            refused: None,
-        }
-    }
-}
-
-impl From<InvalidInput> for Failure {
-    /// For stored values that the model refuses.
-    fn from(problem: InvalidInput) -> Self {
-        Self::new(StoreErrorKind::Corrupt, problem.to_string())
-    }
+    let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+    // Others, such as a pooler's, do not know what became of the call.
+    let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
+    let text = shown(code, error.routine(), error.message());
+    let mut failure = Failure::new(kind_of(code), text);
+    failure.loss = match (ended, by_server) {
+        (false, _) if kind_of(code) == StoreErrorKind::ReadOnly => Loss::ReadOnly,
+        (false, _) => Loss::No,
+        (true, true) => Loss::Told,
+        (true, false) => Loss::Silent,
+    };
+    failure.held = code == "55P03";
+    failure.duplicate = code == "23505";
+    failure.forbidden = code == "42501";
+    failure
 }
 
 /// What is wrong with a pooler that gives a client another session without its prepared statements.
@@ -284,9 +203,9 @@ mod tests {
     #[test]
     fn failures_of_the_driver_are_told_apart() {
         let io = || sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into());
-        let failure = Failure::from(io());
-        assert_eq!(failure.kind, StoreErrorKind::Unavailable);
-        assert_eq!(failure.loss, Loss::Silent);
+        let lost = classify(&io());
+        assert_eq!(lost.kind, StoreErrorKind::Unavailable);
+        assert_eq!(lost.loss, Loss::Silent);
         let table = [
             (sqlx::Error::PoolTimedOut, StoreErrorKind::Timeout),
             (sqlx::Error::PoolClosed, StoreErrorKind::Unavailable),
@@ -300,7 +219,7 @@ mod tests {
             ),
         ];
         for (error, kind) in table {
-            let failure = Failure::from(error);
+            let failure = classify(&error);
             assert_eq!(failure.kind, kind);
             assert_eq!(failure.loss, Loss::No);
             assert!(!failure.to_string().contains("secret"));

@@ -27,41 +27,19 @@
 //! keeps in memory, the numbers of queues and kinds, is compared with the database by each statement
 //! that uses it.
 
-mod act;
-mod archive;
-mod claim;
 mod config;
 mod connect;
 mod connection;
 mod coordinator;
 mod diagnostics;
-mod enqueue;
-mod era;
+mod dialect;
 mod error;
-mod held;
-mod jobs;
-mod lanes;
-mod links;
-mod locks;
 mod migrate;
-mod nodes;
-mod permits;
 mod pooler;
-mod purge;
-mod queues;
-mod rates;
-mod read;
-mod reclaim;
-mod recurring;
-mod routes;
-mod row;
 mod session;
-mod settle;
-mod signals;
 mod statements;
 mod store;
-mod versions;
-mod workflows;
+mod within;
 
 pub use config::{Builder, SCHEMES};
 pub use coordinator::PostgresCoordinator;

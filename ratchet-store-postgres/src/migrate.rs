@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
+use ratchet_sql::{Failure, Lease as _, Query as _, Result, Row as _, Run as _};
 use sha2::{Digest, Sha256};
-use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::config::Config;
-use crate::connection::{Lease, Liveness, Pool};
-use crate::error::{Failure, Result};
+use crate::connection::{Lease, Liveness, Pool, fixed};
+use crate::dialect::Query;
 use crate::statements::{CREATE_MIGRATIONS, Statements, quoted, render};
 
 /// One step of Ratchet's schema, ready to be run in one transaction.
@@ -137,12 +138,12 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     Ok(scripts(&config.schema, &config.steps).split_off(applied))
 }
 
-async fn server_version(lease: &mut Lease<'_>) -> Result<String> {
+async fn server_version(lease: &mut Lease) -> Result<String> {
     let rows = lease
-        .rows(sqlx::query(
+        .rows(Query::new(fixed(
             "SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
                     current_setting('default_transaction_isolation')",
-        ))
+        )))
         .await?;
     let row = rows.first().ok_or_else(|| {
         mismatch(
@@ -180,13 +181,13 @@ pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
 pub(crate) const KNOWN: u64 = STEPS.len() as u64;
 
 /// How many migrations a schema says it has.
-pub(crate) async fn applied(lease: &mut Lease<'_>, sql: &Statements) -> Result<u64> {
+pub(crate) async fn applied(lease: &mut Lease, sql: &Statements) -> Result<u64> {
     Ok(lease.rows(sql.applied_migrations.query()).await?.len() as u64)
 }
 
 /// The tables and indexes that a schema with so many migrations should have and has not.
 pub(crate) async fn missing(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     sql: &Statements,
     name: &str,
     applied: u64,
@@ -210,7 +211,7 @@ struct Schema<'a> {
 
 impl Schema<'_> {
     /// Refuses a role that cannot do its work, and says what a DBA must run.
-    async fn check_rights(&self, lease: &mut Lease<'_>, migrate: bool) -> Result<()> {
+    async fn check_rights(&self, lease: &mut Lease, migrate: bool) -> Result<()> {
         let find = self.sql.find_schema.query().bind(self.name);
         let rows = lease.rows(find).await?;
         let Some(row) = rows.first() else {
@@ -259,10 +260,12 @@ impl Schema<'_> {
     }
 
     /// Applies the first missing migration; false if there is none.
-    async fn apply_next(&self, lease: &mut Lease<'_>) -> Result<bool> {
-        let lock = sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))");
+    async fn apply_next(&self, lease: &mut Lease) -> Result<bool> {
+        let lock = Query::new(fixed(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
+        ));
         lease
-            .rows(lock.bind(format!("ratchet migrations of {}", self.name)))
+            .rows(lock.bind(&format!("ratchet migrations of {}", self.name)))
             .await?;
         let applied = self.applied(lease).await?;
         let Some(next) = self.steps.get(applied) else {
@@ -283,7 +286,7 @@ impl Schema<'_> {
             create_schema(self.name)
         };
         let script = AssertSqlSafe(next.script(self.name, &first)).into_sql_str();
-        lease.script(script).await?;
+        lease.run(script).await?;
         tracing::info!(
             version = next.version,
             name = next.name,
@@ -297,7 +300,7 @@ impl Schema<'_> {
     /// # Errors
     /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
     /// or not all that its migrations made.
-    async fn applied(&self, lease: &mut Lease<'_>) -> Result<usize> {
+    async fn applied(&self, lease: &mut Lease) -> Result<usize> {
         let own = self.own_objects(lease).await?;
         if own.is_empty() {
             return Ok(0);
@@ -339,12 +342,12 @@ impl Schema<'_> {
     }
 
     /// Which of the tables and indexes that have names of ours are there.
-    async fn own_objects(&self, lease: &mut Lease<'_>) -> Result<BTreeSet<String>> {
+    async fn own_objects(&self, lease: &mut Lease) -> Result<BTreeSet<String>> {
         let ours: BTreeSet<String> = objects(self.steps).collect();
         let mut found = BTreeSet::new();
         let find = self.sql.own_objects.query().bind(self.name);
         for row in lease.rows(find).await? {
-            found.insert(row.try_get::<String, _>(0)?);
+            found.insert(row.try_get::<String>(0)?);
         }
         Ok(found.intersection(&ours).cloned().collect())
     }

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
-use sqlx::Row;
+use ratchet_sql::{Failure, Lease as _, Loss, Query as _, Result, Row as _, Run as _};
 
-use crate::connection::{Lease, Liveness, Pool};
-use crate::error::{Failure, LOSES_STATEMENTS, Loss, Result};
+use crate::connection::{Lease, Liveness, Pool, fixed};
+use crate::dialect::Query;
+use crate::error::LOSES_STATEMENTS;
 use crate::migrate;
 use crate::session::Binding;
 use crate::statements::{Statements, quoted};
@@ -118,7 +119,7 @@ async fn loses_statements(pool: &Pool) -> Result<bool> {
     one.begin().await?;
     let first = echo(&mut one, 1).await?;
     other.begin().await?;
-    let unlike = sqlx::query("SELECT $1::text").bind("another statement");
+    let unlike = Query::new(fixed("SELECT $1::text")).bind("another statement");
     let unlike = other.rows(unlike).await;
     one.finish(Ok(())).await?;
     other.finish(unlike).await?;
@@ -130,8 +131,8 @@ async fn loses_statements(pool: &Pool) -> Result<bool> {
     }
 }
 
-async fn echo(lease: &mut Lease<'_>, number: i64) -> Result<i64> {
-    let echo = sqlx::query("SELECT $1::bigint").bind(number);
+async fn echo(lease: &mut Lease, number: i64) -> Result<i64> {
+    let echo = Query::new(fixed("SELECT $1::bigint")).bind(number);
     let rows = lease.rows(echo).await?;
     let echoed = rows.first().map(|row| row.try_get(0)).transpose()?;
     Ok(echoed.unwrap_or_default())
@@ -170,12 +171,8 @@ struct Rights {
     isolation: String,
 }
 
-async fn identify(
-    lease: &mut Lease<'_>,
-    sql: &Statements,
-    schema: &str,
-) -> Result<(Place, Rights)> {
-    let identify = sql.identify.query().bind(schema).bind(migrate::tables());
+async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(Place, Rights)> {
+    let identify = sql.identify.query().bind(schema).bind(&migrate::tables());
     let rows = lease.rows(identify).await?;
     let row = rows
         .first()

@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
-use sqlx::Row;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use ratchet_sql::{Failure, Made, Query as _, Result, Row as _, Run as _};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 
 use crate::connect::connect;
-use crate::era::Made;
-use crate::error::{Failure, Result};
+use crate::connection::Caller;
+use crate::dialect::Row;
 use crate::statements::{Statement, Statements};
 
 /// A session of the server. The server gives the number of a process away again, so that alone
@@ -46,13 +46,14 @@ impl Binding {
         connection: &mut PgConnection,
         before: Option<Session>,
     ) -> Result<Session> {
-        let find = self.own_session.query();
-        let session = own_session(&find.fetch_one(&mut *connection).await?)?;
+        let mut connection = Caller(connection);
+        let rows = connection.rows(self.own_session.query()).await?;
+        let session = own_session(rows.first().ok_or_else(Failure::unreadable)?)?;
         if let Some(before) = before {
             let rebind = self.rebind_locks.query();
             let rebind = rebind.bind(before.pid).bind(before.start);
             let rebind = rebind.bind(session.pid).bind(session.start);
-            rebind.execute(connection).await?;
+            connection.execute(rebind).await?;
         }
         Ok(session)
     }
@@ -92,7 +93,7 @@ impl Slot {
         // A worn one stays until locks are bound to the new session: there is no moment in which
         // they name one that is gone. If there can be no other now, it does for another lifetime.
         match &mut self.connection {
-            Some((_, made)) if made.is_of_era(now) => *made = now,
+            Some((_, made)) if made.is_of_same(now) => *made = now,
             lost => *lost = None,
         }
         let connected = async {
@@ -116,7 +117,7 @@ impl Slot {
 }
 
 /// The session in a row of `own_session`.
-fn own_session(row: &PgRow) -> Result<Session> {
+fn own_session(row: &Row) -> Result<Session> {
     let start: Option<i64> = row.try_get(1)?;
     let start = start.ok_or_else(|| {
         Failure::new(

@@ -1,35 +1,9 @@
 //! The text of every statement; its comment says which contract clauses it serves and what it reads.
 
-use std::fmt;
-use std::sync::Arc;
-
-use sqlx::postgres::{PgArguments, Postgres};
-use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+use crate::dialect::Postgres;
 
 /// A statement on the tables of one schema.
-#[derive(Clone)]
-pub(crate) struct Statement(Arc<str>);
-
-impl Statement {
-    /// The statement to be bound and run.
-    pub(crate) fn query(&self) -> Query<'static, Postgres, PgArguments> {
-        sqlx::query(self.text())
-    }
-
-    /// The text. Nothing in it came from outside but the name of the schema, which is quoted.
-    pub(crate) fn text(&self) -> SqlStr {
-        #[cfg(feature = "mutants")]
-        ratchet_mutant::note_use(&self.0);
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
-    }
-}
-
-impl fmt::Debug for Statement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+pub(crate) type Statement = ratchet_sql::Statement<Postgres>;
 
 /// A name as it is written in a statement, whatever is in it.
 pub(crate) fn quoted(name: &str) -> String {
@@ -69,8 +43,18 @@ impl Statements {
             #[cfg(feature = "mutants")]
             let text = ratchet_mutant::text(name, text);
             let text = ratchet_sql::render(name, text);
-            Statement(render(&text, schema, now).into())
+            Statement::new(render(&text, schema, now))
         })
+    }
+
+    /// Those that the shared store runs.
+    pub(crate) fn shared(&self) -> ratchet_sql::Statements<Postgres> {
+        ratchet_sql::shared_statements! { self;
+            await_claims: Some(self.await_claims.clone()),
+            await_nodes: Some(self.await_nodes.clone()),
+            enqueue_job: Some(self.enqueue_job.clone()),
+            tags_of: None,
+        }
     }
 }
 

@@ -1,27 +1,21 @@
-//! The handle: connections, deadlines, and trying again.
+//! The store of applications: how it is opened, and what only PostgreSQL has.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::store::{
-    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
-};
-use ratchet_core::{Result, StoreErrorKind};
+use ratchet_sql::{Connections as _, Failure, Result as Inner, SqlStore, too_late};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
-use tokio::time::Instant;
 
-use crate::claim::Reach;
 use crate::config::{Builder, Config};
-use crate::connection::{Lease, Liveness, Pool};
+use crate::connection::{Connections, Pool};
 use crate::coordinator::PostgresCoordinator;
-use crate::error::{Failure, Loss, Result as Inner};
+use crate::dialect::Postgres;
 use crate::migrate::{self, Migration};
 use crate::pooler;
-use crate::routes::Routes;
 use crate::statements::Statements;
 
 /// Ratchet's tables in a schema of a PostgreSQL database.
@@ -34,24 +28,15 @@ use crate::statements::Statements;
 pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
-    pool: Pool,
+    store: SqlStore<Postgres>,
+    own: Statements,
     /// How its connections are made.
     pooled: PgConnectOptions,
     /// How to connect beside the pool.
     beside: PgConnectOptions,
-    liveness: Liveness,
-    sql: Statements,
-    routes: Routes,
-    reach: Reach,
-    schema: String,
-    version: String,
-    deadline: Duration,
     wakeups: bool,
     coordinator: OnceLock<Option<Arc<PostgresCoordinator>>>,
 }
-
-/// How often a call that the database gave up because of others is tried again.
-const RETRIES: u32 = 8;
 
 impl PostgresStore {
     /// Connects to the database of a URL, `postgres://user:password@host:5432/database`, and
@@ -159,17 +144,14 @@ impl PostgresStore {
     async fn within_transaction(
         &self,
         jobs: &[NewJob],
-        work: impl Future<Output = Inner<Vec<Enqueued>>>,
+        work: impl Future<Output = Inner<Vec<Enqueued>>> + Send,
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
-        if self.0.pool.is_closed() {
-            return Err(Failure::from(sqlx::Error::PoolClosed).during(OPERATION));
+        if self.connections().is_closed() {
+            return Err(Failure::closed().during(OPERATION));
         }
-        match tokio::time::timeout(self.0.deadline, work).await {
-            Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
-            Err(_) => Err(self.too_late().during(OPERATION)),
-        }
+        self.within(OPERATION, work).await
     }
 
     /// Closes the connections, those of the application's own pool as well. Later calls, also on
@@ -181,14 +163,17 @@ impl PostgresStore {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
-        self.0.pool.close().await;
-        self.0.liveness.close().await;
+        let connections = self.connections();
+        connections.pool.close().await;
+        connections.liveness.close().await;
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         const OPERATION: &str = "connect";
         let sql = Statements::new(&config.schema, &config.clock);
-        let opening = async {
+        let schema = &config.schema;
+        // In a box, so that the callers' own futures stay small.
+        let opening = Box::pin(async {
             let (pool, liveness, beside) = Pool::open(&config).await?;
             if config.direct.is_some() {
                 pooler::check_database(&pool, &liveness, &sql, &config.schema).await?;
@@ -201,241 +186,77 @@ impl PostgresStore {
                 pooler::bind_locks(&liveness, &sql).await?;
             }
             pooler::check_statements(&pool).await?;
-            let routes = Routes::default();
-            routes.refresh(&mut liveness.lease().await?, &sql).await?;
-            Ok((pool, beside, liveness, version, routes))
-        };
+            let connections = Connections { pool, liveness };
+            let shared = sql.shared();
+            let store = SqlStore::open(
+                connections,
+                shared,
+                schema.clone(),
+                version,
+                config.deadline,
+            );
+            Ok((store.await?, beside))
+        });
         let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (pool, beside, liveness, version, routes) = match opened {
+        let (store, beside) = match opened {
             Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
             Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
         };
         let pooled = config.pool_options();
         Ok(Self(Arc::new(Inside {
-            pool,
+            store,
+            own: sql,
             pooled,
             beside,
-            liveness,
-            sql,
-            routes,
-            reach: Reach::new(),
-            schema: config.schema,
-            version,
-            deadline: config.deadline,
             wakeups: config.wakeups,
             coordinator: OnceLock::new(),
         })))
     }
 
     /// How the connections for jobs and those beside them are made.
-    pub(crate) fn connections(&self) -> [&PgConnectOptions; 2] {
+    pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
     }
 
-    pub(crate) fn sql(&self) -> &Statements {
-        &self.0.sql
-    }
-
-    pub(crate) fn routes(&self) -> &Routes {
-        &self.0.routes
-    }
-
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.0.reach
-    }
-
-    /// The schema of the tables.
-    pub(crate) fn schema(&self) -> &str {
-        &self.0.schema
-    }
-
-    pub(crate) fn liveness(&self) -> &Liveness {
-        &self.0.liveness
+    /// Every statement, those that only PostgreSQL has among them.
+    pub(crate) fn own(&self) -> &Statements {
+        &self.0.own
     }
 
     pub(crate) fn channel(&self) -> String {
-        PostgresCoordinator::channel(&self.0.schema)
+        PostgresCoordinator::channel(self.schema())
     }
 
-    /// A connection of the pool.
-    pub(crate) async fn lease(&self) -> Inner<Lease<'static>> {
-        self.0.pool.lease().await
-    }
-
-    /// The connection of heartbeats and locks.
-    pub(crate) async fn live(&self) -> Inner<Lease<'_>> {
-        if self.0.pool.is_closed() {
-            return Err(sqlx::Error::PoolClosed.into());
-        }
-        self.0.liveness.lease().await
-    }
-
-    /// Makes one call, which must be safe to repeat: once more when a connection turns out to be
-    /// lost, and a few times when the database gave up because of others.
-    pub(crate) async fn call<T, Work>(
-        &self,
-        operation: &'static str,
-        work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
-        self.call_again_after(operation, |loss| loss != Loss::No, work)
-            .await
-    }
-
-    /// As [`call`](Self::call), but repeated after a lost connection only as `repeat` says.
-    pub(crate) async fn call_again_after<T, Work>(
-        &self,
-        operation: &'static str,
-        repeat: impl Fn(Loss) -> bool,
-        work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
-        let tries = async {
-            let (mut given_up, mut lost) = (0, 0);
-            loop {
-                let failure = match work().await {
-                    Ok(done) => return Ok(done),
-                    Err(failure) => failure,
-                };
-                if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
-                    given_up += 1;
-                    tokio::time::sleep(pause(given_up)).await;
-                    continue;
-                }
-                // Where nothing can be written now, nothing can be written at once either.
-                let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
-                if repeat && lost < self.0.pool.max_connections() {
-                    // Each idle connection of the pool may have been lost with it.
-                    lost += 1;
-                } else {
-                    return Err(failure);
-                }
-            }
+    fn shared_coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        let inside = &self.0;
+        let start = || {
+            let coordinator = || PostgresCoordinator::new(inside.beside.clone(), self.schema());
+            inside.wakeups.then(|| Arc::new(coordinator()))
         };
-        match tokio::time::timeout(self.0.deadline, tries).await {
-            Ok(done) => done.map_err(|failure| failure.during(operation)),
-            Err(_) => Err(self.too_late().during(operation)),
+        if self.connections().is_closed() {
+            return None;
         }
-    }
-
-    /// When a call that began at this time should come to an end: a little before the deadline,
-    /// since whoever waits for it may have the same one.
-    pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
-        const FAR_AWAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        began + (self.0.deadline / 10 * 9).min(FAR_AWAY)
-    }
-
-    /// How long a call may take.
-    pub(crate) fn deadline(&self) -> Duration {
-        self.0.deadline
-    }
-
-    /// For a call that has had no answer within the deadline. The network may have fallen silent, so
-    /// no other idle connection is to cost a deadline too.
-    pub(crate) fn too_late(&self) -> Failure {
-        self.0.pool.drop_idle();
-        too_late(self.0.deadline)
+        let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
+        Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
     }
 }
 
-pub(crate) fn too_late(deadline: Duration) -> Failure {
-    Failure::new(
-        StoreErrorKind::Timeout,
-        format!("no answer within {deadline:?}"),
-    )
+impl Deref for PostgresStore {
+    type Target = SqlStore<Postgres>;
+
+    fn deref(&self) -> &SqlStore<Postgres> {
+        &self.0.store
+    }
 }
 
-/// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to
-/// half so that those who met do not meet again.
-fn pause(tries: u32) -> Duration {
-    let step = 1_000_u64 << tries.min(6);
-    Duration::from_micros(fastrand::u64(step / 2..=step))
-}
+ratchet_sql::store!(PostgresStore, PostgresStore::shared_coordinator);
 
 impl fmt::Debug for PostgresStore {
     /// Without the options of the connections: they have the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
-            .field("schema", &self.0.schema)
-            .field("version", &self.0.version)
+            .field("schema", &self.schema())
+            .field("version", &self.version())
             .finish_non_exhaustive()
-    }
-}
-
-impl Store for PostgresStore {
-    fn info(&self) -> StoreInfo {
-        StoreInfo {
-            backend: "postgres",
-            version: self.0.version.clone(),
-        }
-    }
-
-    fn jobs(&self) -> &dyn JobStore {
-        self
-    }
-
-    fn queues(&self) -> &dyn QueueStore {
-        self
-    }
-
-    fn nodes(&self) -> &dyn NodeStore {
-        self
-    }
-
-    fn locks(&self) -> &dyn LockStore {
-        self
-    }
-
-    fn versions(&self) -> &dyn VersionStore {
-        self
-    }
-
-    fn recurring(&self) -> Option<&dyn RecurringStore> {
-        Some(self)
-    }
-
-    fn archive(&self) -> Option<&dyn ArchiveStore> {
-        Some(self)
-    }
-
-    fn permits(&self) -> Option<&dyn PermitStore> {
-        Some(self)
-    }
-
-    fn rates(&self) -> Option<&dyn RateStore> {
-        Some(self)
-    }
-
-    fn workflows(&self) -> Option<&dyn WorkflowStore> {
-        Some(self)
-    }
-
-    fn signals(&self) -> Option<&dyn SignalStore> {
-        Some(self)
-    }
-
-    fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
-        Some(self)
-    }
-
-    fn connections(&self) -> Option<u32> {
-        Some(self.0.pool.open_connections())
-    }
-
-    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
-        let inside = &self.0;
-        let start = || {
-            let coordinator = || PostgresCoordinator::new(inside.beside.clone(), &inside.schema);
-            inside.wakeups.then(|| Arc::new(coordinator()))
-        };
-        if self.0.pool.is_closed() {
-            return None;
-        }
-        let coordinator = self.0.coordinator.get_or_init(start).as_ref()?;
-        Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
     }
 }

@@ -6,9 +6,11 @@
 //! list it may be.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use ratchet_core::JobState;
+use ratchet_sql::{Argument, Column, List, each_list};
 use tiberius::{ColumnData, IntoSql};
 use uuid::Uuid;
 
@@ -17,7 +19,7 @@ use crate::result::{self, Row};
 use crate::statements::ESCAPES;
 
 /// A statement with what is bound to it, `@P1` first.
-pub(crate) struct Query {
+pub struct Query {
     sql: Arc<str>,
     /// How many parameters it has.
     parameters: usize,
@@ -33,9 +35,8 @@ impl Query {
         }
     }
 
-    /// The same with the next parameter.
-    pub(crate) fn bind(mut self, argument: impl Argument) -> Self {
-        self.arguments.push(argument.into_data());
+    fn with(mut self, data: ColumnData<'static>) -> Self {
+        self.arguments.push(data);
         self
     }
 
@@ -65,6 +66,48 @@ impl Query {
     }
 }
 
+impl ratchet_sql::Query for Query {
+    fn argument(self, argument: Argument<'_>) -> Self {
+        self.with(match argument {
+            Argument::Bool(value) => ColumnData::Bit(Some(value)),
+            Argument::Small(value) => ColumnData::I16(Some(value)),
+            Argument::Int(value) => ColumnData::I32(Some(value)),
+            Argument::Big(value) => ColumnData::I64(value),
+            // Ids are `binary(16)`: that sorts as they do, which `uniqueidentifier` does not.
+            Argument::Uuid(value) => {
+                ColumnData::Binary(Some(Cow::Owned(value.as_bytes().to_vec())))
+            }
+            Argument::Text(text) => string(text.to_owned()),
+            Argument::List(list) => string(json(list)),
+        })
+    }
+
+    fn any_of(self, numbers: Option<&[i32]>) -> Self {
+        let list = List::Int(numbers.unwrap_or_default());
+        self.with(ColumnData::Bit(Some(numbers.is_some())))
+            .with(string(json(list)))
+    }
+
+    /// A bit for each state.
+    fn states(self, states: &[JobState]) -> Self {
+        let bits = states
+            .iter()
+            .fold(0_i32, |bits, state| bits | 1 << state.code());
+        self.with(ColumnData::I32(Some(bits)))
+    }
+
+    fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
+        self.with(string(table(columns)))
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is bound may be a secret.
+        f.debug_tuple("Query").field(&self.sql).finish()
+    }
+}
+
 struct Raw(ColumnData<'static>);
 
 impl<'a> IntoSql<'a> for Raw {
@@ -73,25 +116,31 @@ impl<'a> IntoSql<'a> for Raw {
     }
 }
 
-/// A value of a parameter.
-pub(crate) trait Argument {
-    fn into_data(self) -> ColumnData<'static>;
+fn string(text: String) -> ColumnData<'static> {
+    ColumnData::String(Some(Cow::Owned(text)))
+}
+
+/// `["…", …]`, which `OPENJSON(@P1)` makes rows with a `value` of.
+fn json(list: List<'_>) -> String {
+    let mut text = String::from("[");
+    each_list!(list, values => for (place, cell) in values.iter().enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        cell.write(&mut text);
+    });
+    text.push(']');
+    text
+}
+
+/// A value in a list.
+trait Cell {
+    /// Writes it as JSON.
+    fn write(&self, out: &mut String);
 }
 
 macro_rules! numbers {
-    ($($type:ty => $data:ident,)*) => {$(
-        impl Argument for $type {
-            fn into_data(self) -> ColumnData<'static> {
-                ColumnData::$data(Some(self))
-            }
-        }
-
-        impl Argument for Option<$type> {
-            fn into_data(self) -> ColumnData<'static> {
-                ColumnData::$data(self)
-            }
-        }
-
+    ($($type:ty)*) => {$(
         impl Cell for $type {
             fn write(&self, out: &mut String) {
                 // A string takes everything.
@@ -101,64 +150,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! {
-    i16 => I16,
-    i32 => I32,
-    i64 => I64,
-    bool => Bit,
-}
-
-impl Argument for &str {
-    fn into_data(self) -> ColumnData<'static> {
-        ColumnData::String(Some(Cow::Owned(self.to_owned())))
-    }
-}
-
-impl Argument for String {
-    fn into_data(self) -> ColumnData<'static> {
-        ColumnData::String(Some(Cow::Owned(self)))
-    }
-}
-
-/// Ids are `binary(16)`: that sorts as they do, which `uniqueidentifier` does not.
-impl Argument for Uuid {
-    fn into_data(self) -> ColumnData<'static> {
-        ColumnData::Binary(Some(Cow::Owned(self.as_bytes().to_vec())))
-    }
-}
-
-/// `["…", …]`, which `OPENJSON(@P1)` makes rows with a `value` of.
-impl<T: Cell> Argument for &[T] {
-    fn into_data(self) -> ColumnData<'static> {
-        let mut text = String::from("[");
-        for (place, cell) in self.iter().enumerate() {
-            if place > 0 {
-                text.push(',');
-            }
-            cell.write(&mut text);
-        }
-        text.push(']');
-        text.into_data()
-    }
-}
-
-impl<T: Cell> Argument for Vec<T> {
-    fn into_data(self) -> ColumnData<'static> {
-        self.as_slice().into_data()
-    }
-}
-
-impl<T: Cell> Argument for &Vec<T> {
-    fn into_data(self) -> ColumnData<'static> {
-        self.as_slice().into_data()
-    }
-}
-
-/// A value in a list.
-pub(crate) trait Cell {
-    /// Writes it as JSON.
-    fn write(&self, out: &mut String);
-}
+numbers! { i16 i32 i64 bool }
 
 impl Cell for Uuid {
     fn write(&self, out: &mut String) {
@@ -198,38 +190,24 @@ impl<T: Cell> Cell for Option<T> {
     }
 }
 
-/// A column of a table.
-pub(crate) trait Column: Sync {
-    fn len(&self) -> usize;
-    fn write(&self, place: usize, out: &mut String);
-}
-
-impl<T: Cell + Sync> Column for Vec<T> {
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-
-    fn write(&self, place: usize, out: &mut String) {
-        match self.get(place) {
-            Some(cell) => cell.write(out),
-            None => out.push_str("null"),
-        }
-    }
-}
-
 /// A list of rows, `[{"job":"…","seq":1}, …]`, for `OPENJSON(@P1) WITH (job char(32), seq bigint)`.
 /// The columns have names, and one value for each row; what is missing is none.
-pub(crate) fn table(columns: &[(&str, &dyn Column)]) -> String {
-    let rows = columns.iter().map(|(_, column)| column.len()).max();
+fn table(columns: &[(&'static str, &dyn Column)]) -> String {
+    let columns = columns.iter().map(|(name, column)| (*name, column.list()));
+    let columns: Vec<(&str, List<'_>)> = columns.collect();
+    let rows = columns.iter().map(|(_, list)| list.len()).max();
     let mut text = String::from("[");
     for place in 0..rows.unwrap_or_default() {
         text.push_str(if place > 0 { ",{" } else { "{" });
-        for (index, (name, column)) in columns.iter().enumerate() {
+        for (index, (name, list)) in columns.iter().enumerate() {
             if index > 0 {
                 text.push(',');
             }
             let _ = write!(text, "\"{name}\":");
-            column.write(place, &mut text);
+            each_list!(*list, values => match values.get(place) {
+                Some(cell) => cell.write(&mut text),
+                None => text.push_str("null"),
+            });
         }
         text.push('}');
     }
@@ -239,31 +217,27 @@ pub(crate) fn table(columns: &[(&str, &dyn Column)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ratchet_sql::Element;
+
     use super::*;
 
-    fn text(argument: impl Argument) -> String {
-        match argument.into_data() {
-            ColumnData::String(Some(text)) => text.into_owned(),
-            other => panic!("{other:?} is no text"),
-        }
+    fn text<T: Element>(values: &[T]) -> String {
+        json(T::list(values))
     }
 
     #[test]
     fn lists_are_json() {
-        assert_eq!(text(Vec::<i32>::new()), "[]");
-        assert_eq!(text(vec![1_i64, i64::MIN]), "[1,-9223372036854775808]");
+        assert_eq!(text::<i32>(&[]), "[]");
+        assert_eq!(text(&[1_i64, i64::MIN]), "[1,-9223372036854775808]");
         assert_eq!(
-            text(vec![Uuid::from_u128(0xA1)]),
+            text(&[Uuid::from_u128(0xA1)]),
             "[\"000000000000000000000000000000a1\"]"
         );
         assert_eq!(
-            text(vec!["a\"\\~q\n\r\t\u{1}", "🦀"]),
+            text(&["a\"\\~q\n\r\t\u{1}", "🦀"]),
             "[\"a~q~b~tq~n~r~a\\u0001\",\"🦀\"]"
         );
-        assert_eq!(
-            text(vec![Some(true), None, Some(false)]),
-            "[true,null,false]"
-        );
+        assert_eq!(text(&[Some(1), None, Some(-2)]), "[1,null,-2]");
     }
 
     #[test]

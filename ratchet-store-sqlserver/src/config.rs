@@ -4,14 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+use ratchet_sql::{LIFETIME, too_late};
 use tiberius::EncryptionLevel;
 
 use crate::connect::{Connector, DriverConnection};
-use crate::era::LIFETIME;
 use crate::migrate::{self, Migration, STEPS, Step};
 use crate::session::Session;
 use crate::statements::{DATABASE_CLOCK, quoted};
-use crate::store::{SqlServerStore, too_late};
+use crate::store::SqlServerStore;
 use crate::target::{self, Trust};
 
 /// The URL schemes of this backend.

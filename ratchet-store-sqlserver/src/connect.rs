@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
+use ratchet_sql::{Failure, Result};
 use tiberius::Config;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
@@ -15,7 +16,7 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use crate::config;
-use crate::error::{Failure, Result};
+use crate::error::{Classified, classify};
 use crate::session::Session;
 
 /// A connection of the driver's, over TCP.
@@ -51,8 +52,8 @@ impl Connector {
         // In boxes, since the futures of a handshake are large.
         let connecting = Box::pin(async {
             let mut client = Box::pin(self.log_in()).await?;
-            let setup = client.simple_query(self.session.setup.as_str()).await?;
-            setup.into_results().await?;
+            let setup = client.simple_query(self.session.setup.as_str()).await;
+            setup.classified()?.into_results().await.classified()?;
             Ok(client)
         });
         match tokio::time::timeout(self.patience, quietly(connecting)).await {
@@ -154,7 +155,7 @@ fn refused(error: tiberius::error::Error) -> Failure {
                  host_in_certificate (HostNameInCertificate) for whom it names"
             )
         }
-        other => return other.into(),
+        other => return classify(&other),
     };
     Failure::new(StoreErrorKind::Misconfigured, text)
 }

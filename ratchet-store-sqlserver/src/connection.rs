@@ -1,5 +1,6 @@
 //! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,14 +8,15 @@ use std::time::Duration;
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
 use ratchet_core::StoreErrorKind;
+use ratchet_sql::{Failure, Generation, Loss, Made, Result, Row as _, Run, Statement};
 use tiberius::ToSql;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::arguments::Query;
 use crate::config::Config;
 use crate::connect::{Client, Connector, quietly};
-use crate::era::{Era, Made};
-use crate::error::{Failure, Loss, Result};
+use crate::dialect::SqlServer;
+use crate::error::Classified;
 use crate::result::{self, Row};
 use crate::session::{self, CHARACTER, Session, lock_timeout};
 
@@ -33,8 +35,8 @@ pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again: the driver cannot tell where in an
 /// answer a dropped call was.
-pub(crate) struct Lease<'a> {
-    held: Held<'a>,
+pub struct Lease {
+    held: Held,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
     broken: bool,
     /// How the connection was lost, if it was.
@@ -42,16 +44,16 @@ pub(crate) struct Lease<'a> {
     /// Whether a transaction is open.
     in_transaction: bool,
     made: Made,
-    era: Era,
+    generation: Generation,
     session: Arc<Session>,
     /// Whether the session waits for locks less long than it did when it began.
     impatient: bool,
 }
 
-enum Held<'a> {
+enum Held {
     /// None once it is given back.
     Pooled(Option<Object<Maker>>),
-    Liveness(MutexGuard<'a, Option<Kept>>),
+    Liveness(OwnedMutexGuard<Option<Kept>>),
 }
 
 /// A connection and when it was made.
@@ -75,7 +77,7 @@ impl Connector {
 /// Makes the connections of the pool.
 pub(crate) struct Maker {
     connector: Connector,
-    era: Era,
+    generation: Generation,
 }
 
 impl managed::Manager for Maker {
@@ -83,14 +85,14 @@ impl managed::Manager for Maker {
     type Error = Failure;
 
     async fn create(&self) -> Result<Kept> {
-        let made = self.era.made_now();
+        let made = self.generation.made_now();
         self.connector.open(made).await
     }
 
     /// A lost connection shows at the next call on it, which is then repeated: asking each for a
     /// sign of life would be one more round trip for every call.
     async fn recycle(&self, kept: &mut Kept, _: &Metrics) -> RecycleResult<Failure> {
-        if kept.made.is_good(self.era.made_now()) {
+        if kept.made.is_good(self.generation.made_now()) {
             Ok(())
         } else {
             Err(RecycleError::message("it is worn"))
@@ -101,7 +103,7 @@ impl managed::Manager for Maker {
 /// The connections for jobs.
 pub(crate) struct Pool {
     pool: managed::Pool<Maker>,
-    era: Era,
+    generation: Generation,
     max_connections: u32,
 }
 
@@ -110,10 +112,10 @@ impl Pool {
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
         let session = Session::new(config.deadline);
         let connector = Connector::new(config, session);
-        let era = Era::new(config.max_lifetime);
+        let generation = Generation::new(config.max_lifetime);
         let maker = Maker {
             connector: connector.clone(),
-            era: era.clone(),
+            generation: generation.clone(),
         };
         let pool = managed::Pool::builder(maker)
             .max_size(usize::try_from(config.max_connections).unwrap_or(usize::MAX))
@@ -129,20 +131,20 @@ impl Pool {
             .map_err(|error| Failure::new(StoreErrorKind::Misconfigured, error.to_string()))?;
         let liveness = Liveness {
             connector,
-            era: era.clone(),
-            slot: Mutex::new(None),
+            generation: generation.clone(),
+            slot: Arc::new(Mutex::new(None)),
             closed: AtomicBool::new(false),
         };
         let pool = Self {
             pool,
-            era,
+            generation,
             max_connections: config.max_connections,
         };
         Ok((pool, liveness))
     }
 
     /// A connection, within the time that the settings give.
-    pub(crate) async fn lease(&self) -> Result<Lease<'static>> {
+    pub(crate) async fn lease(&self) -> Result<Lease> {
         let object = match self.pool.get().await {
             Ok(object) => object,
             Err(PoolError::Backend(failure)) => return Err(failure),
@@ -160,7 +162,7 @@ impl Pool {
         let made = object.made;
         let held = Held::Pooled(Some(object));
         let session = self.pool.manager().connector.session();
-        Ok(Lease::new(held, made, self.era.clone(), session))
+        Ok(Lease::new(held, made, self.generation.clone(), session))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -187,34 +189,22 @@ impl Pool {
     }
 }
 
-impl<'a> Lease<'a> {
-    const fn new(held: Held<'a>, made: Made, era: Era, session: Arc<Session>) -> Self {
+impl Lease {
+    const fn new(held: Held, made: Made, generation: Generation, session: Arc<Session>) -> Self {
         Self {
             held,
             broken: false,
             loss: Loss::No,
             in_transaction: false,
             made,
-            era,
+            generation,
             session,
             impatient: false,
         }
     }
 
-    /// Runs a statement and reads all it returns.
-    pub(crate) async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
-        let rows = query.rows(self.begin_call()?).await;
-        self.after(rows)
-    }
-
-    /// Runs a statement and says how many rows its last part changed that changes any.
-    pub(crate) async fn execute(&mut self, query: Query) -> Result<u64> {
-        let done = query.execute(self.begin_call()?).await;
-        self.after(done)
-    }
-
     /// Runs statements without parameters, as a batch of their own.
-    pub(crate) async fn script(&mut self, sql: &str) -> Result<Vec<Row>> {
+    pub(crate) async fn batch(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
         let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
         self.after(done.map(result::all))
@@ -271,7 +261,7 @@ impl<'a> Lease<'a> {
         if self.kept().is_some_and(|kept| kept.character.is_some()) {
             return Ok(());
         }
-        let character = session::character(&self.script(CHARACTER).await?)?;
+        let character = session::character(&self.batch(CHARACTER).await?)?;
         if let Some(kept) = self.kept() {
             kept.character = Some(character);
         }
@@ -286,7 +276,7 @@ impl<'a> Lease<'a> {
     pub(crate) async fn restore(&mut self) -> Result<()> {
         let session = Arc::clone(&self.session);
         let setup = format!("{}\n{CHARACTER}", session.setup);
-        let now = session::character(&self.script(&setup).await?)?;
+        let now = session::character(&self.batch(&setup).await?)?;
         let before = self.kept().and_then(|kept| kept.character.as_ref());
         if before == Some(&now) {
             return Ok(());
@@ -299,32 +289,13 @@ impl<'a> Lease<'a> {
     /// application has set in it.
     pub(crate) async fn save(&mut self, sql: &str) -> Result<()> {
         let anew = format!("{}\n{sql}", self.session.setup);
-        self.script(&anew).await.map(drop)
-    }
-
-    /// Begins a transaction in which each statement sees what was committed before it.
-    pub(crate) async fn begin(&mut self) -> Result<()> {
-        self.in_transaction = true;
-        self.script(BEGIN).await.map(drop)
-    }
-
-    /// Begins a transaction that waits for what others hold no longer than this.
-    pub(crate) async fn begin_within(&mut self, patience: Duration) -> Result<()> {
-        self.begin().await?;
-        self.impatient = true;
-        let limit = format!("SET LOCK_TIMEOUT {}", lock_timeout(patience));
-        self.script(&limit).await.map(drop)
-    }
-
-    /// Ends the transaction and the lease: commits if all went well, and rolls back otherwise.
-    pub(crate) async fn end<T>(mut self, result: Result<T>) -> Result<T> {
-        self.finish(result).await
+        self.batch(&anew).await.map(drop)
     }
 
     /// Commits a transaction in which an application has run statements of its own, unless they have
     /// ended it or begun another inside.
     pub(crate) async fn commit_own(&mut self) -> Result<()> {
-        let rows = self.script(COMMIT_OWN).await?;
+        let rows = self.batch(COMMIT_OWN).await?;
         match rows.first().map(|row| row.try_get::<i32>(0)) {
             Some(Ok(0)) => {
                 self.in_transaction = false;
@@ -337,25 +308,6 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// As [`end`](Self::end), and keeps the lease.
-    pub(crate) async fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
-        match result {
-            Ok(value) => {
-                self.end_with(COMMIT).await?;
-                Ok(value)
-            }
-            Err(failure) => {
-                // An error has rolled back already, unless the server only refused to begin. If this
-                // fails too, the connection is closed, which rolls back as well.
-                if !self.broken {
-                    // The caller is told what went wrong before.
-                    let _ = self.end_with(ROLL_BACK).await;
-                }
-                Err(failure)
-            }
-        }
-    }
-
     /// Ends the transaction with this, and waits for locks as ever from then on.
     async fn end_with(&mut self, end: &str) -> Result<()> {
         let end = if self.impatient {
@@ -363,7 +315,7 @@ impl<'a> Lease<'a> {
         } else {
             end.to_owned()
         };
-        self.script(&end).await?;
+        self.batch(&end).await?;
         self.in_transaction = false;
         self.impatient = false;
         Ok(())
@@ -398,7 +350,7 @@ impl<'a> Lease<'a> {
     }
 
     fn after<T>(&mut self, result: tiberius::Result<T>) -> Result<T> {
-        let result = result.map_err(Failure::from);
+        let result = result.classified();
         self.loss = result
             .as_ref()
             .err()
@@ -411,11 +363,120 @@ impl<'a> Lease<'a> {
     }
 }
 
-impl Drop for Lease<'_> {
+impl Run<SqlServer> for Lease {
+    async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
+        let rows = query.rows(self.begin_call()?).await;
+        self.after(rows)
+    }
+
+    /// How many rows its last part changed that changes any.
+    async fn execute(&mut self, query: Query) -> Result<u64> {
+        let done = query.execute(self.begin_call()?).await;
+        self.after(done)
+    }
+}
+
+impl ratchet_sql::Lease<SqlServer> for Lease {
+    /// The driver's count is one of several; such a statement returns its own.
+    async fn changed(&mut self, query: Query) -> Result<u64> {
+        let rows = self.rows(query).await?;
+        let count = rows.first().map(|row| row.try_get::<i64>(0)).transpose()?;
+        Ok(count.unwrap_or_default().unsigned_abs())
+    }
+
+    async fn script(&mut self, statement: &Statement<SqlServer>) -> Result<()> {
+        self.batch(statement.text()).await.map(drop)
+    }
+
+    async fn begin(&mut self) -> Result<()> {
+        self.in_transaction = true;
+        self.batch(BEGIN).await.map(drop)
+    }
+
+    async fn begin_within(&mut self, patience: Duration) -> Result<()> {
+        self.begin().await?;
+        self.impatient = true;
+        let limit = format!("SET LOCK_TIMEOUT {}", lock_timeout(patience));
+        self.batch(&limit).await.map(drop)
+    }
+
+    async fn finish<T: Send>(&mut self, result: Result<T>) -> Result<T> {
+        match result {
+            Ok(value) => {
+                self.end_with(COMMIT).await?;
+                Ok(value)
+            }
+            Err(failure) => {
+                // An error has rolled back already, unless the server only refused to begin. If this
+                // fails too, the connection is closed, which rolls back as well.
+                if !self.broken {
+                    // The caller is told what went wrong before.
+                    let _ = self.end_with(ROLL_BACK).await;
+                }
+                Err(failure)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("broken", &self.broken)
+            .field("in_transaction", &self.in_transaction)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All connections of a store.
+pub struct Connections {
+    pub(crate) pool: Pool,
+    pub(crate) liveness: Liveness,
+}
+
+impl ratchet_sql::Connections<SqlServer> for Connections {
+    async fn lease(&self) -> Result<Lease> {
+        self.pool.lease().await
+    }
+
+    async fn live(&self) -> Result<Lease> {
+        self.liveness.lease().await
+    }
+
+    async fn renew_live(&self) -> Result<()> {
+        self.liveness.renew().await;
+        Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    fn open_connections(&self) -> u32 {
+        self.pool.open_connections()
+    }
+
+    fn max_connections(&self) -> u32 {
+        self.pool.max_connections()
+    }
+
+    fn drop_idle(&self) {
+        self.pool.drop_idle();
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // How they are made has the password.
+        f.write_str("Connections")
+    }
+}
+
+impl Drop for Lease {
     fn drop(&mut self) {
         let spoiled = self.broken || self.in_transaction || self.impatient;
         if self.loss == Loss::ReadOnly {
-            self.era.end(self.made);
+            self.generation.end(self.made);
         }
         match &mut self.held {
             Held::Pooled(object) => {
@@ -447,19 +508,19 @@ fn no_connection() -> Failure {
 /// and again when it was lost.
 pub(crate) struct Liveness {
     connector: Connector,
-    era: Era,
-    slot: Mutex<Option<Kept>>,
+    generation: Generation,
+    slot: Arc<Mutex<Option<Kept>>>,
     closed: AtomicBool,
 }
 
 impl Liveness {
     /// The connection, once nobody else uses it.
-    pub(crate) async fn lease(&self) -> Result<Lease<'_>> {
-        let mut slot = self.slot.lock().await;
+    pub(crate) async fn lease(&self) -> Result<Lease> {
+        let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {
             return Err(Failure::closed());
         }
-        let now = self.era.made_now();
+        let now = self.generation.made_now();
         let made = match &*slot {
             Some(kept) if kept.made.is_good(now) => kept.made,
             _ => {
@@ -472,7 +533,7 @@ impl Liveness {
         Ok(Lease::new(
             Held::Liveness(slot),
             made,
-            self.era.clone(),
+            self.generation.clone(),
             session,
         ))
     }

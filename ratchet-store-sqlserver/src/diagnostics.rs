@@ -5,13 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::Result;
 use ratchet_core::model::{Finding, Findings, Holder, Severity};
-use ratchet_core::store::{DiagnosticStore, Store};
+use ratchet_core::store::DiagnosticStore;
+use ratchet_sql::{Failure, Result as Inner, Row as _, Run as _};
 
 use crate::arguments::Query;
-use crate::error::{Failure, Result as Inner};
 use crate::migrate;
 use crate::result::Row;
-use crate::row;
 use crate::statements::quoted;
 use crate::store::SqlServerStore;
 
@@ -24,7 +23,7 @@ impl DiagnosticStore for SqlServerStore {
 
 impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.sql();
+        let sql = self.own();
         let mut findings = Findings::default();
         let mut add =
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
@@ -65,11 +64,11 @@ impl SqlServerStore {
     }
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.sql().lost_routes.query();
+        let find = self.own().lost_routes.query();
         let rows = self.lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
-            let count = row::count(row.try_get::<i64>(1)?, "count")?;
+            let count = row.try_get::<i64>(1)?.unsigned_abs();
             lost.push((row.try_get::<i32>(0)?.into(), count));
         }
         let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
@@ -79,14 +78,14 @@ impl SqlServerStore {
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.sql()).await
+        migrate::applied(&mut self.lease().await?, self.own()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
         // What stands in for the server calls indexes otherwise than they were called.
-        let indexes = !self.info().version.starts_with("Babelfish");
-        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied, indexes);
+        let indexes = !self.version().starts_with("Babelfish");
+        let missing = migrate::missing(&mut lease, self.own(), self.schema(), applied, indexes);
         let missing = missing.await?;
         Ok(missing
             .iter()

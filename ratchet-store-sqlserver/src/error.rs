@@ -1,117 +1,52 @@
-//! What can go wrong inside the store, and how it is told to callers.
+//! What an error of the driver or the server means.
 
-use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
+use ratchet_core::{SchemaProblem, StoreErrorKind};
+use ratchet_sql::{Failure, Loss, Result};
 use tiberius::error::TokenError;
 
-/// A result inside the store, before it is known what the caller had asked for.
-pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
-
-/// A failure without the operation that failed. The text never has values that were stored or
-/// bound, nor credentials.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{text}")]
-pub(crate) struct Failure {
-    pub(crate) kind: StoreErrorKind,
-    pub(crate) loss: Loss,
-    /// Whether it was given up because somebody held a lock for too long.
-    pub(crate) held: bool,
-    /// Whether it was given up because a key or an id is taken.
-    pub(crate) duplicate: bool,
-    /// Whether nothing was stored because the routes that the store knew are missing.
-    pub(crate) refuted: bool,
-    /// Whether a right is missing that a DBA could grant.
-    pub(crate) forbidden: bool,
-    text: String,
-    /// What of the input was refused.
-    refused: Option<InvalidInput>,
+/// Classifies the errors of the driver.
+pub(crate) trait Classified<T> {
+    /// The same result, with what the error means.
+    fn classified(self) -> Result<T>;
 }
 
-/// Whether the connection is lost with the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// It can be used further.
-    #[default]
-    No,
-    /// The server said good-bye: what the call was doing was rolled back.
-    Told,
-    /// It lets nobody write, perhaps for as long as it lasts: the call was rolled back.
-    ReadOnly,
-    /// Nobody knows what became of the call.
-    Silent,
+impl<T> Classified<T> for tiberius::Result<T> {
+    fn classified(self) -> Result<T> {
+        self.map_err(|error| classify(&error))
+    }
 }
 
-impl Failure {
-    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            loss: Loss::No,
-            held: false,
-            duplicate: false,
-            refuted: false,
-            forbidden: false,
-            text: text.into(),
-            refused: None,
+/// Returns what an error of the driver means.
+pub(crate) fn classify(error: &tiberius::error::Error) -> Failure {
+    use tiberius::error::Error;
+    match error {
+        Error::Server(error) => of_server(error),
+        Error::Io { message, .. } => Failure::lost(format!("the connection failed: {message}")),
+        Error::Protocol(text) => Failure::lost(format!("the connection broke: {text}")),
+        Error::Routing { .. } => Failure::lost("the server sends its callers elsewhere"),
+        Error::Tls(text) => Failure::new(StoreErrorKind::Misconfigured, text.clone()),
+        Error::Encoding(_) | Error::Conversion(_) | Error::Utf8 | Error::Utf16 => {
+            let mut failure = Failure::unreadable();
+            // The rest of the answer may be unread.
+            failure.loss = Loss::Silent;
+            failure
         }
+        _ => Failure::lost("the driver failed"),
     }
+}
 
-    /// For input that only the database could show to be wrong.
-    pub(crate) fn refused(problem: InvalidInput) -> Self {
-        Self {
-            text: problem.to_string(),
-            refused: Some(problem),
-            ..Self::new(StoreErrorKind::Invalid, "")
-        }
-    }
-
-    pub(crate) fn closed() -> Self {
-        Self::new(StoreErrorKind::Unavailable, "the store is closed")
-    }
-
-    pub(crate) fn lost(text: impl Into<String>) -> Self {
-        Self {
-            loss: Loss::Silent,
-            ..Self::new(StoreErrorKind::Unavailable, text)
-        }
-    }
-
-    /// Whether it was given up because of others, for no key.
-    pub(crate) fn raced(&self) -> bool {
-        self.kind == StoreErrorKind::Contention && !self.duplicate
-    }
-
-    /// The same with a sentence behind it that says what is to be done.
-    pub(crate) fn advised(mut self, advice: &str) -> Self {
-        self.text = format!("{}; {advice}", self.text);
-        self
-    }
-
-    /// The error the caller of `operation` gets.
-    pub(crate) fn during(self, operation: &'static str) -> StoreError {
-        let error = StoreError::new(self.kind, operation);
-        match self.refused {
-            Some(problem) => error.with_source(problem),
-            None => error.with_source(self),
-        }
-    }
-
-    fn from_server(error: &TokenError) -> Self {
-        let what = Meaning::of(error.code(), error.message());
-        let loss = match what.kind() {
-            // Whoever stands in for the server goes down, or comes up.
-            StoreErrorKind::Unavailable if error.code() == UNNUMBERED => Loss::Silent,
-            _ => loss_of(error.code(), error.class()),
-        };
-        Self {
-            kind: what.kind(),
-            loss,
-            held: what == Meaning::Held,
-            duplicate: what == Meaning::Taken,
-            refuted: false,
-            forbidden: what == Meaning::Forbidden,
-            text: told(error.code(), error.message()),
-            refused: None,
-        }
-    }
+fn of_server(error: &TokenError) -> Failure {
+    let what = Meaning::of(error.code(), error.message());
+    let mut failure = Failure::new(what.kind(), told(error.code(), error.message()));
+    failure.loss = match what.kind() {
+        // Whoever stands in for the server goes down, or comes up.
+        StoreErrorKind::Unavailable if error.code() == UNNUMBERED => Loss::Silent,
+        _ => loss_of(error.code(), error.class()),
+    };
+    failure.held = what == Meaning::Held;
+    failure.duplicate = what == Meaning::Taken;
+    failure.forbidden = what == Meaning::Forbidden;
+    failure
 }
 
 /// What is shown of an error of the server. Messages may quote stored values, so only those are shown
@@ -143,32 +78,6 @@ fn loss_of(code: u32, class: u8) -> Loss {
         3988 | 3989 => Loss::Silent,
         _ if class >= FATAL => Loss::Silent,
         _ => Loss::No,
-    }
-}
-
-impl From<tiberius::error::Error> for Failure {
-    fn from(error: tiberius::error::Error) -> Self {
-        use tiberius::error::Error;
-        match &error {
-            Error::Server(error) => Self::from_server(error),
-            Error::Io { message, .. } => Self::lost(format!("the connection failed: {message}")),
-            Error::Protocol(text) => Self::lost(format!("the connection broke: {text}")),
-            Error::Routing { .. } => Self::lost("the server sends its callers elsewhere"),
-            Error::Tls(text) => Self::new(StoreErrorKind::Misconfigured, text.clone()),
-            Error::Encoding(_) | Error::Conversion(_) | Error::Utf8 | Error::Utf16 => Self {
-                // The rest of the answer may be unread.
-                loss: Loss::Silent,
-                ..Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
-            },
-            _ => Self::lost("the driver failed"),
-        }
-    }
-}
-
-impl From<InvalidInput> for Failure {
-    /// For stored values that the model refuses.
-    fn from(problem: InvalidInput) -> Self {
-        Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
@@ -458,7 +367,7 @@ mod tests {
     #[test]
     fn failures_of_the_driver_are_told_apart() {
         use tiberius::error::{Error, IoErrorKind};
-        let failure = Failure::from(Error::Io {
+        let failure = classify(&Error::Io {
             kind: IoErrorKind::ConnectionReset,
             message: "reset".into(),
         });
@@ -471,13 +380,13 @@ mod tests {
                 port: 1,
             },
         ] {
-            let failure = Failure::from(lost);
+            let failure = classify(&lost);
             assert_eq!(failure.kind, StoreErrorKind::Unavailable);
             assert_eq!(failure.loss, Loss::Silent);
         }
-        let failure = Failure::from(Error::Tls("bad certificate".into()));
+        let failure = classify(&Error::Tls("bad certificate".into()));
         assert_eq!(failure.kind, StoreErrorKind::Misconfigured);
-        let failure = Failure::from(Error::Conversion("secret".into()));
+        let failure = classify(&Error::Conversion("secret".into()));
         assert_eq!(failure.kind, StoreErrorKind::Corrupt);
         assert!(!failure.to_string().contains("secret"));
     }

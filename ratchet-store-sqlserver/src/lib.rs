@@ -25,46 +25,21 @@
 //! The store runs on Babelfish for PostgreSQL too, which the tests use where there is no SQL Server.
 //! There table hints are accepted and do nothing: claims at the same time wait for each other.
 
-mod act;
-mod archive;
 mod arguments;
-mod claim;
 mod config;
 mod connect;
 mod connection;
 mod diagnostics;
-mod enqueue;
-mod era;
+mod dialect;
 mod error;
-mod held;
-mod jobs;
-mod lanes;
 mod leftovers;
-mod links;
-mod links_read;
-mod locks;
 mod migrate;
-mod nodes;
-mod order;
-mod permits;
-mod purge;
-mod queues;
-mod rates;
-mod read;
-mod reclaim;
-mod recurring;
 mod result;
-mod routes;
-mod row;
 mod session;
-mod settle;
-mod signals;
 mod statements;
 mod store;
 mod target;
 mod transaction;
-mod versions;
-mod workflows;
 
 pub use config::{Builder, Encryption, SCHEMES};
 pub use connect::DriverConnection;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
+use ratchet_sql::{Failure, Lease as _, Loss, Query as _, Result, Row as _, Run as _};
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
 use crate::connection::{Lease, Liveness, Pool};
-use crate::error::{Failure, Loss, Result};
 use crate::session::{self, INDEXABLE};
 use crate::statements::{
     CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted,
@@ -119,7 +119,7 @@ pub(crate) async fn open(
     // The session's, so that it is held over the transactions of all steps. If anything goes wrong,
     // the connection is closed, and the lock with it.
     let take = take_lock(&lock, words.lock_timeout());
-    let got = lease.script(&take).await?;
+    let got = lease.batch(&take).await?;
     let got: i32 = got.first().map_or(Ok(-1), |row| row.try_get(0))?;
     if got < 0 {
         return Err(Failure::new(
@@ -129,7 +129,7 @@ pub(crate) async fn open(
     }
     let applied = schema.apply_all(&mut lease).await;
     match applied {
-        Ok(()) => lease.script(&release_lock(&lock)).await.map(drop),
+        Ok(()) => lease.batch(&release_lock(&lock)).await.map(drop),
         Err(failure) => {
             let failure = schema.advise(&mut lease, failure).await;
             lease.discard();
@@ -172,14 +172,14 @@ pub(crate) fn release_lock(name: &str) -> String {
 pub(crate) const KNOWN: u64 = STEPS.len() as u64;
 
 /// How many migrations a schema says it has.
-pub(crate) async fn applied(lease: &mut Lease<'_>, sql: &Statements) -> Result<u64> {
+pub(crate) async fn applied(lease: &mut Lease, sql: &Statements) -> Result<u64> {
     Ok(lease.rows(sql.applied_migrations.query()).await?.len() as u64)
 }
 
 /// The tables, and the indexes if they are looked for, that a schema with so many migrations should
 /// have and has not.
 pub(crate) async fn missing(
-    lease: &mut Lease<'_>,
+    lease: &mut Lease,
     sql: &Statements,
     name: &str,
     applied: u64,
@@ -212,7 +212,7 @@ struct Schema<'a> {
 
 impl Schema<'_> {
     /// Says what a DBA must run, where rights were what was missing to make the tables.
-    async fn advise(&self, lease: &mut Lease<'_>, failure: Failure) -> Failure {
+    async fn advise(&self, lease: &mut Lease, failure: Failure) -> Failure {
         if !failure.forbidden {
             return failure;
         }
@@ -220,7 +220,7 @@ impl Schema<'_> {
             "SELECT 1 WHERE SCHEMA_ID({}) IS NOT NULL",
             literal(self.name)
         );
-        let is_there = lease.script(&find).await.is_ok_and(|rows| !rows.is_empty());
+        let is_there = lease.batch(&find).await.is_ok_and(|rows| !rows.is_empty());
         let (schema, user) = (quoted(self.name), quoted(self.user));
         let get_schema = if is_there {
             format!("GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::{schema} TO {user}")
@@ -236,7 +236,7 @@ impl Schema<'_> {
 
     /// Refuses tables that are there for others only: whoever has no right to them does not even see
     /// them.
-    async fn check_rights(&self, lease: &mut Lease<'_>) -> Result<()> {
+    async fn check_rights(&self, lease: &mut Lease) -> Result<()> {
         match lease.rows(self.sql.applied_migrations.query()).await {
             Err(failure) if failure.forbidden => {
                 let (schema, user) = (quoted(self.name), quoted(self.user));
@@ -252,11 +252,11 @@ impl Schema<'_> {
     }
 
     /// Applies the missing migrations, each in its transaction.
-    async fn apply_all(&self, lease: &mut Lease<'_>) -> Result<()> {
+    async fn apply_all(&self, lease: &mut Lease) -> Result<()> {
         let applied = self.applied(lease).await?;
         for next in &self.steps[applied..] {
             lease.begin().await?;
-            let made = lease.script(&next.script(self.name)).await;
+            let made = lease.batch(&next.script(self.name)).await;
             lease.finish(made).await?;
             tracing::info!(
                 version = next.version,
@@ -272,7 +272,7 @@ impl Schema<'_> {
     /// # Errors
     /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
     /// or not all that its migrations made.
-    async fn applied(&self, lease: &mut Lease<'_>) -> Result<usize> {
+    async fn applied(&self, lease: &mut Lease) -> Result<usize> {
         let mut own = self.own_objects(lease).await?;
         if own.is_empty() {
             self.check_rights(lease).await?;
@@ -315,7 +315,7 @@ impl Schema<'_> {
 
     /// Which of the tables that have names of ours are there. Indexes are not looked for: not every
     /// server that can run the statements calls them as they were called.
-    async fn own_objects(&self, lease: &mut Lease<'_>) -> Result<BTreeSet<String>> {
+    async fn own_objects(&self, lease: &mut Lease) -> Result<BTreeSet<String>> {
         let ours: BTreeSet<String> = objects(self.steps).collect();
         let mut found = BTreeSet::new();
         let find = self.sql.own_objects.query().bind(self.name);

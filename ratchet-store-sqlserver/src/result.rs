@@ -1,14 +1,13 @@
 //! What statements return.
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
+use ratchet_sql::{Failure, Result};
 use tiberius::ColumnData;
 use uuid::Uuid;
 
-use crate::error::{Failure, Result};
-
 /// A row; its values are read by place.
 #[derive(Debug)]
-pub(crate) struct Row(tiberius::Row);
+pub struct Row(tiberius::Row);
 
 /// The rows of all results of a batch, one after the other. Statements return one result; that those
 /// before it have no rows is nothing special.
@@ -17,27 +16,44 @@ pub(crate) fn all(results: Vec<Vec<tiberius::Row>>) -> Vec<Row> {
 }
 
 impl Row {
-    /// The value of a column; the first is 0.
-    ///
-    /// # Errors
-    /// `Corrupt` if it is not of this type, `SchemaMismatch` if there is no such column.
-    pub(crate) fn try_get<'a, T: Value<'a>>(&'a self, column: usize) -> Result<T> {
+    /// Reads a column; `read` returns nothing for a value of another type.
+    fn read<'r, T>(
+        &'r self,
+        column: usize,
+        read: impl FnOnce(&'r ColumnData<'static>) -> Option<T>,
+    ) -> Result<T> {
         let data = self.0.get_column_data(column).map_err(|_| {
             let text = format!("a statement returned no column {column}");
             Failure::new(StoreErrorKind::SchemaMismatch(SchemaProblem::Altered), text)
         })?;
-        T::read(data).ok_or_else(unreadable)
+        read(data).ok_or_else(Failure::unreadable)
     }
 }
 
-fn unreadable() -> Failure {
-    Failure::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
-}
+impl ratchet_sql::Row for Row {
+    fn bool(&self, column: usize) -> Result<Option<bool>> {
+        self.read(column, truth)
+    }
 
-/// A type that columns are read as.
-pub(crate) trait Value<'a>: Sized {
-    /// The value, if it is one of this type.
-    fn read(data: &'a ColumnData<'static>) -> Option<Self>;
+    fn small(&self, column: usize) -> Result<Option<i16>> {
+        self.read(column, number)
+    }
+
+    fn int(&self, column: usize) -> Result<Option<i32>> {
+        self.read(column, number)
+    }
+
+    fn big(&self, column: usize) -> Result<Option<i64>> {
+        self.read(column, integer)
+    }
+
+    fn uuid(&self, column: usize) -> Result<Option<Uuid>> {
+        self.read(column, id)
+    }
+
+    fn text(&self, column: usize) -> Result<Option<&str>> {
+        self.read(column, text)
+    }
 }
 
 /// Expressions are of the narrowest type that the server found, so every width is read as every
@@ -52,82 +68,33 @@ fn integer(data: &ColumnData<'static>) -> Option<Option<i64>> {
     })
 }
 
-macro_rules! integers {
-    ($($type:ty)*) => {$(
-        impl Value<'_> for $type {
-            fn read(data: &ColumnData<'static>) -> Option<Self> {
-                Self::try_from(integer(data)??).ok()
-            }
-        }
-
-        impl Value<'_> for Option<$type> {
-            fn read(data: &ColumnData<'static>) -> Option<Self> {
-                match integer(data)? {
-                    Some(number) => <$type>::try_from(number).ok().map(Some),
-                    None => Some(None),
-                }
-            }
-        }
-    )*};
-}
-
-integers! { i16 i32 i64 }
-
-impl Value<'_> for bool {
-    fn read(data: &ColumnData<'static>) -> Option<Self> {
-        <Option<Self> as Value<'_>>::read(data)?
+fn number<T: TryFrom<i64>>(data: &ColumnData<'static>) -> Option<Option<T>> {
+    match integer(data)? {
+        Some(number) => T::try_from(number).ok().map(Some),
+        None => Some(None),
     }
 }
 
-impl Value<'_> for Option<bool> {
-    fn read(data: &ColumnData<'static>) -> Option<Self> {
-        match data {
-            ColumnData::Bit(value) => Some(*value),
-            _ => None,
-        }
+/// A condition has no type of its own: statements return it as a number.
+fn truth(data: &ColumnData<'static>) -> Option<Option<bool>> {
+    match data {
+        ColumnData::Bit(value) => Some(*value),
+        data => integer(data).map(|number| number.map(|number| number != 0)),
     }
 }
 
-impl<'a> Value<'a> for &'a str {
-    fn read(data: &'a ColumnData<'static>) -> Option<Self> {
-        <Option<Self> as Value<'a>>::read(data)?
+fn id(data: &ColumnData<'static>) -> Option<Option<Uuid>> {
+    match data {
+        ColumnData::Binary(None) => Some(None),
+        ColumnData::Binary(Some(bytes)) => Uuid::from_slice(bytes).ok().map(Some),
+        _ => None,
     }
 }
 
-impl<'a> Value<'a> for Option<&'a str> {
-    fn read(data: &'a ColumnData<'static>) -> Option<Self> {
-        match data {
-            ColumnData::String(value) => Some(value.as_deref()),
-            _ => None,
-        }
-    }
-}
-
-impl Value<'_> for String {
-    fn read(data: &ColumnData<'static>) -> Option<Self> {
-        <&str>::read(data).map(str::to_owned)
-    }
-}
-
-impl Value<'_> for Option<String> {
-    fn read(data: &ColumnData<'static>) -> Option<Self> {
-        <Option<&str>>::read(data).map(|text| text.map(str::to_owned))
-    }
-}
-
-impl Value<'_> for Uuid {
-    fn read(data: &ColumnData<'static>) -> Option<Self> {
-        <Option<Self> as Value<'_>>::read(data)?
-    }
-}
-
-impl Value<'_> for Option<Uuid> {
-    fn read(data: &ColumnData<'static>) -> Option<Self> {
-        match data {
-            ColumnData::Binary(None) => Some(None),
-            ColumnData::Binary(Some(bytes)) => Uuid::from_slice(bytes).ok().map(Some),
-            _ => None,
-        }
+fn text<'r>(data: &'r ColumnData<'static>) -> Option<Option<&'r str>> {
+    match data {
+        ColumnData::String(value) => Some(value.as_deref()),
+        _ => None,
     }
 }
 
@@ -139,23 +106,31 @@ mod tests {
 
     #[test]
     fn numbers_of_every_width_are_read_if_there_is_room() {
-        assert_eq!(<i64>::read(&ColumnData::I32(Some(7))), Some(7));
-        assert_eq!(<i16>::read(&ColumnData::I64(Some(7))), Some(7));
-        assert_eq!(<i16>::read(&ColumnData::I64(Some(70_000))), None);
-        assert_eq!(<i64>::read(&ColumnData::I64(None)), None);
-        assert_eq!(<Option<i64>>::read(&ColumnData::I16(None)), Some(None));
-        assert_eq!(<i64>::read(&ColumnData::Bit(Some(true))), None);
+        assert_eq!(integer(&ColumnData::I32(Some(7))), Some(Some(7)));
+        assert_eq!(number::<i16>(&ColumnData::I64(Some(7))), Some(Some(7)));
+        assert_eq!(number::<i16>(&ColumnData::I64(Some(70_000))), None);
+        assert_eq!(integer(&ColumnData::I16(None)), Some(None));
+        assert_eq!(integer(&ColumnData::Bit(Some(true))), None);
+    }
+
+    #[test]
+    fn a_condition_is_a_bit_or_a_number() {
+        assert_eq!(truth(&ColumnData::Bit(Some(true))), Some(Some(true)));
+        assert_eq!(truth(&ColumnData::I32(Some(1))), Some(Some(true)));
+        assert_eq!(truth(&ColumnData::I64(Some(0))), Some(Some(false)));
+        assert_eq!(truth(&ColumnData::I32(None)), Some(None));
     }
 
     #[test]
     fn what_is_of_another_type_is_not_read() {
-        let text = ColumnData::String(Some(Cow::Borrowed("a")));
-        assert_eq!(<&str>::read(&text), Some("a"));
-        assert_eq!(<Option<Uuid>>::read(&text), None);
-        assert_eq!(<i64>::read(&text), None);
+        let string = ColumnData::String(Some(Cow::Borrowed("a")));
+        assert_eq!(text(&string), Some(Some("a")));
+        assert_eq!(id(&string), None);
+        assert_eq!(integer(&string), None);
+        assert_eq!(truth(&string), None);
         let short = ColumnData::Binary(Some(Cow::Borrowed(&[1, 2])));
-        assert_eq!(<Uuid>::read(&short), None);
-        let id = ColumnData::Binary(Some(Cow::Borrowed(&[7; 16])));
-        assert_eq!(<Uuid>::read(&id), Some(Uuid::from_bytes([7; 16])));
+        assert_eq!(id(&short), None);
+        let whole = ColumnData::Binary(Some(Cow::Borrowed(&[7; 16])));
+        assert_eq!(id(&whole), Some(Some(Uuid::from_bytes([7; 16]))));
     }
 }

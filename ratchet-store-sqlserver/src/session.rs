@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ratchet_core::{SchemaProblem, StoreErrorKind, time};
+use ratchet_sql::{Failure, Result, Row as _};
 
 use crate::connection::Lease;
-use crate::error::{Failure, Result};
 use crate::result::Row;
 use crate::statements::quoted;
 
@@ -97,8 +97,8 @@ pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
 /// Refuses a server or a database that will not do, and says what a DBA must run.
 ///
 /// `locking_reads` says that it may be a database where readers wait for writers.
-pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<Server> {
-    let rows = lease.script(WHO_AND_WHERE).await?;
+pub(crate) async fn check(lease: &mut Lease, locking_reads: bool) -> Result<Server> {
+    let rows = lease.batch(WHO_AND_WHERE).await?;
     let row = rows.first().ok_or_else(|| {
         misconfigured("the login may not see its own database in sys.databases".to_owned())
     })?;
@@ -114,7 +114,7 @@ pub(crate) async fn check(lease: &mut Lease<'_>, locking_reads: bool) -> Result<
     };
     let database = quoted(row.try_get(2)?);
     check_reads(&database, row.try_get::<i32>(1)? != 0 || locking_reads)?;
-    match lease.script(HAS_JSON).await {
+    match lease.batch(HAS_JSON).await {
         Ok(_) => Ok(server),
         Err(failure) => Err(without_json(&database, failure)),
     }

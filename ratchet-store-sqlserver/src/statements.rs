@@ -1,46 +1,14 @@
 //! The text of every statement; its comment says which contract clauses it serves and what it reads.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::arguments::Query;
+use ratchet_sql::PATIENCE;
+
+use crate::dialect::SqlServer;
 use crate::session::{Server, lock_timeout};
 
 /// A statement on the tables of one schema.
-#[derive(Clone)]
-pub(crate) struct Statement {
-    text: Arc<str>,
-    /// How many parameters it has.
-    parameters: usize,
-}
-
-impl Statement {
-    fn new(text: String) -> Self {
-        // They are numbered without gaps (parameters.rs).
-        let mut parameters = 0;
-        while text.contains(&format!("@P{}", parameters + 1)) {
-            parameters += 1;
-        }
-        Self {
-            text: text.into(),
-            parameters,
-        }
-    }
-
-    /// The statement to be bound and run.
-    pub(crate) fn query(&self) -> Query {
-        #[cfg(feature = "mutants")]
-        ratchet_mutant::note_use(&self.text);
-        Query::new(Arc::clone(&self.text), self.parameters)
-    }
-}
-
-impl fmt::Debug for Statement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
+pub(crate) type Statement = ratchet_sql::Statement<SqlServer>;
 
 /// A name as it is written in a statement, whatever is in it.
 pub(crate) fn quoted(name: &str) -> String {
@@ -58,9 +26,6 @@ pub(crate) fn literal(text: &str) -> String {
 /// (DATEDIFF after 24 days of milliseconds, DATEADD after as many) and have zones and formats.
 pub(crate) const DATABASE_CLOCK: &str =
     "DATEDIFF_BIG(millisecond, CAST('1970-01-01T00:00:00' AS datetime2(7)), SYSUTCDATETIME())";
-
-/// How long a statement on many jobs waits for one that somebody holds (held.rs).
-pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What the braces in the text of a file stand for.
 #[derive(Clone, Debug)]
@@ -251,6 +216,16 @@ impl Statements {
             let text = ratchet_mutant::text(name, text);
             Statement::new(words.render(&ratchet_sql::render(name, text)))
         })
+    }
+
+    /// Those that the shared store runs.
+    pub(crate) fn shared(&self) -> ratchet_sql::Statements<SqlServer> {
+        ratchet_sql::shared_statements! { self;
+            await_claims: None,
+            await_nodes: None,
+            enqueue_job: None,
+            tags_of: Some(self.tags_of.clone()),
+        }
     }
 }
 

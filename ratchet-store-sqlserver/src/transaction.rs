@@ -4,10 +4,10 @@ use std::fmt;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::{InvalidInput, Result, StoreErrorKind};
+use ratchet_sql::{Connections as _, Failure, Lease as _, Result as Inner};
 use tiberius::{Row, ToSql};
 
 use crate::connection::Lease;
-use crate::error::{Failure, Result as Inner};
 use crate::leftovers;
 use crate::store::SqlServerStore;
 
@@ -26,7 +26,7 @@ use crate::store::SqlServerStore;
 /// back, nobody knows what is left in the session, and the connection is closed at the end and not used
 /// again.
 pub struct Transaction {
-    lease: Lease<'static>,
+    lease: Lease,
     store: SqlServerStore,
     /// Whether it can only be rolled back.
     failed: bool,
@@ -128,12 +128,12 @@ impl Transaction {
             let problem = InvalidInput::new("transaction", "was begun by another store");
             return Err(Failure::refused(problem).during(OPERATION));
         }
-        if store.is_closed() {
+        if store.connections().is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
         self.start(OPERATION)?;
         // In a box, so that the callers' own futures stay small.
-        let work = Box::pin(store.enqueue_on(&mut self.lease, jobs));
+        let work = Box::pin(enqueue_on(store, &mut self.lease, jobs));
         let done = within(&self.store, work).await;
         // Input that was refused leaves nothing behind, and the transaction as it was.
         let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
@@ -157,6 +157,43 @@ impl Transaction {
     fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
         self.failed = done.is_err();
         done.map_err(|failure| failure.during(operation))
+    }
+}
+
+/// A point in a transaction to which a refused enqueue goes back.
+const SAVE: &str = "SAVE TRANSACTION ratchet_enqueue";
+const BACK: &str = "ROLLBACK TRANSACTION ratchet_enqueue";
+
+/// How often an enqueue inside a transaction is tried with the routes that the database has.
+const TRIES: u32 = 5;
+
+/// Stores the jobs of one call inside the transaction of an application.
+///
+/// What is refused only after something was written goes back to before it. Errors of the server
+/// cannot be gone back from: they end the transaction.
+async fn enqueue_on(
+    store: &SqlServerStore,
+    lease: &mut Lease,
+    jobs: &[NewJob],
+) -> Inner<Vec<Enqueued>> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let routes = store.marks_of(jobs).await?;
+        lease.save(SAVE).await?;
+        let stored = store.store_jobs(lease, jobs, &routes).await;
+        let Err(failure) = &stored else {
+            return stored;
+        };
+        if failure.refuted || failure.kind == StoreErrorKind::Invalid {
+            lease.batch(BACK).await?;
+        }
+        if !failure.refuted || tries == TRIES {
+            return stored;
+        }
     }
 }
 

@@ -18,13 +18,13 @@ SET state = excluded.state, finished_at = excluded.finished_at, queue = excluded
 SELECT id, archived_at, document FROM {schema}.archive WHERE id = ANY($1::uuid[])
 
 -- name: list_archived_oldest list_archived_newest
--- The archived jobs that ended in some states, of a queue ($2; none: any) and of a kind ($3; none:
--- any) behind one ($4), in the order of the page. [archive.list] Primary key of archive.
+-- The archived jobs that ended in some states, of a queue ($3) if $2 and of a kind ($5) if $4,
+-- behind one ($6), in the order of the page. [archive.list] Primary key of archive.
 SELECT id, archived_at, document FROM {schema}.archive
-WHERE id {behind} $4 AND state = ANY($1::smallint[])
-  AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR kind = $3)
+WHERE id {behind} $6 AND state = ANY($1::smallint[])
+  AND (NOT $2::boolean OR queue = $3) AND (NOT $4::boolean OR kind = $5)
 ORDER BY id{descending}
-LIMIT $5
+LIMIT $7
 
 -- name: purge_archive
 -- Deletes the longest finished of the archived jobs. [archive.purge]

@@ -1,12 +1,12 @@
 -- Claims: taking jobs, ending, reporting and reclaiming them.
 
 -- name: claim_jobs
--- Gives the first $6 due jobs in claim order to node $7; with their payloads if $8.
+-- Gives the first $7 due jobs in claim order to node $8; with their payloads if $9.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
--- $1 and $2 are the wanted routes and their queues, $3 and $10 the last route that the caller knows
--- (0: none) and its stamp: if another one is the last, nothing is claimed. $4 is the aging interval, $5 how many candidates to look at,
--- $9 how many of each wanted route to look at (none: as many).
+-- $1, $2 and $3 are the wanted routes, their queues, and how many of each to look at (none: as many as
+-- of all). $4 and $10 are the last route that the caller knows (0: none) and its stamp: if another one
+-- is the last, nothing is claimed. $5 is the aging interval, $6 how many candidates to look at.
 --
 -- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
 -- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by
@@ -15,8 +15,8 @@
 -- state + 0 keeps the planner from reading jobs_claim as a whole where it has a row's place.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
-    SELECT coalesce((SELECT last.id = $3 AND last.stamp = $10::bigint FROM {schema}.routes AS last
-                     ORDER BY last.id DESC LIMIT 1), $3 = 0) AS proven
+    SELECT coalesce((SELECT last.id = $4 AND last.stamp = $10::bigint FROM {schema}.routes AS last
+                     ORDER BY last.id DESC LIMIT 1), $4 = 0) AS proven
 ),
 -- Locks no row, since no queue has this name, but the table, and before this statement's snapshot
 -- is taken: a pause waits for it (pause_queue), so that no claim that began before is still going
@@ -26,10 +26,10 @@ paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
            level.priority
-           + CASE WHEN $4::bigint > 0 THEN (clock.now - due.run_at) / $4::bigint ELSE 0 END
+           + CASE WHEN $5::bigint > 0 THEN (clock.now - due.run_at) / $5::bigint ELSE 0 END
            AS effective
     FROM clock
-    CROSS JOIN unnest($1::integer[], $2::text[], $9::bigint[]) AS wanted (route, queue, most)
+    CROSS JOIN unnest($1::integer[], $2::text[], $3::bigint[]) AS wanted (route, queue, most)
     CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
         AS level (priority)
     CROSS JOIN LATERAL (
@@ -38,14 +38,14 @@ candidate AS MATERIALIZED (
         WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
           AND job.run_at <= clock.now
         ORDER BY job.run_at, job.id
-        LIMIT least($5, wanted.most)
+        LIMIT least($6, wanted.most)
     ) AS due
     WHERE (SELECT proven FROM known)
       AND NOT EXISTS (SELECT FROM gate)
-      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $7 AND status <> 1)
+      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $8 AND status <> 1)
       AND wanted.queue NOT IN (SELECT queue FROM paused)
     ORDER BY effective DESC, due.run_at, due.id
-    LIMIT $5
+    LIMIT $6
 ),
 taken AS MATERIALIZED (
     SELECT locked.place
@@ -55,11 +55,11 @@ taken AS MATERIALIZED (
         WHERE job.ctid = candidate.place AND job.state + 0 = 0
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
-    LIMIT $6
+    LIMIT $7
 ),
 claimed AS (
     UPDATE {schema}.jobs AS job
-    SET state = 3, claim_seq = job.claim_seq + 1, node = $7, claimed_at = clock.now,
+    SET state = 3, claim_seq = job.claim_seq + 1, node = $8, claimed_at = clock.now,
         last_report = NULL, cancel_requested = false
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
@@ -70,8 +70,8 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
        claimed.attempts, claimed.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
-       CASE WHEN $8 THEN data.payload END,
-       CASE WHEN $8 AND claimed.claim_seq > 1
+       CASE WHEN $9 THEN data.payload END,
+       CASE WHEN $9 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
        data.lane, data.payload_version, claimed.flags
 FROM clock
@@ -93,7 +93,8 @@ FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[])
     AS token (job, seq, node, claimed_at)
 JOIN {schema}.jobs AS job
   ON job.id = token.job AND job.claim_seq = token.seq AND job.state + 0 = 3
-  AND job.node IS NOT DISTINCT FROM token.node AND coalesce(job.claimed_at, 0) = token.claimed_at
+  AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = token.node
+  AND coalesce(job.claimed_at, 0) = token.claimed_at
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 
@@ -104,17 +105,17 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- requested is known only here, so what that function says then is here too: Cancelled (6, in the
 -- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
 -- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
--- unless $10 says that they are followed.
+-- unless $12 says that they are followed.
 -- Then they are waited for as long as the transaction says; otherwise, not for long: whoever holds one
 -- job in an open transaction holds no others up (held.rs).
 -- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now, CASE WHEN NOT $10 THEN set_config('lock_timeout', '200ms', true) END
+    SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '200ms', true) END
 ),
 settlement AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
-                         $6::smallint[], $7::text[], $8::text[], $9::bigint[], $11::uuid[],
-                         $12::bigint[])
+                         $6::smallint[], $7::text[], $8::text[], $9::bigint[], $10::uuid[],
+                         $11::bigint[])
     AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node,
                    claimed_at)
 ),
@@ -130,8 +131,9 @@ ended AS (
                           THEN settlement.ran_for_us END
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
-      AND job.node IS NOT DISTINCT FROM settlement.node AND coalesce(job.claimed_at, 0) = settlement.claimed_at
-      AND ($10 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
+      AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = settlement.node
+      AND coalesce(job.claimed_at, 0) = settlement.claimed_at
+      AND ($12 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
               settlement.result, settlement.ran_for_us
@@ -191,7 +193,8 @@ alive AS (
     UPDATE {schema}.jobs AS job SET last_report = clock.now
     FROM report CROSS JOIN clock
     WHERE job.id = report.job AND job.claim_seq = report.seq AND job.state + 0 = 3
-      AND job.node IS NOT DISTINCT FROM report.node AND coalesce(job.claimed_at, 0) = report.claimed_at
+      AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = report.node
+      AND coalesce(job.claimed_at, 0) = report.claimed_at
     RETURNING job.id, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
               report.percent, report.message, report.checkpoint
 ),

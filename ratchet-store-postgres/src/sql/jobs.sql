@@ -112,7 +112,7 @@ SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
 -- [keys.unique] [keys.race] [requeue.key]
 INSERT INTO {schema}.unique_keys (key, job)
 SELECT wanted.key, wanted.job
-FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS wanted (key, job, place)
+FROM unnest($1::text[], $2::uuid[], $3::integer[]) AS wanted (key, job, place)
 ORDER BY wanted.place
 ON CONFLICT (key) DO NOTHING
 RETURNING job

@@ -11,7 +11,7 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: list_batch_oldest list_batch_newest
--- As list_oldest, of the children of a batch ($5), with a tag ($6) if that is not none. [batch.filter] [page.order] [page.walk]
+-- As list_oldest, of the children of a batch ($5), with a tag ($7) if $6. [batch.filter] [page.order] [page.walk]
 -- batch_jobs_batch, read in its order or backwards.
 SELECT member.job
 FROM {schema}.batch_jobs AS member
@@ -20,8 +20,8 @@ CROSS JOIN LATERAL (
 ) AS job
 WHERE member.batch = $5
   AND member.job {behind} $3
-  AND ($6::text IS NULL OR EXISTS (
-      SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $6 AND tagged.job = member.job))
+  AND (NOT $6::boolean OR EXISTS (
+      SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $7 AND tagged.job = member.job))
   AND job.state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR job.route = ANY($2))
 ORDER BY member.job{descending}
 LIMIT $4
@@ -108,7 +108,7 @@ WHERE tagged.tag = $3
 GROUP BY found.state
 
 -- name: count_batch
--- As count_matching, for the children of a batch ($3), with a tag ($4) if that is not none: only they
+-- As count_matching, for the children of a batch ($3), with a tag ($5) if $4: only they
 -- are read, one lookup after the other, which OFFSET 0 holds the planner to. [count.filter]
 -- batch_jobs_batch and primary keys.
 SELECT found.state, count(*)
@@ -120,6 +120,6 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS found
 WHERE member.batch = $3
-  AND ($4::text IS NULL OR EXISTS (
-      SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $4 AND tagged.job = member.job))
+  AND (NOT $4::boolean OR EXISTS (
+      SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $5 AND tagged.job = member.job))
 GROUP BY found.state

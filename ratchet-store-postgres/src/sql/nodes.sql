@@ -4,14 +4,19 @@
 -- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim of the
 -- node, or none if it has no claims.
 -- [node.heartbeat] [node.reply] [node.previous] [node.claims] [node.cancel] [node.others] [cancel.running]
--- $3 has for each stored status what NodeStatus::after_heartbeat makes of it.
+-- $14 to $18 are what NodeStatus::after_heartbeat makes of each stored status; $12 says whether the
+-- node says which kinds it runs ($11), and an empty $13 that it says nothing else of itself.
 -- Primary key, no index has what changes; the small table; jobs_running: the rows of this node.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
-    SET label = $2, status = ($3::smallint[])[node.status + 1], running = $4, capacity = $5,
-        interval = $6, last_seen = clock.now, connections = $7, cpu_percent = $8,
-        memory_bytes = $9, roles = $10, capabilities = $11, kinds = $12, totals = $13
+    SET label = $2,
+        status = CASE node.status WHEN 0 THEN $14::smallint WHEN 1 THEN $15::smallint
+                                  WHEN 2 THEN $16::smallint WHEN 3 THEN $17::smallint
+                                  ELSE $18::smallint END, running = $3, capacity = $4,
+        interval = $5, last_seen = clock.now, connections = $6, cpu_percent = $7,
+        memory_bytes = $8, roles = $9, capabilities = $10,
+        kinds = CASE WHEN $12 THEN $11 END, totals = nullif($13, '')
     FROM clock
     CROSS JOIN (SELECT last_seen FROM {schema}.nodes WHERE node = $1) AS before
     WHERE node.node = $1
@@ -34,13 +39,14 @@ ORDER BY job.id
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 displaced AS (
     UPDATE {schema}.nodes SET status = 4
-    WHERE $3 = 0 AND label = $2 AND status < 3
+    WHERE $14 = 0 AND label = $2 AND status < 3
       AND NOT EXISTS (SELECT FROM {schema}.nodes AS known WHERE known.node = $1)
 )
 INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at, last_seen,
                             connections, cpu_percent, memory_bytes, roles, capabilities,
                             kinds, totals)
-SELECT $1, $2, $3, $4, $5, $6, now, now, $7, $8, $9, $10, $11, $12, $13
+SELECT $1, $2, $14, $3, $4, $5, now, now, $6, $7, $8, $9, $10, CASE WHEN $12 THEN $11 END,
+       nullif($13, '')
 FROM clock
 ON CONFLICT (node) DO NOTHING
 

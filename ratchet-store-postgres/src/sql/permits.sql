@@ -8,7 +8,7 @@ ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held
 WHERE old.max_held <> excluded.max_held
 
 -- name: held_permits
--- How many permits these resources ($1; none: all) have and how many running jobs hold one of them.
+-- How many permits these resources ($1, or all if $2) have and how many running jobs hold one of them.
 -- [permit.max] [permit.free] [permit.list]
 -- In a claim, a statement of its own after the one that locks the resources: it sees what was
 -- committed until then. Primary key; the routes, which are few, once; jobs_permits: as many rows as
@@ -19,13 +19,13 @@ WITH held AS MATERIALIZED (
         WHERE job.state = 3 AND job.flags & {permit} <> 0 AND job.route = route.id
     ))::bigint AS held
     FROM {schema}.routes AS route
-    WHERE route.permit <> '' AND ($1::text[] IS NULL OR route.permit = ANY($1))
+    WHERE route.permit <> '' AND ($2 OR route.permit = ANY($1::text[]))
     GROUP BY route.permit
 )
 SELECT permit.resource, permit.max_held, coalesce(held.held, 0)
 FROM {schema}.permits AS permit
 LEFT JOIN held ON held.resource = permit.resource
-WHERE $1::text[] IS NULL OR permit.resource = ANY($1)
+WHERE $2 OR permit.resource = ANY($1::text[])
 ORDER BY permit.resource
 
 -- name: look_at_permits

@@ -80,10 +80,10 @@ RETURNING id
 SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id
 
 -- name: find_routes
--- The routes of a queue ($1; none: any) and a kind ($2; none: any). [page.filter] [count.filter]
+-- The routes of a queue ($1; empty: any) and a kind ($2; empty: any). [page.filter] [count.filter]
 -- Reads the routes, which are few, once.
 SELECT id FROM {schema}.routes
-WHERE ($1::text IS NULL OR queue = $1) AND ($2::text IS NULL OR kind = $2)
+WHERE ($1 = '' OR queue = $1) AND ($2 = '' OR kind = $2)
 
 -- name: lost_routes
 -- The numbers of routes that waiting jobs name and that do not exist, and how many of the first 1,000

@@ -156,8 +156,8 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
-             ('{{1}}', '{{q}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
-              '{{{most}}}', 7)"
+             ('{{1}}', '{{q}}', '{{{most}}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
+              7)"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
@@ -367,7 +367,7 @@ pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<
     let counts = [
         (
             text(include_str!("../../src/sql/permits.sql"), "held_permits"),
-            "'{api}'",
+            "'{api}', false",
         ),
         (
             text(include_str!("../../src/sql/permits.sql"), "look_at_permits"),

@@ -178,7 +178,7 @@ pub(crate) async fn a_route_that_cannot_be_decoded_is_passed_over(schema: Arc<Sc
     let other = open(&schema).await;
     let whole = enqueue(&other, job().queue("whole")).await;
     for store in [store, other] {
-        QueueStore::queues(&store).await.unwrap();
+        QueueStore::queues(&*store).await.unwrap();
     }
     let claimed = open(&schema).await.claim_next_batch(&claim_all()).await;
     let claimed: Vec<JobId> = claimed

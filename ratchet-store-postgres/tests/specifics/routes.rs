@@ -144,7 +144,7 @@ pub(crate) async fn what_is_read_has_the_route_it_has_now(schema: Arc<Schema>) {
     let id = enqueue(&open(&schema).await, of("other").queue("elsewhere")).await;
     let read = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
     assert_eq!(read.spec.route.kind.as_str(), "other");
-    let queues = QueueStore::queues(&store).await.unwrap();
+    let queues = QueueStore::queues(&*store).await.unwrap();
     let queues: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
     assert_eq!(queues, ["elsewhere"]);
     let page = PageRequest::first(9);

@@ -136,7 +136,7 @@ WHERE [key] IN (SELECT name FROM @wanted)
 
 -- name: get_jobs
 -- Jobs with everything known about them, or without what may be large. [get.whole] [get.outline]
--- Primary keys. The tags are one JSON text.
+-- Primary keys. The tags are read by tags_of.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
@@ -146,7 +146,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        data.traceparent, data.tracestate,
        notes.[percent], notes.message, CASE WHEN @P2 = 1 THEN notes.[checkpoint] END,
        CASE WHEN @P2 = 1 THEN notes.result END, notes.last_error,
-       data.lane, data.recurring, data.slot, data.payload_version, job.flags,
+       data.lane, data.recurring, data.slot, CAST(NULL AS nvarchar(max)), data.payload_version, job.flags,
        route.queue, route.kind, route.capability, route.permit
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route

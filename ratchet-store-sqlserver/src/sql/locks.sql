@@ -38,13 +38,13 @@ SET expires_at = CASE WHEN @P4 IS NULL THEN 0
 WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
 
 -- name: find_lock
--- One lock. [lock.inspect] Primary key of locks.
-SELECT owner, fence, expires_at, {now} FROM {schema}.locks WHERE name = @P1
+-- One lock, which is bound to no session that could be gone. [lock.inspect] Primary key of locks.
+SELECT owner, fence, expires_at, {now}, CAST(0 AS bit) FROM {schema}.locks WHERE name = @P1
 
 -- name: list_locks
 -- One page of the locks. [lock.list] Primary key of locks.
 DECLARE @now bigint = {now};
-SELECT TOP (@P2) owner, fence, expires_at, @now, name
+SELECT TOP (@P2) owner, fence, expires_at, @now, CAST(0 AS bit), name
 FROM {schema}.locks
 WHERE name > @P1
 ORDER BY name

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ratchet_sql::Dialect;
 use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::{DATABASE_CLOCK, Words};
+use crate::dialect::SqlServer;
 use crate::error::{GATE, NOT_ONE};
-use crate::purge::AT_ONCE;
 use crate::session::{self, Server, Session};
 use crate::{connection, migrate};
 
@@ -457,15 +458,6 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
 fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;
     let entries = 1 + 3;
-    assert!(AT_ONCE * entries < ESCALATION, "{AT_ONCE} at once");
-    let sources = [
-        include_str!("../act.rs"),
-        include_str!("../archive.rs"),
-        include_str!("../purge.rs"),
-    ];
-    for source in sources {
-        let uses = source.matches(".delete_jobs").count();
-        assert_eq!(uses, 1);
-        assert_eq!(source.matches("chunks(AT_ONCE)").count(), uses);
-    }
+    let at_once = SqlServer::DELETES_AT_ONCE;
+    assert!(at_once * entries < ESCALATION, "{at_once} at once");
 }

@@ -68,9 +68,13 @@ const BOUND_ELSEWHERE: [&str; 26] = [
 /// How often each statement is bound where it is written as `.<name>.query().bind(…)`, or as
 /// `let x = ….<name>.query(); … x.bind(…)` with no other query between.
 fn bound() -> BTreeMap<String, Vec<usize>> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [own.join("src"), own.join("../ratchet-sql/src")];
+    let files = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
     let mut bound: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for entry in fs::read_dir(sources).unwrap() {
+    for entry in files {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "rs") {
             continue;
@@ -95,8 +99,10 @@ fn bound() -> BTreeMap<String, Vec<usize>> {
                 .map(|(variable, _)| variable);
             if let (0, Some(variable), Some(rest)) = (times, variable, rest.strip_prefix(';')) {
                 let rest = rest.split(".query()").next().unwrap_or_default();
-                let again = format!("{variable}.bind(");
-                if let Some(at) = rest.find(&again) {
+                let again = CALLS
+                    .iter()
+                    .filter_map(|(name, _)| rest.find(&format!("{variable}{name}")));
+                if let Some(at) = again.min() {
                     times = binds(&rest[at + variable.len()..]).0;
                 }
             }
@@ -106,10 +112,23 @@ fn bound() -> BTreeMap<String, Vec<usize>> {
     bound
 }
 
-/// How many `.bind(…)` stand at the beginning, and what stands behind them.
+/// The calls that bind, and how many parameters each binds.
+const CALLS: [(&str, usize); 4] = [
+    (".bind(", 1),
+    (".table(", 1),
+    (".states(", 1),
+    (".any_of(", 2),
+];
+
+/// How many parameters the calls at the beginning bind, and what follows them.
 fn binds(code: &str) -> (usize, &str) {
     let (mut times, mut rest) = (0, code);
-    while let Some(inside) = rest.strip_prefix(".bind(") {
+    let call = |rest: &'_ str| {
+        let mut calls = CALLS.iter();
+        calls.find(|(name, _)| rest.starts_with(name)).copied()
+    };
+    while let Some((name, parameters)) = call(rest) {
+        let inside = &rest[name.len()..];
         let mut open = 1_usize;
         let end = inside.find(|c| {
             match c {
@@ -120,7 +139,7 @@ fn binds(code: &str) -> (usize, &str) {
             open == 0
         });
         rest = end.map_or("", |end| &inside[end + 1..]);
-        times += 1;
+        times += parameters;
     }
     (times, rest)
 }

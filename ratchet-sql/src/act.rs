@@ -1,0 +1,361 @@
+//! What operators do to jobs, and the deletion of old ones.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ratchet_core::links::waiting_state;
+use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
+use ratchet_core::state::Response;
+use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::{Failure, Result};
+use crate::row::{self, HAS_LANE, WAITS};
+use crate::store::SqlStore;
+
+/// A job that is acted on.
+struct Target {
+    state: JobState,
+    flags: i16,
+    key: Option<String>,
+}
+
+/// What a call writes, each job once.
+#[derive(Default)]
+struct Changes {
+    moved: HashMap<JobId, JobState>,
+    cancelling: Vec<Uuid>,
+    requeued: Vec<(Uuid, JobState)>,
+    /// Those that are given what the action says.
+    given: Vec<Uuid>,
+    deleted: Vec<Uuid>,
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Does the action to each selected job.
+    pub(crate) async fn act_on_jobs(
+        &self,
+        jobs: &JobSelector,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        match jobs {
+            JobSelector::Ids(ids) if ids.is_empty() => Ok(Vec::new()),
+            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
+            JobSelector::Matching {
+                filter,
+                after,
+                limit,
+            } => {
+                let page = PageRequest::first(*limit).after(*after);
+                self.act_on_matching(filter, page, action).await
+            }
+            // A selector this version does not know selects nothing.
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Does the action to a batch of those that match, which begins behind a place. [act.select]
+    async fn act_on_matching(
+        &self,
+        filter: &JobFilter,
+        page: PageRequest,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
+        let states: Vec<_> = filter
+            .wanted_states()
+            .into_iter()
+            .filter(responds)
+            .collect();
+        let mut page = page.order(JobOrder::OldestFirst);
+        loop {
+            let ids = self
+                .selected_ids(filter, &states, &page, page.limit)
+                .await?;
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
+            // Somebody else changed them since they were selected: they do not match any more.
+            acted.retain(|one| {
+                !matches!(
+                    one.outcome,
+                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
+                )
+            });
+            if !acted.is_empty() {
+                return Ok(acted);
+            }
+            // That was all of them, and no answer would say that there was none.
+            page = page.after(ids.last().copied());
+        }
+    }
+
+    async fn act_on_these(
+        &self,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let acted = self.act_inside(&mut lease, ids, selected, action).await;
+        lease.end(acted).await
+    }
+
+    /// Acts on these jobs, which are locked first; on those only that are still in the states they
+    /// were selected by, if they were. [act.select]
+    async fn act_inside(
+        &self,
+        lease: &mut D::Lease,
+        ids: &[JobId],
+        selected: Option<&[JobState]>,
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        // Before the jobs, as every call does. What lane a job has never changes.
+        let lanes = match action {
+            JobAction::Cancel | JobAction::Requeue => self.lanes_of(lease, &wanted).await?,
+            _ => BTreeMap::new(),
+        };
+        let mut places = self.enter_lanes(lease, lanes.values().cloned()).await?;
+        let read = self.sql().read_state.query().bind(&wanted);
+        let mut targets = HashMap::with_capacity(ids.len());
+        for row in lease.rows(read).await? {
+            let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+            let (flags, key) = (row.try_get(2)?, row.try_get(3)?);
+            if selected.is_none_or(|states| states.contains(&state)) {
+                let target = Target { state, flags, key };
+                targets.insert(row::job_id(&row, 0)?, target);
+            }
+        }
+        let refused_keys = if action == JobAction::Requeue {
+            self.take_keys(lease, ids, &targets).await?
+        } else {
+            HashMap::new()
+        };
+        let blocked = if action == JobAction::Requeue {
+            self.wait_again(lease, &targets, &refused_keys).await?
+        } else {
+            HashSet::new()
+        };
+        let mut changes = Changes::default();
+        let mut acted = Vec::with_capacity(ids.len());
+        for id in ids {
+            let outcome = respond(
+                *id,
+                action,
+                &mut targets,
+                &refused_keys,
+                &mut changes,
+                |id| {
+                    let lane = lanes.get(&id).cloned();
+                    let waits = waiting_state(blocked.contains(&id), false);
+                    lane.map_or(waits, |lane| places.take(id, lane))
+                },
+            );
+            acted.push(Acted { job: *id, outcome });
+        }
+        let ended = changes
+            .moved
+            .iter()
+            .filter(|(_, state)| state.is_terminal());
+        let ended: Vec<(Uuid, i16)> = ended
+            .map(|(id, _)| (id.as_uuid(), targets.get(id).map_or(0, |job| job.flags)))
+            .collect();
+        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+        self.write_changes(lease, changes, action).await?;
+        self.leave_lanes(lease, places, &of_lanes).await?;
+        self.follow_ends(lease, &ended).await?;
+        Ok(acted)
+    }
+
+    /// Takes the unique keys of the jobs that are to be requeued, and says who has those that
+    /// cannot be had.
+    async fn take_keys(
+        &self,
+        lease: &mut D::Lease,
+        ids: &[JobId],
+        targets: &HashMap<JobId, Target>,
+    ) -> Result<HashMap<JobId, JobId>> {
+        let mut wanted: Vec<(&str, JobId)> = Vec::new();
+        for id in ids {
+            if let Some(target) = targets.get(id)
+                && target.state.respond(JobAction::Requeue) != Response::Refuse
+                && let Some(key) = &target.key
+            {
+                wanted.push((key, *id));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let keys: Vec<&str> = wanted.iter().map(|(key, _)| *key).collect();
+        let jobs: Vec<Uuid> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
+        let places: Vec<i32> = (0..).take(wanted.len()).collect();
+        let take = self.sql().take_unique_keys.query().table(&[
+            ("name", &keys),
+            ("job", &jobs),
+            ("place", &places),
+        ]);
+        lease.execute(take).await?;
+        let find = self.sql().find_unique_keys.query().bind(&keys);
+        let mut holders: HashMap<String, JobId> = HashMap::new();
+        for row in lease.rows(find).await? {
+            holders.insert(row.try_get(0)?, row::job_id(&row, 1)?);
+        }
+        let mut refused = HashMap::new();
+        for (key, id) in wanted {
+            match holders.get(key) {
+                Some(holder) if *holder == id => {}
+                Some(holder) => {
+                    refused.insert(id, *holder);
+                }
+                // It was freed between the two statements: the whole is done again.
+                None => {
+                    return Err(Failure::new(
+                        StoreErrorKind::Contention,
+                        "a unique key changed hands meanwhile",
+                    ));
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Which of the jobs that are to be requeued have to wait for what they lack.
+    async fn wait_again(
+        &self,
+        lease: &mut D::Lease,
+        targets: &HashMap<JobId, Target>,
+        refused_keys: &HashMap<JobId, JobId>,
+    ) -> Result<HashSet<JobId>> {
+        let requeued = targets.iter().filter(|(id, target)| {
+            target.flags & WAITS != 0
+                && target.state.respond(JobAction::Requeue) != Response::Refuse
+                && !refused_keys.contains_key(id)
+        });
+        let requeued: Vec<Uuid> = requeued.map(|(id, _)| id.as_uuid()).collect();
+        let mut blocked = HashSet::new();
+        if !requeued.is_empty() {
+            let sql = self.sql();
+            for statement in [&sql.renew_signals, &sql.open_links] {
+                for row in lease.rows(statement.query().bind(&requeued)).await? {
+                    blocked.insert(row::job_id(&row, 0)?);
+                }
+            }
+        }
+        Ok(blocked)
+    }
+
+    async fn write_changes(
+        &self,
+        lease: &mut D::Lease,
+        changes: Changes,
+        action: JobAction,
+    ) -> Result<()> {
+        let sql = self.sql();
+        if !changes.moved.is_empty() {
+            let ids: Vec<Uuid> = changes.moved.keys().map(JobId::as_uuid).collect();
+            let states = changes.moved.values();
+            let states: Vec<i16> = states.map(|state| state.code().into()).collect();
+            lease
+                .execute(
+                    sql.change_state
+                        .query()
+                        .table(&[("job", &ids), ("state", &states)]),
+                )
+                .await?;
+        }
+        if !changes.cancelling.is_empty() {
+            lease
+                .execute(sql.request_cancel.query().bind(&changes.cancelling))
+                .await?;
+        }
+        if !changes.requeued.is_empty() {
+            let (ids, states): (Vec<Uuid>, Vec<i16>) = changes
+                .requeued
+                .into_iter()
+                .map(|(id, state)| (id, i16::from(state.code())))
+                .unzip();
+            lease
+                .execute(
+                    sql.requeue_jobs
+                        .query()
+                        .table(&[("job", &ids), ("state", &states)]),
+                )
+                .await?;
+        }
+        if !changes.given.is_empty() {
+            self.give(lease, changes.given, action).await?;
+        }
+        if !changes.deleted.is_empty() {
+            for some in changes.deleted.chunks(D::DELETES_AT_ONCE) {
+                lease.rows(sql.delete_jobs.query().bind(some)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives jobs what the action says.
+    async fn give(&self, lease: &mut D::Lease, ids: Vec<Uuid>, action: JobAction) -> Result<()> {
+        let sql = self.sql();
+        let give = match action {
+            JobAction::Reschedule(due) => {
+                let (at, delay) = row::due(due);
+                sql.reschedule_jobs.query().bind(&ids).bind(at).bind(delay)
+            }
+            JobAction::SetPriority(priority) => {
+                let level = i16::from(priority.level());
+                sql.set_priority.query().bind(&ids).bind(level)
+            }
+            _ => return Ok(()),
+        };
+        lease.execute(give).await.map(drop)
+    }
+}
+
+/// What becomes of one job; `targets` then has its new state, since ids may be repeated. `enter`
+/// puts a requeued job into its lane and says in which state it waits.
+fn respond(
+    id: JobId,
+    action: JobAction,
+    targets: &mut HashMap<JobId, Target>,
+    refused_keys: &HashMap<JobId, JobId>,
+    changes: &mut Changes,
+    enter: impl FnOnce(JobId) -> JobState,
+) -> ActionOutcome {
+    let Some(target) = targets.get_mut(&id) else {
+        return ActionOutcome::NotFound;
+    };
+    match target.state.respond(action) {
+        Response::Refuse => ActionOutcome::Refused(target.state),
+        Response::RequestCancel => {
+            changes.cancelling.push(id.as_uuid());
+            ActionOutcome::CancelRequested
+        }
+        Response::Change => {
+            changes.given.push(id.as_uuid());
+            ActionOutcome::Changed
+        }
+        Response::Remove => {
+            changes.deleted.push(id.as_uuid());
+            targets.remove(&id);
+            ActionOutcome::Deleted
+        }
+        Response::Become(mut to) => {
+            if let Some(holder) = refused_keys.get(&id) {
+                return ActionOutcome::KeyTaken(*holder);
+            }
+            if action == JobAction::Requeue {
+                to = enter(id);
+                changes.requeued.push((id.as_uuid(), to));
+            } else {
+                changes.moved.insert(id, to);
+            }
+            target.state = to;
+            ActionOutcome::Became(to)
+        }
+    }
+}

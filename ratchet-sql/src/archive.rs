@@ -1,0 +1,236 @@
+//! [`ArchiveStore`] on SQL.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, Detail, Guarded, JobOrder,
+    PageRequest, PurgeRequest,
+};
+use ratchet_core::store::ArchiveStore;
+use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, StoreError, limits};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::{Loss, Result as Inner};
+use crate::purge::OldJobs;
+use crate::read::beginning;
+use crate::row;
+use crate::store::SqlStore;
+
+#[async_trait]
+impl<D: Dialect> ArchiveStore for SqlStore<D> {
+    async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        const OPERATION: &str = "archive";
+        request
+            .validate()
+            .map_err(|error| error.during(OPERATION))?;
+        // As for purges: again it would be to other jobs, and their number alone be told.
+        self.call_again_after(
+            OPERATION,
+            |loss| loss == Loss::Told,
+            || self.archive_jobs(request),
+        )
+        .await
+    }
+
+    async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
+        const OPERATION: &str = "archived";
+        limits::check_batch("ids", ids.len())
+            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
+        self.call(OPERATION, || self.read_archived(ids)).await
+    }
+
+    async fn list_archived(
+        &self,
+        filter: &ArchiveFilter,
+        page: &PageRequest,
+    ) -> Result<ArchivePage> {
+        const OPERATION: &str = "list_archived";
+        page.validate().map_err(|error| error.during(OPERATION))?;
+        self.call(OPERATION, || self.read_archive(filter, page))
+            .await
+    }
+
+    async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
+        request.validate()?;
+        self.call_again_after(
+            "purge_archive",
+            |loss| loss == Loss::Told,
+            || self.forget_archived(request),
+        )
+        .await
+    }
+}
+
+/// Finished jobs as columns.
+#[derive(Default)]
+struct Documents {
+    ids: Vec<Uuid>,
+    states: Vec<i16>,
+    finished_at: Vec<i64>,
+    queues: Vec<String>,
+    kinds: Vec<String>,
+    documents: Vec<String>,
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn archive_jobs(&self, request: &PurgeRequest) -> Inner<Guarded<u64>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let archived = async {
+            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            self.archive_inside(&mut lease, request)
+                .await
+                .map(Guarded::Done)
+        }
+        .await;
+        lease.end(archived).await
+    }
+
+    /// Moves old finished jobs, which are locked, into the archive. Those that cannot be read stay,
+    /// and others are looked for behind them.
+    async fn archive_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Inner<u64> {
+        let (mut old, mut done) = (OldJobs::new(request), 0);
+        while done < request.limit && !old.is_over() {
+            let jobs = self.lock_old(lease, &mut old, request.limit - done).await?;
+            if !jobs.is_empty() {
+                done += self.put_away(lease, &jobs).await?;
+            }
+        }
+        Ok(done as u64)
+    }
+
+    /// Moves those of these jobs that can be read, and says how many.
+    async fn put_away(&self, lease: &mut D::Lease, old: &[(JobId, i64)]) -> Inner<usize> {
+        let ids: Vec<JobId> = old.iter().map(|(id, _)| *id).collect();
+        let jobs = self.read_jobs_on(lease, &ids, Detail::Whole).await?;
+        let mut histories = self.read_histories(lease, &ids).await?;
+        let mut found = Documents::default();
+        for ((id, finished_at), job) in old.iter().zip(jobs) {
+            let Some(job) = job else {
+                continue;
+            };
+            let history = histories.remove(id).unwrap_or_default();
+            found.documents.push(ArchivedJob::encode(&job, &history)?);
+            found.ids.push(id.as_uuid());
+            found.states.push(job.state.code().into());
+            found.finished_at.push(*finished_at);
+            found.queues.push(job.spec.route.queue.to_string());
+            found.kinds.push(job.spec.route.kind.to_string());
+        }
+        let count = found.ids.len();
+        let archive = self.sql().archive_jobs.query();
+        let archive = archive.table(&[
+            ("id", &found.ids),
+            ("state", &found.states),
+            ("finished_at", &found.finished_at),
+            ("queue", &found.queues),
+            ("kind", &found.kinds),
+            ("document", &found.documents),
+        ]);
+        lease.execute(archive).await?;
+        for some in found.ids.chunks(D::DELETES_AT_ONCE) {
+            lease
+                .rows(self.sql().delete_jobs.query().bind(some))
+                .await?;
+        }
+        Ok(count)
+    }
+
+    async fn read_histories(
+        &self,
+        lease: &mut D::Lease,
+        jobs: &[JobId],
+    ) -> Inner<HashMap<JobId, Vec<Attempt>>> {
+        let wanted: Vec<Uuid> = jobs.iter().map(JobId::as_uuid).collect();
+        let mut histories: HashMap<JobId, Vec<Attempt>> = HashMap::new();
+        let rows = lease
+            .rows(self.sql().histories.query().bind(&wanted))
+            .await?;
+        for row in &rows {
+            let job = row::job_id(row, 7)?;
+            match row::attempt(row) {
+                Ok(attempt) => histories.entry(job).or_default().push(attempt),
+                Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+            }
+        }
+        Ok(histories)
+    }
+
+    async fn read_archived(&self, ids: &[JobId]) -> Inner<Vec<Option<ArchivedJob>>> {
+        let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        let get = self.sql().get_archived.query().bind(&wanted);
+        let rows = self.lease().await?.rows(get).await?;
+        let found: HashMap<JobId, ArchivedJob> = rows.iter().filter_map(archived).collect();
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn read_archive(&self, filter: &ArchiveFilter, page: &PageRequest) -> Inner<ArchivePage> {
+        let sql = self.sql();
+        let list = match page.order {
+            JobOrder::OldestFirst => &sql.list_archived_oldest,
+            JobOrder::NewestFirst => &sql.list_archived_newest,
+        };
+        let states = if filter.states.is_empty() {
+            &JobState::ALL[..]
+        } else {
+            &filter.states
+        };
+        let mut list = list.query().states(states);
+        for name in [&filter.queue, &filter.kind] {
+            let text = name.as_ref().map(Name::as_str);
+            list = list.bind(text.is_some()).bind(text.unwrap_or_default());
+        }
+        let list = list
+            .bind(beginning(page))
+            // One more than the page has, to know whether there is another page.
+            .bind(i64::try_from(page.limit + 1).unwrap_or(i64::MAX));
+        let rows = self.lease().await?.rows(list).await?;
+        let shown = &rows[..rows.len().min(page.limit)];
+        let last = shown.last().filter(|_| rows.len() > page.limit);
+        let next = last.map(|row| row::job_id(row, 0)).transpose()?;
+        let jobs = shown.iter().filter_map(archived).map(|(_, job)| job);
+        Ok(ArchivePage {
+            jobs: jobs.collect(),
+            next,
+        })
+    }
+
+    async fn forget_archived(&self, request: &ArchivePurge) -> Inner<Guarded<u64>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let purged = async {
+            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            let purge = self.sql().purge_archive.query();
+            let purge = purge
+                // Longer ago than the clock can say is never.
+                .bind(duration_millis(request.older_than).min(i64::MAX / 2))
+                .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+            lease.execute(purge).await.map(Guarded::Done)
+        }
+        .await;
+        lease.end(purged).await
+    }
+}
+
+/// The archived job of a row; none if its document cannot be read.
+fn archived(row: &impl Row) -> Option<(JobId, ArchivedJob)> {
+    let id = row::job_id(row, 0).ok()?;
+    let read = || {
+        let document = row::text(row, 2, "document")?.unwrap_or_default();
+        let at = row
+            .try_get(1)
+            .map_err(|_| InvalidInput::new("archived_at", "is not a whole number"))?;
+        ArchivedJob::decode(document, from_millis(at))
+    };
+    read()
+        .map_err(|error| tracing::warn!(job = %id, %error, "an archived job cannot be read"))
+        .ok()
+        .map(|job| (id, job))
+}

@@ -1,0 +1,169 @@
+//! What can be bound to a statement.
+
+use uuid::Uuid;
+
+/// A value of a parameter, or a list.
+///
+/// There is no text and no id that may be missing: not every driver can bind one without a type. Bind
+/// an empty text, the smallest or the largest id, with a truth value beside it where those have a
+/// meaning. In lists values may be missing.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// A truth value.
+    Bool(bool),
+    /// A number of 16 bits.
+    Small(i16),
+    /// A number of 32 bits.
+    Int(i32),
+    /// A number of 64 bits, which may be missing.
+    Big(Option<i64>),
+    /// An id.
+    Uuid(Uuid),
+    /// A text.
+    Text(&'a str),
+    /// A list.
+    List(List<'a>),
+}
+
+/// Values of one type, a parameter for all of them. In the second kind of each type values may be
+/// missing.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the types say it")]
+pub enum List<'a> {
+    Bool(&'a [bool]),
+    Small(&'a [i16]),
+    Int(&'a [i32]),
+    Big(&'a [i64]),
+    Uuid(&'a [Uuid]),
+    Str(&'a [&'a str]),
+    String(&'a [String]),
+    OptSmall(&'a [Option<i16>]),
+    OptInt(&'a [Option<i32>]),
+    OptBig(&'a [Option<i64>]),
+    OptUuid(&'a [Option<Uuid>]),
+    OptStr(&'a [Option<&'a str>]),
+    OptString(&'a [Option<String>]),
+}
+
+/// Does the same with the values of a list, whatever their type.
+#[macro_export]
+macro_rules! each_list {
+    ($list:expr, $values:ident => $work:expr) => {
+        match $list {
+            $crate::List::Bool($values) => $work,
+            $crate::List::Small($values) => $work,
+            $crate::List::Int($values) => $work,
+            $crate::List::Big($values) => $work,
+            $crate::List::Uuid($values) => $work,
+            $crate::List::Str($values) => $work,
+            $crate::List::String($values) => $work,
+            $crate::List::OptSmall($values) => $work,
+            $crate::List::OptInt($values) => $work,
+            $crate::List::OptBig($values) => $work,
+            $crate::List::OptUuid($values) => $work,
+            $crate::List::OptStr($values) => $work,
+            $crate::List::OptString($values) => $work,
+        }
+    };
+}
+
+impl List<'_> {
+    /// Returns how many values there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        each_list!(self, values => values.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+macro_rules! scalars {
+    ($($type:ty => $kind:ident($value:ident) $argument:expr,)*) => {$(
+        impl From<$type> for Argument<'_> {
+            fn from($value: $type) -> Self {
+                Self::$kind($argument)
+            }
+        }
+    )*};
+}
+
+scalars! {
+    bool => Bool(value) value,
+    i16 => Small(value) value,
+    i32 => Int(value) value,
+    i64 => Big(value) Some(value),
+    Option<i64> => Big(value) value,
+    Uuid => Uuid(value) value,
+}
+
+impl<'a> From<&'a str> for Argument<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Argument<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a, T: Element> From<&'a [T]> for Argument<'a> {
+    fn from(values: &'a [T]) -> Self {
+        Self::List(T::list(values))
+    }
+}
+
+impl<'a, T: Element> From<&'a Vec<T>> for Argument<'a> {
+    fn from(values: &'a Vec<T>) -> Self {
+        Self::List(T::list(values))
+    }
+}
+
+/// A value that can be in a list.
+pub trait Element: Sync + Sized {
+    /// Returns these values as a list.
+    fn list(values: &[Self]) -> List<'_>;
+}
+
+macro_rules! elements {
+    ($($type:ty => $kind:ident,)*) => {$(
+        impl Element for $type {
+            fn list(values: &[Self]) -> List<'_> {
+                List::$kind(values)
+            }
+        }
+    )*};
+}
+
+elements! {
+    bool => Bool,
+    i16 => Small,
+    i32 => Int,
+    i64 => Big,
+    Uuid => Uuid,
+    &str => Str,
+    String => String,
+    Option<i16> => OptSmall,
+    Option<i32> => OptInt,
+    Option<i64> => OptBig,
+    Option<Uuid> => OptUuid,
+    Option<&str> => OptStr,
+    Option<String> => OptString,
+}
+
+/// A column of a list of rows.
+pub trait Column: Sync {
+    /// Returns the values of the column, from the first row to the last.
+    fn list(&self) -> List<'_>;
+}
+
+impl<T: Element> Column for Vec<T> {
+    fn list(&self) -> List<'_> {
+        T::list(self)
+    }
+}

@@ -1,0 +1,396 @@
+//! Storing new jobs.
+
+use std::collections::{HashMap, HashSet};
+
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, payload_version_to_stored};
+use ratchet_core::time::{duration_millis, to_millis};
+use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
+use uuid::Uuid;
+
+use crate::arguments::Column;
+use crate::dialect::{Connections, Dialect, Lease, Query, Row, Run};
+use crate::failure::{Failure, Result};
+use crate::lanes::Lane;
+use crate::routes::Mark;
+use crate::row::{self, HAS_CHILDREN};
+use crate::statement::Statement;
+use crate::store::SqlStore;
+
+impl<D: Dialect> SqlStore<D> {
+    /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
+    /// Jobs with lanes, links, batches or signals need a transaction.
+    ///
+    /// Jobs without either, without tags and without a recurring definition, are taken for new. If
+    /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
+    /// as a whole and they go the way of jobs with keys.
+    pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let routes = self.marks_of(jobs).await?;
+        let mut lease = self.lease().await?;
+        if jobs.iter().any(in_transaction) {
+            lease.begin().await?;
+            let stored = self.store_jobs(&mut lease, jobs, &routes).await;
+            return lease.end(stored).await;
+        }
+        if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
+            let insert = Insert::of(jobs.iter().zip(&routes))?;
+            if jobs.iter().any(has_tags) {
+                match self.insert_keyed(&mut lease, &insert).await {
+                    Err(failure) if failure.duplicate => {}
+                    done => return done.map(|_| created(jobs)),
+                }
+                return self.store_jobs(&mut lease, jobs, &routes).await;
+            }
+            let query = match &self.sql().enqueue_job {
+                Some(one) if jobs.len() == 1 => insert.bind_one(one),
+                _ => insert.bind_new(&self.sql().enqueue_jobs),
+            };
+            match lease.changed(query).await {
+                Err(failure) if failure.duplicate => {}
+                Ok(0) => return Err(self.refute(&mut lease, insert.last).await),
+                done => return done.map(|_| created(jobs)),
+            }
+        }
+        self.store_jobs(&mut lease, jobs, &routes).await
+    }
+
+    /// Stores the jobs of one call that are new; in a transaction if some have more than keys.
+    ///
+    /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
+    /// the same time waits there, and then sees what was stored.
+    ///
+    /// # Errors
+    /// Failures of the database. Of kind `Contention`, after which the whole transaction is to be
+    /// repeated, if others stored one of the jobs meanwhile, or if the routes are missing.
+    pub async fn store_jobs(
+        &self,
+        on: &mut impl Run<D>,
+        jobs: &[NewJob],
+        routes: &[Mark],
+    ) -> Result<Vec<Enqueued>> {
+        let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
+        let taken = on.rows(self.find_keys(jobs)).await?;
+        let (answers, new) = resolve(jobs, &taken)?;
+        let linked = self.lock_parents(on, jobs, &answers, &new).await?;
+        if !new.is_empty() {
+            let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
+            for (state, place) in insert.states.iter_mut().zip(&new) {
+                if let Some(lane) = lane(&jobs[*place]) {
+                    *state = places.take(jobs[*place].id(), lane).code().into();
+                }
+            }
+            for (id, flags) in insert.ids.iter().zip(&mut insert.flags) {
+                if linked.is_parent(JobId::from(*id)) {
+                    *flags |= HAS_CHILDREN;
+                }
+            }
+            let stored = self.insert_keyed(on, &insert).await?;
+            if stored < new.len() && jobs.iter().any(in_transaction) {
+                // Somebody stored one of them in this moment. As a parent it would not know of its
+                // children: the whole is done again, and finds it.
+                return Err(Failure::new(
+                    StoreErrorKind::Contention,
+                    "a job of the call was stored meanwhile",
+                ));
+            }
+        }
+        self.leave_lanes(on, places, &[]).await?;
+        self.link(on, linked).await?;
+        Ok(answers)
+    }
+
+    /// Stores new jobs that need no more than an insert, in one statement that passes over those that
+    /// are stored.
+    ///
+    /// # Errors
+    /// Failures of the database; of kind `Contention` if the routes are missing.
+    pub async fn insert_new(
+        &self,
+        on: &mut impl Run<D>,
+        jobs: &[NewJob],
+        routes: &[Mark],
+    ) -> Result<Vec<Enqueued>> {
+        let insert = Insert::of(jobs.iter().zip(routes))?;
+        self.insert_keyed(on, &insert).await?;
+        Ok(created(jobs))
+    }
+
+    /// Runs `enqueue_keyed` and returns how many jobs it stored.
+    async fn insert_keyed(&self, on: &mut impl Run<D>, insert: &Insert<'_>) -> Result<usize> {
+        let statement = &self.sql().enqueue_keyed;
+        let mut stored = 0;
+        for row in on.rows(insert.bind_keyed(statement)).await? {
+            if !row.try_get::<bool>(1)? {
+                return Err(self.refute(on, insert.last).await);
+            }
+            stored = row::count(row.try_get::<i64>(0)?, "count")?;
+        }
+        Ok(stored)
+    }
+
+    /// The failure of a statement that stored nothing because this route is missing where it ran: the
+    /// call is to be repeated, with the routes that are there.
+    async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
+        let renewed = match self.routes().refute(mark, on, self.sql()).await {
+            Ok(true) => self.connections().renew_live().await,
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        renewed.err().unwrap_or_else(|| {
+            let mut failure = Failure::new(StoreErrorKind::Contention, D::ROUTES_MISSING);
+            failure.refuted = true;
+            failure
+        })
+    }
+
+    /// The mark of each job's route; stores the routes that are new.
+    ///
+    /// # Errors
+    /// `Invalid` for a permit that has no limit, and failures of the database.
+    pub async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
+        loop {
+            let routes = jobs.iter().map(|job| &job.spec().route);
+            if let Some(marks) = self.routes().marks(routes) {
+                return Ok(marks);
+            }
+            for job in jobs {
+                self.mark_of(&job.spec().route).await?;
+            }
+        }
+    }
+
+    /// The mark of a route, which is stored if it is new and allowed.
+    pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
+        let routes = self.routes();
+        routes.mark_of(self.connections(), self.sql(), route).await
+    }
+
+    fn find_keys(&self, jobs: &[NewJob]) -> D::Query {
+        let ids: Vec<Uuid> = jobs.iter().map(|job| job.id().as_uuid()).collect();
+        let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
+            jobs.iter().filter_map(key).map(Name::as_str).collect()
+        };
+        let find = &self.sql().find_keys;
+        find.query()
+            .bind(&ids)
+            .bind(&keys(|job| job.spec().idempotency_key.as_ref()))
+            .bind(&keys(|job| job.spec().unique_key.as_ref()))
+    }
+}
+
+/// Whether some of these jobs need more than one insert: they have keys, lanes, links, batches or
+/// signals.
+#[must_use]
+pub fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
+    jobs.iter().any(|job| has_keys(job) || in_transaction(job))
+}
+
+fn has_keys(job: &NewJob) -> bool {
+    job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
+}
+
+fn has_origin(job: &NewJob) -> bool {
+    job.spec().recurring.is_some()
+}
+
+fn has_tags(job: &NewJob) -> bool {
+    !job.spec().tags.is_empty()
+}
+
+/// Whether a job needs more than one statement.
+fn in_transaction(job: &NewJob) -> bool {
+    let spec = job.spec();
+    spec.lane.is_some() || spec.batch.is_some() || spec.waits()
+}
+
+/// The lane of a job.
+fn lane(job: &NewJob) -> Option<Lane> {
+    let lane = job.spec().lane.as_ref()?;
+    Some(Lane::new(&job.spec().route.queue, lane))
+}
+
+fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
+    jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
+}
+
+/// What the caller of an enqueue is told of each job, and the places of those that are to be
+/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
+fn resolve(jobs: &[NewJob], found: &[impl Row]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+    let mut stored: HashSet<JobId> = HashSet::new();
+    let mut idempotency: HashMap<&str, JobId> = HashMap::new();
+    let mut uniqueness: HashMap<&str, JobId> = HashMap::new();
+    for row in found {
+        let job = JobId::from(row.try_get::<Uuid>(2)?);
+        match row.try_get(0)? {
+            0_i32 => {
+                stored.insert(job);
+            }
+            1 => {
+                idempotency.insert(row.try_get(1)?, job);
+            }
+            _ => {
+                uniqueness.insert(row.try_get(1)?, job);
+            }
+        }
+    }
+    let mut new = Vec::new();
+    let mut answers = Vec::with_capacity(jobs.len());
+    for (place, job) in jobs.iter().enumerate() {
+        let (id, spec) = (job.id(), job.spec());
+        let first = spec.idempotency_key.as_ref().map(Name::as_str);
+        let unique = spec.unique_key.as_ref().map(Name::as_str);
+        let earlier = first
+            .and_then(|key| idempotency.get(key))
+            .or_else(|| uniqueness.get(unique?));
+        answers.push(match earlier {
+            _ if stored.contains(&id) => Enqueued::Created(id),
+            Some(earlier) => Enqueued::Duplicate(*earlier),
+            None => {
+                stored.insert(id);
+                idempotency.extend(first.map(|key| (key, id)));
+                uniqueness.extend(unique.map(|key| (key, id)));
+                new.push(place);
+                Enqueued::Created(id)
+            }
+        });
+    }
+    Ok((answers, new))
+}
+
+/// Jobs as columns.
+#[derive(Default)]
+struct Insert<'a> {
+    ids: Vec<Uuid>,
+    routes: Vec<i32>,
+    /// The largest of the routes.
+    last: Mark,
+    priorities: Vec<i16>,
+    flags: Vec<i16>,
+    run_at: Vec<Option<i64>>,
+    delays: Vec<i64>,
+    payloads: Vec<&'a str>,
+    retries: Vec<Option<String>>,
+    timeouts: Vec<Option<i64>>,
+    stall_timeouts: Vec<Option<i64>>,
+    traceparents: Vec<Option<&'a str>>,
+    tracestates: Vec<Option<&'a str>>,
+    payload_versions: Vec<Option<i32>>,
+    unique_keys: Vec<Option<&'a str>>,
+    idempotency_keys: Vec<Option<&'a str>>,
+    lanes: Vec<Option<&'a str>>,
+    states: Vec<i16>,
+    definitions: Vec<Option<&'a str>>,
+    slots: Vec<Option<i64>>,
+    tagged: Vec<Uuid>,
+    tags: Vec<&'a str>,
+}
+
+impl<'a> Insert<'a> {
+    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a Mark)>) -> Result<Self> {
+        let mut insert = Self::default();
+        for (job, route) in jobs {
+            let spec = job.spec();
+            let flags = JobFlags::of(spec).bits();
+            let state = if spec.waits() {
+                JobState::Blocked
+            } else {
+                JobState::Pending
+            };
+            let (run_at, delay) = row::due(job.due());
+            insert.ids.push(job.id().as_uuid());
+            insert.routes.push(route.id);
+            insert.last = insert.last.max(*route);
+            insert.priorities.push(spec.priority.level().into());
+            insert.flags.push(flags);
+            insert.run_at.push(run_at);
+            insert.delays.push(delay);
+            insert.payloads.push(spec.payload.as_str());
+            insert.retries.push(spec.retry.to_stored()?);
+            insert.timeouts.push(spec.timeout.map(duration_millis));
+            insert
+                .stall_timeouts
+                .push(spec.stall_timeout.map(duration_millis));
+            let trace = spec.trace.as_ref();
+            insert
+                .traceparents
+                .push(trace.map(TraceContext::traceparent));
+            insert
+                .tracestates
+                .push(trace.and_then(TraceContext::tracestate));
+            insert
+                .payload_versions
+                .push(payload_version_to_stored(spec.payload_version));
+            insert
+                .unique_keys
+                .push(spec.unique_key.as_ref().map(Name::as_str));
+            insert
+                .idempotency_keys
+                .push(spec.idempotency_key.as_ref().map(Name::as_str));
+            insert.lanes.push(spec.lane.as_ref().map(Name::as_str));
+            insert.states.push(state.code().into());
+            let origin = spec.recurring.as_ref();
+            insert
+                .definitions
+                .push(origin.map(|origin| origin.name.as_str()));
+            insert
+                .slots
+                .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            for tag in &spec.tags {
+                insert.tagged.push(job.id().as_uuid());
+                insert.tags.push(tag.as_str());
+            }
+        }
+        Ok(insert)
+    }
+
+    /// `enqueue_job`, for one job that has no keys and is not stored.
+    fn bind_one<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
+        let query = statement.query().row(&self.columns());
+        query.bind(self.last.stamp)
+    }
+
+    /// `enqueue_jobs`, for jobs that have no keys and are not stored.
+    fn bind_new<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
+        let query = statement.query().table(&self.columns());
+        query.bind(self.last.id).bind(self.last.stamp)
+    }
+
+    /// `enqueue_keyed`.
+    fn bind_keyed<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
+        let mut columns = self.columns().to_vec();
+        columns.extend([
+            ("unique_key", &self.unique_keys as &dyn Column),
+            ("idempotency_key", &self.idempotency_keys),
+            ("lane", &self.lanes),
+            ("state", &self.states),
+            ("recurring", &self.definitions),
+            ("slot", &self.slots),
+        ]);
+        let query = statement
+            .query()
+            .table(&columns)
+            .table(&[("job", &self.tagged), ("tag", &self.tags)]);
+        query.bind(self.last.id).bind(self.last.stamp)
+    }
+
+    /// What every job has.
+    fn columns(&self) -> [(&'static str, &dyn Column); 13] {
+        [
+            ("id", &self.ids),
+            ("route", &self.routes),
+            ("priority", &self.priorities),
+            ("flags", &self.flags),
+            ("run_at", &self.run_at),
+            ("delay", &self.delays),
+            ("payload", &self.payloads),
+            ("retry", &self.retries),
+            ("timeout", &self.timeouts),
+            ("stall_timeout", &self.stall_timeouts),
+            ("traceparent", &self.traceparents),
+            ("tracestate", &self.tracestates),
+            ("payload_version", &self.payload_versions),
+        ]
+    }
+}

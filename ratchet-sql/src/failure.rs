@@ -1,0 +1,125 @@
+//! What can go wrong inside a store, and how callers learn of it.
+
+use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
+
+/// A result inside the store, which does not know yet what the caller asked for.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A failure without the operation that failed. The text never has values that were stored or bound,
+/// nor credentials.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// What it means to the caller.
+    pub kind: StoreErrorKind,
+    /// Whether the connection is lost with the call.
+    pub loss: Loss,
+    /// Whether it was given up because another transaction held a lock for too long.
+    pub held: bool,
+    /// Whether it was given up because a key or an id is taken.
+    pub duplicate: bool,
+    /// Whether nothing was stored because the routes that the store knew are missing.
+    pub refuted: bool,
+    /// Whether a right is missing that a DBA could grant.
+    pub forbidden: bool,
+    text: String,
+    /// What of the input was refused.
+    refused: Option<InvalidInput>,
+}
+
+/// Whether the connection is lost with the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loss {
+    /// It can be used further.
+    #[default]
+    No,
+    /// The server announced the end: what the call was doing was rolled back.
+    Told,
+    /// It lets nobody write, perhaps for as long as it lasts: the call was rolled back.
+    ReadOnly,
+    /// It is unknown what became of the call.
+    Silent,
+}
+
+impl Failure {
+    /// A failure that leaves the connection as it was.
+    pub fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            loss: Loss::No,
+            held: false,
+            duplicate: false,
+            refuted: false,
+            forbidden: false,
+            text: text.into(),
+            refused: None,
+        }
+    }
+
+    /// For input that only the database could show to be wrong.
+    #[must_use]
+    pub fn refused(problem: InvalidInput) -> Self {
+        Self {
+            text: problem.to_string(),
+            refused: Some(problem),
+            ..Self::new(StoreErrorKind::Invalid, "")
+        }
+    }
+
+    /// For calls of a store that was closed.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self::new(StoreErrorKind::Unavailable, "the store is closed")
+    }
+
+    /// For a connection that was lost without a word.
+    pub fn lost(text: impl Into<String>) -> Self {
+        Self {
+            loss: Loss::Silent,
+            ..Self::new(StoreErrorKind::Unavailable, text)
+        }
+    }
+
+    /// For a column whose value is of another type.
+    #[must_use]
+    pub fn unreadable() -> Self {
+        Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+    }
+
+    /// Whether it was given up because of other transactions, and not for a key.
+    #[must_use]
+    pub fn raced(&self) -> bool {
+        self.kind == StoreErrorKind::Contention && !self.duplicate
+    }
+
+    /// The same with a sentence before it that says what it was about.
+    #[must_use]
+    pub fn about(mut self, what: &str) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+
+    /// The same with a sentence after it that says what to do.
+    #[must_use]
+    pub fn advised(mut self, advice: &str) -> Self {
+        self.text = format!("{}; {advice}", self.text);
+        self
+    }
+
+    /// Returns the error that the caller of `operation` gets.
+    #[must_use]
+    pub fn during(self, operation: &'static str) -> StoreError {
+        let error = StoreError::new(self.kind, operation);
+        match self.refused {
+            Some(problem) => error.with_source(problem),
+            None => error.with_source(self),
+        }
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    /// For stored values that the model refuses.
+    fn from(problem: InvalidInput) -> Self {
+        Self::new(StoreErrorKind::Corrupt, problem.to_string())
+    }
+}

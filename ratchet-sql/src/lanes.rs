@@ -1,0 +1,180 @@
+//! Lanes: who waits for whom. Whoever changes which jobs are unfinished in a lane locks the row of
+//! the lane in one statement and looks at the lane in a later one, which sees everything that was
+//! committed before the lock was had.
+
+use std::collections::BTreeMap;
+
+use ratchet_core::{JobId, JobState, Name};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Query, Row, Run};
+use crate::failure::Result;
+use crate::row;
+use crate::store::SqlStore;
+
+/// A lane. Their order is that in which every call locks them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lane {
+    queue: String,
+    lane: String,
+}
+
+impl Lane {
+    pub(crate) fn new(queue: &Name, lane: &Name) -> Self {
+        Self {
+            queue: queue.as_str().to_owned(),
+            lane: lane.as_str().to_owned(),
+        }
+    }
+}
+
+/// Lanes that are locked, and who is to be put into them.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    lanes: BTreeMap<Lane, Next>,
+    jobs: Vec<Uuid>,
+    queues: Vec<String>,
+    names: Vec<String>,
+    seqs: Vec<i64>,
+}
+
+/// What comes next in a locked lane.
+#[derive(Debug)]
+struct Next {
+    seq: i64,
+    /// Whether no unfinished job is in it.
+    empty: bool,
+}
+
+impl Places {
+    /// Notes a lane that is locked already.
+    pub(crate) fn locked(&mut self, lane: Lane) {
+        let (seq, empty) = (0, false);
+        self.lanes.insert(lane, Next { seq, empty });
+    }
+
+    /// Gives a job the next place in a lane that was entered, and says in which state it waits.
+    pub(crate) fn take(&mut self, job: JobId, lane: Lane) -> JobState {
+        let Some(next) = self.lanes.get_mut(&lane) else {
+            return JobState::Pending;
+        };
+        next.seq += 1;
+        self.jobs.push(job.as_uuid());
+        self.queues.push(lane.queue);
+        self.names.push(lane.lane);
+        self.seqs.push(next.seq);
+        if std::mem::take(&mut next.empty) {
+            JobState::Pending
+        } else {
+            JobState::Blocked
+        }
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Locks lanes, in their order, waiting for who has them; each may be named for several jobs,
+    /// which can then take a place in it.
+    pub(crate) async fn enter_lanes(
+        &self,
+        on: &mut impl Run<D>,
+        lanes: impl Iterator<Item = Lane>,
+    ) -> Result<Places> {
+        let mut wanted: BTreeMap<Lane, i64> = BTreeMap::new();
+        for lane in lanes {
+            *wanted.entry(lane).or_default() += 1;
+        }
+        let mut places = Places::default();
+        if wanted.is_empty() {
+            return Ok(places);
+        }
+        let counts: Vec<i64> = wanted.values().copied().collect();
+        let queues = column(&wanted, |lane| &lane.queue);
+        let lanes = column(&wanted, |lane| &lane.lane);
+        let enter = self.sql().enter_lanes.query().table(&[
+            ("queue", &queues),
+            ("lane", &lanes),
+            ("count", &counts),
+        ]);
+        for row in on.rows(enter).await? {
+            let (queue, lane) = (row.try_get(0)?, row.try_get(1)?);
+            let lane = Lane { queue, lane };
+            let (last, count) = (row.try_get::<i64>(2)?, wanted.get(&lane).copied());
+            let seq = last - count.unwrap_or_default();
+            places.lanes.insert(
+                lane,
+                Next {
+                    seq,
+                    empty: seq == 0,
+                },
+            );
+        }
+        Ok(places)
+    }
+
+    /// Locks the lanes of unfinished jobs as far as nobody else has them; the jobs whose lanes were
+    /// to be had.
+    pub(crate) async fn lock_lanes(
+        &self,
+        on: &mut impl Run<D>,
+        jobs: &[Uuid],
+    ) -> Result<(Vec<JobId>, Places)> {
+        let (mut locked, mut places) = (Vec::new(), Places::default());
+        for row in on.rows(self.sql().lock_lanes.query().bind(jobs)).await? {
+            locked.push(row::job_id(&row, 0)?);
+            let (queue, lane) = (row.try_get(1)?, row.try_get(2)?);
+            places.locked(Lane { queue, lane });
+        }
+        Ok((locked, places))
+    }
+
+    /// The lanes of those of these jobs that have one.
+    pub(crate) async fn lanes_of(
+        &self,
+        on: &mut impl Run<D>,
+        jobs: &[Uuid],
+    ) -> Result<BTreeMap<JobId, Lane>> {
+        let mut lanes = BTreeMap::new();
+        for row in on.rows(self.sql().lanes_of.query().bind(jobs)).await? {
+            let (queue, lane) = (row.try_get(1)?, row.try_get(2)?);
+            lanes.insert(row::job_id(&row, 0)?, Lane { queue, lane });
+        }
+        Ok(lanes)
+    }
+
+    /// Puts into their lanes who took places, takes out who ended, and lets those be claimed that
+    /// are the heads now. The last of a transaction's statements on these lanes.
+    pub(crate) async fn leave_lanes(
+        &self,
+        on: &mut impl Run<D>,
+        places: Places,
+        ended: &[Uuid],
+    ) -> Result<()> {
+        if !places.jobs.is_empty() {
+            on.execute(self.sql().place_in_lanes.query().table(&[
+                ("job", &places.jobs),
+                ("queue", &places.queues),
+                ("lane", &places.names),
+                ("seq", &places.seqs),
+            ]))
+            .await?;
+        }
+        // With nobody gone, a lane needs nothing unless it was empty and still is.
+        let in_vain = places.lanes.values().any(|next| next.empty);
+        if in_vain || !ended.is_empty() {
+            let queues = column(&places.lanes, |lane| &lane.queue);
+            let lanes = column(&places.lanes, |lane| &lane.lane);
+            let advance = self
+                .sql()
+                .advance_lanes
+                .query()
+                .table(&[("queue", &queues), ("lane", &lanes)])
+                .bind(ended);
+            on.execute(advance).await?;
+        }
+        Ok(())
+    }
+}
+
+fn column<T>(lanes: &BTreeMap<Lane, T>, part: fn(&Lane) -> &String) -> Vec<String> {
+    lanes.keys().map(|lane| part(lane).clone()).collect()
+}

@@ -1,0 +1,390 @@
+//! Links and batches: what new jobs wait for, and what ends do to others.
+//!
+//! Whoever decides links locks the children in one statement, in order of id, and looks at their
+//! links in a later one, which sees all that was committed before the locks were had. Whoever links
+//! new jobs to stored ones changes the rows of those, so that an end at the same time waits for it or
+//! is seen by it. Batches are locked after all jobs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
+use ratchet_core::model::{After, BatchRecord, Enqueued, NewJob, Parent, SignalWait};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{BatchId, JobId, JobState};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Query, Row, Run};
+use crate::failure::{Failure, Result};
+use crate::links_read::StoredLink;
+use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::store::SqlStore;
+
+/// What the new jobs of an enqueue wait for, and which batches they are in.
+#[derive(Debug, Default)]
+pub(crate) struct Linked {
+    after: Vec<(JobId, Vec<After>)>,
+    signals: Vec<(JobId, SignalWait)>,
+    members: Vec<(JobId, BatchId)>,
+    parents: HashSet<JobId>,
+    /// Stored parents that have ended.
+    ended: Vec<Uuid>,
+}
+
+impl Linked {
+    /// Whether a new job waits for this one.
+    pub(crate) fn is_parent(&self, job: JobId) -> bool {
+        self.parents.contains(&job)
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Finds out what the new jobs of an enqueue wait for, and keeps the stored ones among that from
+    /// ending before the transaction does.
+    pub(crate) async fn lock_parents(
+        &self,
+        on: &mut impl Run<D>,
+        jobs: &[NewJob],
+        answers: &[Enqueued],
+        new: &[usize],
+    ) -> Result<Linked> {
+        let mut linked = Linked::default();
+        if new.iter().all(|place| !is_linked(&jobs[*place])) {
+            return Ok(linked);
+        }
+        let after = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
+        let own: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+        for (place, after) in new.iter().zip(after) {
+            let (id, spec) = (jobs[*place].id(), jobs[*place].spec());
+            for one in &after {
+                if let Parent::Job(parent) = one.parent() {
+                    linked.parents.insert(parent);
+                }
+            }
+            if !after.is_empty() {
+                linked.after.push((id, after));
+            }
+            linked
+                .signals
+                .extend(spec.signal.clone().map(|wait| (id, wait)));
+            linked.members.extend(spec.batch.map(|batch| (id, batch)));
+        }
+        let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
+        if stored.is_empty() {
+            return Ok(linked);
+        }
+        let wanted: Vec<Uuid> = stored.iter().map(JobId::as_uuid).collect();
+        let mut found = HashSet::new();
+        for row in on
+            .rows(self.sql().flag_parents.query().bind(&wanted))
+            .await?
+        {
+            let id = row::job_id(&row, 0)?;
+            if JobState::from_code(row.try_get::<i16>(1)?.into())?.is_terminal() {
+                linked.ended.push(id.as_uuid());
+            }
+            found.insert(id);
+        }
+        match stored.into_iter().find(|parent| !found.contains(parent)) {
+            Some(parent) => Err(Failure::refused(links::missing_parent(parent, answers))),
+            None => Ok(linked),
+        }
+    }
+
+    /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
+    pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked) -> Result<()> {
+        let sql = self.sql();
+        let mut columns = (vec![], vec![], vec![], vec![], vec![]);
+        for (child, after) in &linked.after {
+            for (place, one) in (0_i32..).zip(after) {
+                let parent = one.parent();
+                columns.0.push(child.as_uuid());
+                columns.1.push(place);
+                columns.2.push(i16::from(parent.code()));
+                columns.3.push(Uuid::from_bytes(*parent.as_bytes()));
+                columns.4.push(one.to_stored());
+            }
+        }
+        if !columns.0.is_empty() {
+            on.execute(sql.add_links.query().table(&[
+                ("child", &columns.0),
+                ("place", &columns.1),
+                ("kind", &columns.2),
+                ("parent", &columns.3),
+                ("condition", &columns.4),
+            ]))
+            .await?;
+        }
+        if !linked.signals.is_empty() {
+            let mut columns = (vec![], vec![], vec![]);
+            for (job, wait) in &linked.signals {
+                columns.0.push(job.as_uuid());
+                columns.1.push(wait.key.as_str());
+                columns.2.push(duration_millis(wait.timeout));
+            }
+            on.execute(sql.add_signals.query().table(&[
+                ("job", &columns.0),
+                ("key", &columns.1),
+                ("timeout", &columns.2),
+            ]))
+            .await?;
+        }
+        if !linked.members.is_empty() {
+            let members = linked.members.iter();
+            let (jobs, batches): (Vec<Uuid>, Vec<Uuid>) = members
+                .map(|(job, batch)| (job.as_uuid(), batch.as_uuid()))
+                .unzip();
+            on.execute(
+                sql.join_batches
+                    .query()
+                    .table(&[("job", &jobs), ("batch", &batches)]),
+            )
+            .await?;
+        }
+        let batches = self.lock_batches(on, &linked).await?;
+        let ended: Vec<(Uuid, i16)> = linked.ended.iter().map(|id| (*id, HAS_CHILDREN)).collect();
+        self.follow(on, &ended, batches).await
+    }
+
+    /// Locks the batches that new jobs wait for, which come back, and those they join, which grow.
+    async fn lock_batches(
+        &self,
+        on: &mut impl Run<D>,
+        linked: &Linked,
+    ) -> Result<Vec<BatchRecord>> {
+        let mut awaited = BTreeSet::new();
+        for after in linked.after.iter().flat_map(|(_, after)| after) {
+            if let Parent::Batch(batch) = after.parent() {
+                awaited.insert(batch);
+            }
+        }
+        let mut grown: BTreeMap<BatchId, i64> = BTreeMap::new();
+        for (_, batch) in &linked.members {
+            *grown.entry(*batch).or_default() += 1;
+        }
+        let wanted: BTreeSet<BatchId> = awaited.iter().chain(grown.keys()).copied().collect();
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<Uuid> = wanted.iter().map(BatchId::as_uuid).collect();
+        let lock = self.sql().lock_batches.query().bind(&ids);
+        let mut batches = HashMap::with_capacity(wanted.len());
+        for row in on.rows(lock).await? {
+            let batch = row::batch_record(&row)?;
+            batches.insert(batch.id, batch);
+        }
+        if let Some(missing) = wanted.iter().find(|batch| !batches.contains_key(batch)) {
+            let problem = links::missing(Parent::Batch(*missing));
+            return Err(Failure::refused(problem));
+        }
+        for (batch, count) in &grown {
+            if let Some(batch) = batches.get_mut(batch) {
+                if batch.closed {
+                    return Err(Failure::refused(links::closed(batch.id)));
+                }
+                batch.total += count.cast_unsigned();
+            }
+        }
+        if !grown.is_empty() {
+            let (ids, counts): (Vec<Uuid>, Vec<i64>) = grown
+                .iter()
+                .map(|(batch, count)| (batch.as_uuid(), *count))
+                .unzip();
+            on.execute(
+                self.sql()
+                    .grow_batches
+                    .query()
+                    .table(&[("id", &ids), ("count", &counts)]),
+            )
+            .await?;
+        }
+        batches.retain(|batch, _| awaited.contains(batch));
+        Ok(batches.into_values().collect())
+    }
+
+    /// Does to others what the ends of these jobs do, which are given with their flags.
+    pub(crate) async fn follow_ends(
+        &self,
+        on: &mut impl Run<D>,
+        ended: &[(Uuid, i16)],
+    ) -> Result<()> {
+        self.follow(on, ended, Vec::new()).await
+    }
+
+    /// Does to others what the ends of these jobs do, and how these batches, which are locked, stand.
+    pub(crate) async fn follow(
+        &self,
+        on: &mut impl Run<D>,
+        ended: &[(Uuid, i16)],
+        batches: Vec<BatchRecord>,
+    ) -> Result<()> {
+        let ended = ended.iter();
+        let ended = ended.filter(|(_, flags)| flags & (HAS_CHILDREN | IN_BATCH) != 0);
+        let ended: Vec<Uuid> = ended.map(|(id, _)| *id).collect();
+        if ended.is_empty() && batches.is_empty() {
+            return Ok(());
+        }
+        let mut cascade = Cascade::new();
+        if !ended.is_empty() {
+            let find = self.sql().find_ended.query().bind(&ended);
+            for row in on.rows(find).await? {
+                cascade.ended(ended_job(&row)?);
+            }
+        }
+        for batch in batches {
+            cascade.batch(batch);
+        }
+        while let Some(ask) = cascade.next() {
+            match ask {
+                Ask::Write(changes) => self.write_links(on, &changes).await?,
+                Ask::Children(parents) => {
+                    cascade.children(self.waiting_for(on, &parents).await?);
+                }
+                Ask::Count(ended) => cascade.counted(self.count(on, &ended).await?),
+            }
+        }
+        Ok(())
+    }
+
+    async fn waiting_for(
+        &self,
+        on: &mut impl Run<D>,
+        parents: &[Parent],
+    ) -> Result<Vec<WaitingJob>> {
+        let sql = self.sql();
+        let ids = parents
+            .iter()
+            .map(|parent| Uuid::from_bytes(*parent.as_bytes()));
+        let ids: Vec<Uuid> = ids.collect();
+        let kinds = parents.iter().map(|parent| i16::from(parent.code()));
+        let kinds: Vec<i16> = kinds.collect();
+        let mut waiting = BTreeMap::new();
+        let lock = sql
+            .lock_children
+            .query()
+            .table(&[("parent", &ids), ("kind", &kinds)]);
+        for row in on.rows(lock).await? {
+            let (job, flags) = (row::job_id(&row, 0)?, row.try_get::<i16>(2)?);
+            let child = WaitingJob {
+                job,
+                state: JobState::from_code(row.try_get::<i16>(1)?.into())?,
+                awaits_signal: false,
+                has_children: flags & HAS_CHILDREN != 0,
+                in_batch: flags & IN_BATCH != 0,
+                open: Vec::new(),
+            };
+            waiting.insert(job, child);
+        }
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        // As they are now that nobody else changes them.
+        let children: Vec<Uuid> = waiting.keys().map(JobId::as_uuid).collect();
+        let undecided = sql.undecided_links.query().bind(&children);
+        for row in on.rows(undecided).await? {
+            let link = StoredLink::read(&row)?;
+            if let Some(child) = waiting.get_mut(&link.child) {
+                child.awaits_signal = row.try_get(6)?;
+                child.open.push(OpenLink {
+                    place: link.place,
+                    parent: link.parent,
+                    after: link.after.ok(),
+                });
+            }
+        }
+        // Somebody else has decided what the others waited for.
+        waiting.retain(|_, child| !child.open.is_empty());
+        Ok(waiting.into_values().collect())
+    }
+
+    async fn count(
+        &self,
+        on: &mut impl Run<D>,
+        ended: &[(JobId, JobState)],
+    ) -> Result<Vec<BatchRecord>> {
+        let sql = self.sql();
+        let states: HashMap<JobId, JobState> = ended.iter().copied().collect();
+        let jobs: Vec<Uuid> = states.keys().map(JobId::as_uuid).collect();
+        let mut tallies: BTreeMap<Uuid, [i64; 3]> = BTreeMap::new();
+        for row in on.rows(sql.count_children.query().bind(&jobs)).await? {
+            let (job, batch) = (row::job_id(&row, 0)?, row.try_get(1)?);
+            let [succeeded, failed, cancelled] = tallies.entry(batch).or_default();
+            *match states.get(&job) {
+                Some(JobState::Succeeded) => succeeded,
+                Some(JobState::Failed) => failed,
+                _ => cancelled,
+            } += 1;
+        }
+        if tallies.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<Uuid> = tallies.keys().copied().collect();
+        if ids.len() > 1 {
+            // Which the statement that counts need not lock in order.
+            on.rows(sql.lock_batches.query().bind(&ids)).await?;
+        }
+        let tally = |place: usize| -> Vec<i64> { tallies.values().map(|all| all[place]).collect() };
+        let (succeeded, failed, cancelled) = (tally(0), tally(1), tally(2));
+        let rows = on
+            .rows(sql.count_in_batches.query().table(&[
+                ("id", &ids),
+                ("succeeded", &succeeded),
+                ("failed", &failed),
+                ("cancelled", &cancelled),
+            ]))
+            .await?;
+        rows.iter().map(row::batch_record).collect()
+    }
+
+    async fn write_links(&self, on: &mut impl Run<D>, changes: &Changes) -> Result<()> {
+        let sql = self.sql();
+        let uuids = |jobs: &[JobId]| -> Vec<Uuid> { jobs.iter().map(JobId::as_uuid).collect() };
+        if !changes.links.is_empty() {
+            let mut columns = (vec![], vec![], vec![]);
+            for (child, place, state) in &changes.links {
+                columns.0.push(child.as_uuid());
+                columns.1.push(place.cast_signed());
+                columns.2.push(i16::from(state.code()));
+            }
+            on.execute(sql.decide_links.query().table(&[
+                ("child", &columns.0),
+                ("place", &columns.1),
+                ("state", &columns.2),
+            ]))
+            .await?;
+        }
+        if !changes.cancelled.is_empty() {
+            let jobs = uuids(&changes.cancelled);
+            let states = vec![i16::from(JobState::Cancelled.code()); jobs.len()];
+            on.execute(
+                sql.change_state
+                    .query()
+                    .table(&[("job", &jobs), ("state", &states)]),
+            )
+            .await?;
+        }
+        if !changes.released.is_empty() {
+            let release = sql.release_jobs.query();
+            on.execute(release.bind(&uuids(&changes.released))).await?;
+        }
+        if !changes.ended.is_empty() {
+            let ids: Vec<Uuid> = changes.ended.iter().map(BatchId::as_uuid).collect();
+            on.execute(sql.end_batches.query().bind(&ids)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_linked(job: &NewJob) -> bool {
+    job.spec().waits() || job.spec().batch.is_some()
+}
+
+fn ended_job(row: &impl Row) -> Result<EndedJob> {
+    let flags: i16 = row.try_get(2)?;
+    Ok(EndedJob {
+        job: row::job_id(row, 0)?,
+        state: JobState::from_code(row.try_get::<i16>(1)?.into())?,
+        result: row::json(row, 3),
+        has_children: flags & HAS_CHILDREN != 0,
+        in_batch: flags & IN_BATCH != 0,
+    })
+}

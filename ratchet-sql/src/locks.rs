@@ -1,0 +1,222 @@
+//! [`LockStore`] on SQL, on the connection of heartbeats and locks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::limits::check_limit;
+use ratchet_core::model::{Fenced, Guard};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
+use ratchet_core::time::millis_between;
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::{Failure, Result as Inner};
+use crate::row;
+use crate::store::SqlStore;
+
+/// The longest time to live, in milliseconds: far beyond every calendar, and two of it added to a time are
+/// still a number that the database can hold.
+const LONGEST: i64 = i64::MAX / 4;
+
+/// What `move_expiry` sets the expiry of a lock to that is released.
+const RELEASED: i64 = 0;
+
+#[async_trait]
+impl<D: Dialect> LockStore for SqlStore<D> {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("acquire", || self.acquire_lock(name, owner, ttl))
+            .await
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        self.call("renew", || self.move_expiry(name, owner, fence, Some(ttl)))
+            .await
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        let repeated = AtomicBool::new(false);
+        self.call("release", || async {
+            let repeated = repeated.swap(true, Ordering::Relaxed);
+            match self.move_expiry(name, owner, fence, None).await? {
+                // The answer of the first time may have been lost.
+                Fenced::Stale if repeated => self.was_released(name, owner, fence).await,
+                done => Ok(done),
+            }
+        })
+        .await
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        self.call("inspect", || async {
+            let find = self.sql().find_lock.query().bind(name.as_str());
+            let rows = self.live().await?.rows(find).await?;
+            rows.first().map(lock_info).transpose()
+        })
+        .await
+    }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        check_limit("limit", limit)
+            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
+        self.call("list_locks", || self.page_of_locks(after, limit))
+            .await
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
+        let mut lease = self.live().await?;
+        let acquire = self
+            .sql()
+            .acquire_lock
+            .query()
+            .bind(name.as_str())
+            .bind(owner.as_str())
+            .bind(ttl);
+        let acquire = lease.bind_session(acquire, true);
+        let rows = lease.rows(acquire).await?;
+        let Some(row) = rows.first() else {
+            // Who has it was not committed yet when this statement began.
+            return Err(Failure::new(
+                StoreErrorKind::Contention,
+                "the lock changed hands meanwhile",
+            ));
+        };
+        let fence = Fence(row::seq(row, 0)?);
+        Ok(match row::name(row, 1, "owner")? {
+            None => Acquired::Acquired { fence },
+            Some(owner) => Acquired::Held(HeldLock {
+                owner,
+                fence,
+                remaining: millis_between(0, row.try_get(2)?),
+            }),
+        })
+    }
+
+    /// Whether the tenure lasts that a write is made in, and will until the transaction of this
+    /// connection ends; without a guard, always.
+    pub(crate) async fn is_tenure(
+        &self,
+        lease: &mut D::Lease,
+        guard: Option<&Guard>,
+    ) -> Inner<bool> {
+        let Some(guard) = guard else {
+            return Ok(true);
+        };
+        let Ok(fence) = i64::try_from(guard.fence.0) else {
+            return Ok(false);
+        };
+        let look = self
+            .sql()
+            .is_tenure
+            .query()
+            .bind(guard.lock.as_str())
+            .bind(guard.owner.as_str())
+            .bind(fence);
+        Ok(!lease.rows(look).await?.is_empty())
+    }
+
+    async fn page_of_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Inner<Vec<(Name, LockInfo)>> {
+        // Not where heartbeats wait: who asks may be anybody, and go away in the middle.
+        let mut lease = self.lease().await?;
+        let mut page = LockPage::new(after, limit);
+        while let Some((behind, count)) = page.wants() {
+            let list = |after: &str, count| {
+                let list = self.sql().list_locks.query();
+                list.bind(after).bind(count)
+            };
+            let rows = self.named(&mut lease, list, 5, &behind, count).await?;
+            page.take(rows.iter().map(|row| (row.try_get(5).ok(), listed(row))));
+        }
+        Ok(page.into_locks())
+    }
+
+    /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
+    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<Fenced> {
+        let find = self.sql().find_lock.query().bind(name.as_str());
+        let rows = self.live().await?.rows(find).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Fenced::Stale);
+        };
+        let holder = row::name(row, 0, "owner")?;
+        let released = row.try_get::<i64>(2)? == RELEASED;
+        let same = holder.as_ref() == Some(owner) && Fence(row::seq(row, 1)?) == fence;
+        Ok(if released && same {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+
+    async fn move_expiry(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Option<i64>,
+    ) -> Inner<Fenced> {
+        let Ok(fence) = i64::try_from(fence.0) else {
+            return Ok(Fenced::Stale);
+        };
+        let mut lease = self.live().await?;
+        let renew = self
+            .sql()
+            .move_expiry
+            .query()
+            .bind(name.as_str())
+            .bind(owner.as_str())
+            .bind(fence)
+            .bind(ttl);
+        // A lock that is free is bound to nothing.
+        let renew = lease.bind_session(renew, ttl.is_some());
+        let moved = lease.execute(renew).await?;
+        Ok(if moved > 0 {
+            Fenced::Applied
+        } else {
+            Fenced::Stale
+        })
+    }
+}
+
+/// The lock of a row of `find_lock`.
+fn lock_info(row: &impl Row) -> Inner<LockInfo> {
+    let owner = row::name(row, 0, "owner")?;
+    let (expires_at, now): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+    let holder = HeldLock {
+        owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
+        fence: Fence(row::seq(row, 1)?),
+        remaining: millis_between(now, expires_at),
+    };
+    let is_held = expires_at > now;
+    Ok(LockInfo {
+        fence: Fence(row::seq(row, 1)?),
+        holder: is_held.then_some(holder),
+        holder_gone: is_held && row.try_get(4)?,
+        expired_for: (RELEASED < expires_at && expires_at <= now)
+            .then(|| millis_between(expires_at, now)),
+    })
+}
+
+/// The lock of a row of `list_locks`, with its name.
+fn listed(row: &impl Row) -> Inner<(Name, LockInfo)> {
+    let name = row::name(row, 5, "name")?;
+    let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;
+    Ok((name, lock_info(row)?))
+}

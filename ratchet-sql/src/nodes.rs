@@ -1,0 +1,220 @@
+//! [`NodeStore`] on SQL, on the connection of heartbeats and locks.
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
+    SweptNodes,
+};
+use ratchet_core::store::{Changed, NodeStore};
+use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
+use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::{Failure, Loss, Result as Inner};
+use crate::queues::changed;
+use crate::row;
+use crate::store::SqlStore;
+
+#[async_trait]
+impl<D: Dialect> NodeStore for SqlStore<D> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
+        self.call("heartbeat", || self.record(heartbeat)).await
+    }
+
+    async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
+        self.call("set_node_status", || async {
+            let set = self.sql().set_node_status.query();
+            let set = set.bind(node.as_uuid()).bind(i16::from(status.code()));
+            Ok(changed(self.live().await?.execute(set).await?))
+        })
+        .await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRecord>> {
+        self.call("nodes", || async {
+            let (nodes, _) = self.all_nodes(&mut self.lease().await?).await?;
+            Ok(nodes)
+        })
+        .await
+    }
+
+    async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
+        // One whose answer was lost may have been made, and again would not say who had died.
+        self.call_again_after(
+            "sweep_nodes",
+            |loss| loss == Loss::Told,
+            || self.sweep(sweep),
+        )
+        .await
+    }
+
+    async fn database_time(&self) -> Result<Timestamp> {
+        self.call("database_time", || async {
+            let rows = self.live().await?.rows(self.sql().now.query()).await?;
+            let now = rows.first().map(|row| row.try_get(0)).transpose()?;
+            Ok(from_millis(now.ok_or_else(no_row)?))
+        })
+        .await
+    }
+}
+
+fn no_row() -> Failure {
+    Failure::new(StoreErrorKind::Other, "the statement returned nothing")
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
+        let mut lease = self.live().await?;
+        let node = heartbeat.node;
+        let rows = self.beat(&mut lease, heartbeat).await?;
+        if let Some(reply) = reply(&rows, node)? {
+            return Ok(reply);
+        }
+        lease.begin().await?;
+        let joined = async {
+            if let Some(others) = &self.sql().await_nodes {
+                lease.script(others).await?;
+            }
+            let status = i16::from(heartbeat.status.code());
+            let join = bind_words(self.sql().put_node.query(), heartbeat).bind(status);
+            lease.rows(join).await?;
+            self.beat(&mut lease, heartbeat).await
+        }
+        .await;
+        let mut reply = reply(&lease.end(joined).await?, node)?.ok_or_else(no_row)?;
+        reply.previous = None;
+        Ok(reply)
+    }
+
+    async fn beat(&self, lease: &mut D::Lease, heartbeat: &Heartbeat) -> Inner<Vec<D::Row>> {
+        let after = NodeStatus::ALL.map(|stored| stored.after_heartbeat(heartbeat.status));
+        let mut beat = bind_words(self.sql().beat_node.query(), heartbeat);
+        for status in after {
+            beat = beat.bind(i16::from(status.code()));
+        }
+        lease.rows(beat).await
+    }
+
+    /// Every node that can be read, the newest first, and the database's time.
+    async fn all_nodes(&self, lease: &mut D::Lease) -> Inner<(Vec<NodeRecord>, Timestamp)> {
+        let rows = lease.rows(self.sql().nodes.query()).await?;
+        let mut nodes = Vec::with_capacity(rows.len());
+        let mut now = 0;
+        for row in &rows {
+            now = row.try_get(13)?;
+            match node_of(row) {
+                Ok(node) => nodes.extend(node),
+                Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+            }
+        }
+        Ok((nodes, from_millis(now)))
+    }
+
+    async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
+        let mut lease = self.live().await?;
+        lease.begin().await?;
+        let swept = async {
+            if !self.is_tenure(&mut lease, sweep.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            self.sweep_inside(&mut lease, sweep)
+                .await
+                .map(Guarded::Done)
+        }
+        .await;
+        lease.end(swept).await
+    }
+
+    async fn sweep_inside(&self, lease: &mut D::Lease, sweep: &NodeSweep) -> Inner<SweptNodes> {
+        let (nodes, now) = self.all_nodes(lease).await?;
+        let mut swept = SweptNodes::default();
+        let silent = nodes.iter().filter(|node| sweep.marks_dead(node, now));
+        let silent: Vec<&NodeRecord> = silent.collect();
+        if !silent.is_empty() {
+            let ids: Vec<Uuid> = silent.iter().map(|node| node.node.as_uuid()).collect();
+            let seen: Vec<i64> = silent
+                .iter()
+                .map(|node| to_millis(node.last_seen))
+                .collect();
+            let bury = self
+                .sql()
+                .bury_nodes
+                .query()
+                .table(&[("node", &ids), ("last_seen", &seen)]);
+            for row in lease.rows(bury).await? {
+                swept.died.extend(row::node_id(&row, 0)?);
+            }
+            swept.died.sort();
+        }
+        let forgettable = |node: &&NodeRecord| {
+            let ended = !node.status.is_live() || swept.died.contains(&node.node);
+            ended && time::add(node.last_seen, sweep.forget_after) < now
+        };
+        let old = nodes.iter().filter(forgettable);
+        let old: Vec<Uuid> = old.map(|node| node.node.as_uuid()).collect();
+        if !old.is_empty() {
+            let forget = self.sql().forget_nodes.query().bind(&old);
+            swept.forgotten = lease.execute(forget).await?;
+        }
+        Ok(swept)
+    }
+}
+
+/// Binds what a node says of itself, the first 13 parameters. What it does not say is an empty text; a
+/// node may well say that it runs no kinds, so the twelfth is whether it says which.
+fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
+    let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
+    let bytes = load
+        .memory_bytes
+        .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    query
+        .bind(heartbeat.node.as_uuid())
+        .bind(heartbeat.label.as_str())
+        .bind(i64::from(load.running))
+        .bind(i64::from(load.capacity))
+        .bind(duration_millis(heartbeat.interval))
+        .bind(load.connections.map(i64::from))
+        .bind(load.cpu_percent.map(i64::from))
+        .bind(bytes)
+        .bind(&Name::join(&heartbeat.profile.roles))
+        .bind(&Name::join(&heartbeat.profile.capabilities))
+        .bind(&kinds.map(Name::join).unwrap_or_default())
+        .bind(kinds.is_some())
+        .bind(&heartbeat.notes().unwrap_or_default())
+}
+
+/// The node of a row of `nodes`, with all that it said.
+fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
+    let mut node = row::node_record(row)?;
+    if let Some(node) = &mut node {
+        row::add_words(row, node)?;
+    }
+    Ok(node)
+}
+
+/// The answer of the rows of `beat_node`; none if the node is unknown.
+fn reply(rows: &[impl Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let now = from_millis(first.try_get(0)?);
+    let status = NodeStatus::from_code(first.try_get::<i16>(1)?.into())?;
+    let mut claims = Vec::new();
+    for row in rows {
+        if let Some(job) = row.try_get::<Option<Uuid>>(2)? {
+            let claimed_at = row
+                .try_get::<Option<i64>>(8)?
+                .map_or(Timestamp::UNIX_EPOCH, from_millis);
+            let token = ClaimToken::new(job.into(), row::seq(row, 3)?, Some(node), claimed_at);
+            claims.push(OwnedClaim::new(token, row.try_get(4)?));
+        }
+    }
+    let others = Others {
+        live: row::count(first.try_get::<i64>(5)?, "others")?,
+        newest: first.try_get::<Option<i64>>(6)?.map(from_millis),
+    };
+    let previous = first.try_get::<Option<i64>>(7)?.map(from_millis);
+    let reply = HeartbeatReply::new(now, status, previous, claims, others);
+    Ok(Some(reply))
+}

@@ -1,0 +1,167 @@
+//! Names in the order of their bytes, as contracts have it.
+//!
+//! SQL Server compares the units of UTF-16, of which those of characters beyond the Basic Multilingual
+//! Plane are less than those of U+E000 to U+FFFF. So two names may be the other way round where both
+//! have a character above U+D7FF at the place at which they begin to differ. Of such names, those that
+//! are alike up to there stand together in either order, and in the same place among all others: they
+//! are read together, and sorted here.
+
+use crate::dialect::{Dialect, Row, Run};
+use crate::failure::Result;
+
+/// The last character that both orders have before all that they disagree about.
+const LAST: char = '\u{D7FF}';
+
+/// How many rows are read at once of names that stand together.
+const TOGETHER: usize = 1_000;
+
+/// The first rows behind a name, at most so many. `list` is the statement that reads rows behind a
+/// name, in the order of the server; the names are in `column`.
+pub(crate) async fn by_bytes<D: Dialect>(
+    lease: &mut D::Lease,
+    list: impl Fn(&str, i64) -> D::Query + Send,
+    column: usize,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<D::Row>> {
+    let mut walk = Walk::new(after, limit);
+    while let Some((behind, count)) = walk.next() {
+        let query = list(&behind, i64::try_from(count).unwrap_or(i64::MAX));
+        let mut named = Vec::new();
+        for row in lease.rows(query).await? {
+            named.push((row.try_get(column)?, row));
+        }
+        walk.add(named);
+    }
+    Ok(walk.into_rows())
+}
+
+/// The walk through the server's order that finds the first in that of bytes.
+struct Walk<'a, R> {
+    after: &'a str,
+    limit: usize,
+    /// What to read next: the rows behind this, and how many. None: all that is needed was read.
+    next: Option<(String, usize)>,
+    found: Vec<(String, R)>,
+}
+
+impl<'a, R> Walk<'a, R> {
+    fn new(after: &'a str, limit: usize) -> Self {
+        let behind = match after.find(|c| c > LAST) {
+            None => after.to_owned(),
+            // Any of those that stand together with it may be behind it.
+            Some(start) => format!("{}{LAST}", &after[..start]),
+        };
+        Self {
+            after,
+            limit,
+            next: Some((behind, limit)),
+            found: Vec::new(),
+        }
+    }
+
+    fn next(&self) -> Option<(String, usize)> {
+        self.next.clone()
+    }
+
+    fn add(&mut self, rows: Vec<(String, R)>) {
+        let count = self.next.take().map_or(0, |(_, count)| count);
+        let read = rows.len();
+        let last = rows.last().map(|(name, _)| name.clone());
+        let behind = rows.into_iter().filter(|(name, _)| **name > *self.after);
+        self.found.extend(behind);
+        let Some(last) = last.filter(|_| read == count) else {
+            return;
+        };
+        // Those that follow on such a name may be before it in the order of bytes.
+        let stands_with_others = last.contains(|c| c > LAST);
+        if self.found.len() < self.limit || stands_with_others {
+            self.next = Some((last, self.limit.max(TOGETHER)));
+        }
+    }
+
+    fn into_rows(mut self) -> Vec<R> {
+        self.found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.found.truncate(self.limit);
+        self.found.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name of up to three of these characters, in the order of SQL Server.
+    fn stored() -> Vec<String> {
+        let letters = [
+            "",
+            "a",
+            "\u{D7FF}",
+            "\u{E000}",
+            "\u{FFFD}",
+            "\u{10000}",
+            "🦀",
+        ];
+        let mut names = Vec::new();
+        for one in letters {
+            for two in letters {
+                for three in letters {
+                    names.push(format!("{one}{two}{three}"));
+                }
+            }
+        }
+        names.retain(|name| !name.is_empty());
+        names.sort_by_cached_key(|name| name.encode_utf16().collect::<Vec<u16>>());
+        names.dedup();
+        names
+    }
+
+    /// A page, and how many reads it took.
+    fn page(stored: &[String], after: &str, limit: usize) -> (Vec<String>, usize) {
+        let mut walk = Walk::new(after, limit);
+        let mut reads = 0;
+        while let Some((behind, count)) = walk.next() {
+            reads += 1;
+            let behind: Vec<u16> = behind.encode_utf16().collect();
+            let rows = stored
+                .iter()
+                .filter(|name| name.encode_utf16().gt(behind.iter().copied()));
+            walk.add(
+                rows.take(count)
+                    .map(|name| (name.clone(), name.clone()))
+                    .collect(),
+            );
+        }
+        (walk.into_rows(), reads)
+    }
+
+    #[test]
+    fn pages_are_in_the_order_of_bytes_from_wherever_they_begin() {
+        let stored = stored();
+        let mut sorted = stored.clone();
+        sorted.sort();
+        assert_ne!(stored, sorted);
+        for limit in [1, 2, 7, 300] {
+            for after in sorted
+                .iter()
+                .map(String::as_str)
+                .chain(["", "\u{E000}b", "a\u{1F99F}"])
+            {
+                let behind = sorted.iter().filter(|name| ***name > *after);
+                let expected: Vec<String> = behind.take(limit).cloned().collect();
+                assert_eq!(
+                    page(&stored, after, limit).0,
+                    expected,
+                    "{limit} behind {after:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_characters_are_read_once() {
+        let stored: Vec<String> = ["a", "b", "ü", "日本"].map(str::to_owned).to_vec();
+        assert_eq!(page(&stored, "", 3), (stored[..3].to_vec(), 1));
+        assert_eq!(page(&stored, "b", 3), (stored[2..].to_vec(), 1));
+    }
+}

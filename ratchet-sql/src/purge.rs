@@ -1,0 +1,124 @@
+//! Deleting old finished jobs, and finding those that are to be deleted or archived.
+
+use std::collections::HashSet;
+
+use ratchet_core::JobId;
+use ratchet_core::model::{Guarded, PurgeRequest};
+use ratchet_core::time::duration_millis;
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::Result;
+use crate::row::{self, HAS_CHILDREN};
+use crate::store::SqlStore;
+
+/// Old finished jobs, the longest finished first, taken a piece at a time.
+pub(crate) struct OldJobs<'a> {
+    request: &'a PurgeRequest,
+    /// The end and the id of the last that was looked at.
+    behind: (i64, Uuid),
+    is_over: bool,
+}
+
+impl<'a> OldJobs<'a> {
+    pub(crate) const fn new(request: &'a PurgeRequest) -> Self {
+        Self {
+            request,
+            behind: (i64::MIN, Uuid::nil()),
+            is_over: false,
+        }
+    }
+
+    /// Whether there are no more.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Deletes old finished jobs.
+    pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let purged = async {
+            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            self.purge_inside(&mut lease, request)
+                .await
+                .map(Guarded::Done)
+        }
+        .await;
+        lease.end(purged).await
+    }
+
+    async fn purge_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Result<u64> {
+        let (mut old, mut done) = (OldJobs::new(request), 0);
+        while done < request.limit && !old.is_over() {
+            let jobs = self.lock_old(lease, &mut old, request.limit - done).await?;
+            let ids: Vec<Uuid> = jobs.iter().map(|(id, _)| id.as_uuid()).collect();
+            for some in ids.chunks(D::DELETES_AT_ONCE) {
+                let delete = self.sql().delete_jobs.query().bind(some);
+                done += lease.rows(delete).await?.len();
+            }
+        }
+        Ok(done as u64)
+    }
+
+    /// Locks at most so many of the old jobs that were not looked at before, until the transaction
+    /// ends; they come back with the times of their ends.
+    ///
+    /// A child that was linked to one of them while the statement ran is not seen by it, but by the
+    /// next: from then on the lock keeps others away.
+    pub(crate) async fn lock_old(
+        &self,
+        lease: &mut D::Lease,
+        old: &mut OldJobs<'_>,
+        limit: usize,
+    ) -> Result<Vec<(JobId, i64)>> {
+        let lock = self.sql().lock_old.query();
+        let lock = lock
+            .bind(i16::from(old.request.state.code()))
+            // Longer ago than the clock can say is never.
+            .bind(duration_millis(old.request.older_than).min(i64::MAX / 2))
+            .bind(old.behind.0)
+            .bind(old.behind.1)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let (mut jobs, mut parents) = (Vec::new(), Vec::new());
+        for row in lease.rows(lock).await? {
+            let (id, finished_at) = (row::job_id(&row, 0)?, row.try_get::<i64>(1)?);
+            old.behind = (finished_at, id.as_uuid());
+            if row.try_get::<i16>(2)? & HAS_CHILDREN != 0 {
+                parents.push(id.as_uuid());
+            }
+            jobs.push((id, finished_at));
+        }
+        old.is_over = jobs.len() < limit;
+        if !parents.is_empty() {
+            let mut awaited = HashSet::new();
+            let find = self.sql().awaited_parents.query().bind(&parents);
+            for row in lease.rows(find).await? {
+                awaited.insert(row::job_id(&row, 0)?);
+            }
+            jobs.retain(|(id, _)| !awaited.contains(id));
+        }
+        Ok(jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// A server may lock a whole table for a statement that deletes many rows.
+    #[test]
+    fn no_statement_deletes_more_jobs_than_the_dialect_allows() {
+        for source in [
+            include_str!("act.rs"),
+            include_str!("archive.rs"),
+            include_str!("purge.rs"),
+        ] {
+            let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+            assert_eq!(code.matches(".delete_jobs").count(), 1);
+            assert_eq!(code.matches("chunks(D::DELETES_AT_ONCE)").count(), 1);
+        }
+    }
+}

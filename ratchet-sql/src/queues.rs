@@ -1,0 +1,130 @@
+//! [`QueueStore`] on SQL.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use ratchet_core::store::{Changed, QueueStore};
+use ratchet_core::time::millis_between;
+use ratchet_core::{JobState, Name, Result};
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::Result as Inner;
+use crate::row;
+use crate::store::SqlStore;
+
+/// What the number of changed rows tells.
+pub(crate) fn changed(rows: u64) -> Changed {
+    if rows > 0 {
+        Changed::Changed
+    } else {
+        Changed::Unchanged
+    }
+}
+
+/// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
+/// changed itself the first time. The queue is as the caller wants it either way.
+#[async_trait]
+impl<D: Dialect> QueueStore for SqlStore<D> {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("pause_queue", || self.pause(queue)).await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("resume_queue", || async {
+            let resume = self.sql().resume_queue.query().bind(queue.as_str());
+            Ok(changed(self.lease().await?.execute(resume).await?))
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.call("queues", || self.list_queues()).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", || self.count_matching(filter))
+            .await
+    }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.list_due()).await
+    }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.call("count_due", || async {
+            let count = self.sql().count_due.query();
+            let count = count.bind(queue.as_str()).bind(limit);
+            let rows = self.lease().await?.rows(count).await?;
+            let due: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+            Ok(row::count(due, "count")?)
+        })
+        .await
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn list_due(&self) -> Inner<Vec<DueRoute>> {
+        let rows = self
+            .lease()
+            .await?
+            .rows(self.sql().due_routes.query())
+            .await?;
+        let mut due = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::route(row, 0) {
+                Ok(route) => {
+                    let overdue = millis_between(0, row.try_get(5)?);
+                    due.push(DueRoute::new(route, row.try_get(4)?, overdue));
+                }
+                Err(error) => tracing::warn!(%error, "a stored route cannot be read"),
+            }
+        }
+        DueRoute::sort(&mut due);
+        Ok(due)
+    }
+
+    async fn pause(&self, queue: &Name) -> Inner<Changed> {
+        let pause = self.sql().pause_queue.query().bind(queue.as_str());
+        let mut lease = self.lease().await?;
+        let Some(claims) = &self.sql().await_claims else {
+            return lease.changed(pause).await.map(changed);
+        };
+        lease.begin().await?;
+        let paused = async {
+            lease.script(claims).await?;
+            lease.changed(pause).await
+        }
+        .await;
+        lease.end(paused).await.map(changed)
+    }
+
+    async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
+        let mut lease = self.lease().await?;
+        let mut paused = BTreeSet::new();
+        for row in lease.rows(self.sql().paused_queues.query()).await? {
+            paused.extend(row::name(&row, 0, "queue").ok().flatten());
+        }
+        let mut queues: BTreeMap<Name, StateCounts> = paused
+            .iter()
+            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
+            .collect();
+        let counted = lease.rows(self.sql().count_jobs.query()).await?;
+        for row in counted {
+            let Ok(Some(queue)) = row::name(&row, 0, "queue") else {
+                continue;
+            };
+            let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+            let count: u64 = row::count(row.try_get::<i64>(2)?, "count")?;
+            let counts = queues.entry(queue).or_default();
+            *counts.entry(state).or_default() += count;
+        }
+        let info = |(name, counts)| QueueInfo {
+            paused: paused.contains(&name),
+            name,
+            counts,
+        };
+        Ok(queues.into_iter().map(info).collect())
+    }
+}

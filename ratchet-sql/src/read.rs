@@ -1,0 +1,272 @@
+//! Looking at jobs.
+
+use std::collections::HashMap;
+
+use ratchet_core::model::{
+    Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
+    StateCounts,
+};
+use ratchet_core::time::to_millis;
+use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Query, Row, Run};
+use crate::failure::Result;
+use crate::row::{self, HAS_TAGS, IN_BATCH, WAITS};
+use crate::statement::Statement;
+use crate::store::SqlStore;
+
+impl<D: Dialect> SqlStore<D> {
+    /// The jobs with these ids, each if it exists and can be shown.
+    pub(crate) async fn read_jobs(
+        &self,
+        ids: &[JobId],
+        detail: Detail,
+    ) -> Result<Vec<Option<JobRecord>>> {
+        self.read_jobs_on(&mut self.lease().await?, ids, detail)
+            .await
+    }
+
+    /// As [`read_jobs`](Self::read_jobs), on this connection.
+    pub(crate) async fn read_jobs_on(
+        &self,
+        on: &mut impl Run<D>,
+        ids: &[JobId],
+        detail: Detail,
+    ) -> Result<Vec<Option<JobRecord>>> {
+        let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
+        let get = self.sql().get_jobs.query();
+        let get = get.bind(&wanted).bind(detail == Detail::Whole);
+        let rows = on.rows(get).await?;
+        let mut tagged = Vec::new();
+        let mut jobs = HashMap::with_capacity(rows.len());
+        let mut linked = Vec::new();
+        for row in &rows {
+            let id = row::job_id(row, 0)?;
+            match row::job_record(row) {
+                Ok(job) => {
+                    let flags: i16 = row.try_get(32)?;
+                    if flags & (WAITS | IN_BATCH) != 0 {
+                        linked.push(id.as_uuid());
+                    }
+                    if flags & HAS_TAGS != 0 {
+                        tagged.push(id.as_uuid());
+                    }
+                    jobs.insert(id, job);
+                }
+                Err(error) => tracing::warn!(job = %id, %error, "a stored job cannot be read"),
+            }
+        }
+        if let (Some(find), false) = (&self.sql().tags_of, tagged.is_empty()) {
+            for row in on.rows(find.query().bind(&tagged)).await? {
+                show_tag(&row, &mut jobs)?;
+            }
+        }
+        if !linked.is_empty() {
+            self.show_links(on, &linked, &mut jobs).await?;
+            if detail == Detail::Outline {
+                // Links are small; what a signal brought may not be.
+                jobs = jobs
+                    .into_iter()
+                    .map(|(id, job)| (id, job.outline()))
+                    .collect();
+            }
+        }
+        Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
+    }
+
+    /// One page of the jobs that match.
+    pub(crate) async fn read_page(
+        &self,
+        filter: &JobFilter,
+        page: &PageRequest,
+    ) -> Result<JobPage> {
+        let states = filter.wanted_states();
+        // One more than the page has, to know whether there is another page.
+        let ids = self
+            .selected_ids(filter, &states, page, page.limit + 1)
+            .await?;
+        let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
+        let shown = &ids[..ids.len().min(page.limit)];
+        let jobs = self
+            .read_jobs(shown, page.detail)
+            .await?
+            .into_iter()
+            .flatten();
+        // Some may have changed since they were selected.
+        let jobs = jobs.filter(|job| filter.matches(job)).collect();
+        Ok(JobPage { jobs, next })
+    }
+
+    /// The first `limit` ids of the page, of jobs in these states that match the rest of the filter.
+    pub(crate) async fn selected_ids(
+        &self,
+        filter: &JobFilter,
+        states: &[JobState],
+        page: &PageRequest,
+        limit: usize,
+    ) -> Result<Vec<JobId>> {
+        let sql = self.sql();
+        let mut lease = self.lease().await?;
+        let routes = self.routes_of(&mut lease, filter).await?;
+        // Nothing matches; the statement would look at all jobs of these states.
+        if routes.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
+        let [oldest, newest] = match Among::of(filter, states) {
+            Among::Batch => [&sql.list_batch_oldest, &sql.list_batch_newest],
+            Among::Tagged => [&sql.list_tagged_oldest, &sql.list_tagged_newest],
+            Among::Ended => [&sql.list_ended_oldest, &sql.list_ended_newest],
+            Among::Unfinished => [&sql.list_unfinished_oldest, &sql.list_unfinished_newest],
+            _ => [&sql.list_oldest, &sql.list_newest],
+        };
+        let in_order = |oldest, newest| match page.order {
+            JobOrder::OldestFirst => oldest,
+            JobOrder::NewestFirst => newest,
+        };
+        let list = |statement: &Statement<D>| {
+            let list = statement.query().states(states).any_of(routes.as_deref());
+            list.bind(beginning(page))
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        };
+        if Among::of(filter, states) == Among::Unfinished {
+            let front = in_order(&sql.list_front_oldest, &sql.list_front_newest);
+            let rows = lease
+                .rows(list(front).bind(i64::try_from(Among::front(limit)).unwrap_or(i64::MAX)))
+                .await?;
+            if rows.len() == limit {
+                return rows.iter().map(|row| row::job_id(row, 0)).collect();
+            }
+        }
+        let list = narrowed(list(in_order(oldest, newest)), filter);
+        let rows = lease.rows(list).await?;
+        rows.iter().map(|row| row::job_id(row, 0)).collect()
+    }
+
+    /// How many jobs of each state match.
+    pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let sql = self.sql();
+        let statement = match (&filter.batch, &filter.tag) {
+            (Some(_), _) => &sql.count_batch,
+            (None, Some(_)) => &sql.count_tagged,
+            (None, None) => &sql.count_matching,
+        };
+        let mut lease = self.lease().await?;
+        let routes = self.routes_of(&mut lease, filter).await?;
+        let count = statement.query().states(&filter.wanted_states());
+        let count = narrowed(count.any_of(routes.as_deref()), filter);
+        let mut counts = StateCounts::new();
+        for row in lease.rows(count).await? {
+            let state = JobState::from_code(row.try_get::<i16>(0)?.into())?;
+            counts.insert(state, row::count(row.try_get::<i64>(1)?, "count")?);
+        }
+        Ok(counts)
+    }
+
+    /// The routes that a filter lets through; none: all.
+    async fn routes_of(
+        &self,
+        lease: &mut D::Lease,
+        filter: &JobFilter,
+    ) -> Result<Option<Vec<i32>>> {
+        if filter.queue.is_none() && filter.kind.is_none() {
+            return Ok(None);
+        }
+        let find = self.sql().find_routes.query();
+        let find = find
+            .bind(filter.queue.as_ref().map_or("", Name::as_str))
+            .bind(filter.kind.as_ref().map_or("", Name::as_str));
+        let rows = lease.rows(find).await?;
+        let ids = rows.iter().map(|row| row.try_get(0));
+        ids.collect::<Result<_>>().map(Some)
+    }
+
+    /// The inputs of the claims that still hold.
+    pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
+        let mut seqs = Vec::with_capacity(tokens.len());
+        let mut owners = Vec::with_capacity(tokens.len());
+        let mut claimed_at = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            if let Ok(seq) = i64::try_from(token.seq) {
+                jobs.push(token.job.as_uuid());
+                seqs.push(seq);
+                owners.push(row::owner(token));
+                claimed_at.push(to_millis(token.claimed_at));
+            }
+        }
+        let load = self.sql().load_inputs.query().table(&[
+            ("job", &jobs),
+            ("seq", &seqs),
+            ("node", &owners),
+            ("claimed_at", &claimed_at),
+        ]);
+        let rows = self.lease().await?.rows(load).await?;
+        let mut inputs = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let token = row::token(row, [0, 1, 2, 3])?;
+            let input = JobInput {
+                payload: row::json(row, 4).unwrap_or_else(|| Json::from_stored("missing")),
+                checkpoint: row::json(row, 5),
+            };
+            inputs.insert(token, input);
+        }
+        Ok(tokens
+            .iter()
+            .map(|token| inputs.get(token).cloned())
+            .collect())
+    }
+
+    /// The ended claims of a job.
+    pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        let mut lease = self.lease().await?;
+        let rows = lease
+            .rows(self.sql().history.query().bind(job.as_uuid()))
+            .await?;
+        let mut attempts = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match row::attempt(row) {
+                Ok(attempt) => attempts.push(attempt),
+                Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+            }
+        }
+        Ok(attempts)
+    }
+}
+
+/// Completes a job that is shown with one of its tags.
+fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> {
+    let Some(job) = jobs.get_mut(&row::job_id(row, 0)?) else {
+        return Ok(());
+    };
+    match row::name(row, 1, "tag") {
+        Ok(tag) => job.spec.tags.extend(tag),
+        Err(problem) => {
+            job.last_error
+                .get_or_insert_with(|| row::unreadable(&problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the id that a page begins after. No job has the first or the last of all ids.
+pub(crate) fn beginning(page: &PageRequest) -> Uuid {
+    match (page.after, page.order) {
+        (Some(after), _) => after.as_uuid(),
+        (None, JobOrder::OldestFirst) => Uuid::nil(),
+        (None, JobOrder::NewestFirst) => Uuid::max(),
+    }
+}
+
+/// A statement on the jobs of a batch, with a tag perhaps, or on those with a tag, or on all.
+fn narrowed<Q: Query>(query: Q, filter: &JobFilter) -> Q {
+    let tag = filter.tag.as_ref().map(Name::as_str);
+    match (&filter.batch, tag) {
+        (Some(batch), tag) => query
+            .bind(batch.as_uuid())
+            .bind(tag.is_some())
+            .bind(tag.unwrap_or_default()),
+        (None, Some(tag)) => query.bind(tag),
+        (None, None) => query,
+    }
+}

@@ -1,0 +1,300 @@
+//! Stored values and the model's.
+
+use std::time::Duration;
+
+use ratchet_core::model::{
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt,
+    payload_version_from_stored,
+};
+use ratchet_core::time::{duration_millis, from_millis, to_millis};
+use ratchet_core::{
+    BatchId, ClaimToken, InvalidInput, JobId, JobState, Json, Name, NodeId, Priority, RetryPolicy,
+    Route, TraceContext,
+};
+use uuid::Uuid;
+
+use crate::dialect::Row;
+use crate::failure::Result;
+
+/// `jobs.flags`: the job has a lane.
+pub(crate) const HAS_LANE: i16 = JobFlags::LANE.bits();
+/// `jobs.flags`: the job has tags.
+pub(crate) const HAS_TAGS: i16 = JobFlags::TAGS.bits();
+/// `jobs.flags`: the job waits, or waited, for others or for a signal.
+pub(crate) const WAITS: i16 = JobFlags::WAITS.bits();
+/// `jobs.flags`: others were linked to the job.
+pub(crate) const HAS_CHILDREN: i16 = JobFlags::CHILDREN.bits();
+/// `jobs.flags`: the job is in a batch.
+pub(crate) const IN_BATCH: i16 = JobFlags::BATCH.bits();
+
+/// A text column: none if it is NULL.
+pub(crate) fn text<'a>(
+    row: &'a impl Row,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<&'a str>, InvalidInput> {
+    row.try_get(column)
+        .map_err(|_| InvalidInput::new(field, "is not a text"))
+}
+
+/// A document of a job. One that is not even text is given as something that no handler can decode,
+/// so that its job fails like every job with a payload that makes no sense.
+pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
+    match row.try_get::<Option<String>>(column) {
+        Ok(text) => text.map(Json::from_stored),
+        Err(_) => Some(Json::from_stored("not a text")),
+    }
+}
+
+/// A text for people.
+fn message(row: &impl Row, column: usize) -> Option<String> {
+    row.try_get(column).unwrap_or_default()
+}
+
+pub(crate) fn name(
+    row: &impl Row,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<Name>, InvalidInput> {
+    text(row, column, field)?
+        .map(|text| Name::new(field, text))
+        .transpose()
+}
+
+/// A list of names.
+fn names(row: &impl Row, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
+    Name::split(field, text(row, column, field)?.unwrap_or_default())
+}
+
+fn optional_count<T: TryFrom<i64>>(
+    row: &impl Row,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<T>> {
+    let number: Option<i64> = row.try_get(column)?;
+    Ok(number.map(|number| count(number, field)).transpose()?)
+}
+
+/// A whole number that cannot be negative.
+pub(crate) fn count<T: TryFrom<i64>>(
+    stored: impl Into<i64>,
+    field: &'static str,
+) -> Result<T, InvalidInput> {
+    let stored = stored.into();
+    T::try_from(stored).map_err(|_| InvalidInput::new(field, format!("cannot be {stored}")))
+}
+
+pub(crate) fn duration(
+    row: &impl Row,
+    column: usize,
+    field: &'static str,
+) -> Result<Option<Duration>, InvalidInput> {
+    let stored: Option<i64> = row
+        .try_get(column)
+        .map_err(|_| InvalidInput::new(field, "is not a whole number"))?;
+    stored
+        .map(|millis| count(millis, field).map(Duration::from_millis))
+        .transpose()
+}
+
+pub(crate) fn payload_version(row: &impl Row, column: usize) -> Result<u32, InvalidInput> {
+    let stored: Option<i32> = row
+        .try_get(column)
+        .map_err(|_| InvalidInput::new("payload_version", "is not a whole number"))?;
+    payload_version_from_stored(stored.map(i64::from))
+}
+
+pub(crate) fn trace(
+    row: &impl Row,
+    parent: usize,
+    state: usize,
+) -> Result<Option<TraceContext>, InvalidInput> {
+    let Some(parent) = text(row, parent, "traceparent")? else {
+        return Ok(None);
+    };
+    let state = text(row, state, "tracestate")?.map(str::to_owned);
+    Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
+}
+
+/// A due time as statements take it: a time, or none and a delay.
+pub(crate) fn due(due: RunAt) -> (Option<i64>, i64) {
+    match due {
+        RunAt::Now => (None, 0),
+        RunAt::In(delay) => (None, duration_millis(delay)),
+        RunAt::At(at) => (Some(to_millis(at)), 0),
+    }
+}
+
+pub(crate) fn job_id(row: &impl Row, column: usize) -> Result<JobId> {
+    Ok(row.try_get::<Uuid>(column)?.into())
+}
+
+pub(crate) fn node_id(row: &impl Row, column: usize) -> Result<Option<NodeId>> {
+    Ok(row.try_get::<Option<Uuid>>(column)?.map(NodeId::from))
+}
+
+/// The node of a claim, as a parameter; no node is the id of zeros.
+pub(crate) fn owner(token: &ClaimToken) -> Uuid {
+    token.node.map_or(Uuid::nil(), |node| node.as_uuid())
+}
+
+/// A number that the database keeps signed.
+pub(crate) fn seq(row: &impl Row, column: usize) -> Result<u64> {
+    Ok(row.try_get::<i64>(column)?.cast_unsigned())
+}
+
+/// The token of a claim, with its job, number, node and time in these columns.
+pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
+    let [job, number, node, claimed_at] = columns;
+    let claimed_at = row.try_get::<Option<i64>>(claimed_at)?.unwrap_or(0);
+    Ok(ClaimToken::new(
+        job_id(row, job)?,
+        seq(row, number)?,
+        node_id(row, node)?,
+        from_millis(claimed_at),
+    ))
+}
+
+/// The job of a row of `get_jobs`.
+///
+/// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
+/// what cannot is at its default, and named in the last error unless that tells something else.
+pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
+    let data: Option<Uuid> = row.try_get(13)?;
+    let mut problem = data
+        .is_none()
+        .then(|| InvalidInput::new("data", "is missing"));
+    let mut spec = JobSpec::new(
+        route(row, 33)?,
+        json(row, 14).unwrap_or_else(|| Json::from_stored("missing")),
+    );
+    spec.priority = Priority::from_level(row.try_get::<i16>(3)?.into())?;
+    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
+    spec.retry = keep(
+        &mut problem,
+        text(row, 15, "retry").and_then(RetryPolicy::from_stored),
+        RetryPolicy::default(),
+    );
+    spec.timeout = keep(&mut problem, duration(row, 16, "timeout"), None);
+    spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
+    spec.unique_key = keep(&mut problem, name(row, 18, "unique_key"), None);
+    spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
+    spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
+    spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    let slot = row.try_get::<Option<i64>>(29)?.map(from_millis);
+    let definition = keep(&mut problem, name(row, 28, "recurring"), None);
+    spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
+    // Where tags are read by a statement of their own, there are none here.
+    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+        .into_iter()
+        .collect();
+
+    let time = |column: usize| row.try_get(column).map(from_millis);
+    let optional_time = |column: usize| {
+        row.try_get::<Option<i64>>(column)
+            .map(|at| at.map(from_millis))
+    };
+    let mut job = JobRecord::new(job_id(row, 0)?, spec, time(4)?, time(5)?);
+    job.state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+    job.finished_at = optional_time(6)?;
+    let attempts: i32 = row.try_get(7)?;
+    job.attempts = keep(&mut problem, count(attempts, "attempts"), 0);
+    let crash_count: i32 = row.try_get(8)?;
+    job.crash_count = keep(&mut problem, count(crash_count, "crash_count"), 0);
+    job.claim_seq = seq(row, 9)?;
+    if job.state == JobState::Running {
+        job.node = node_id(row, 10)?;
+        job.claimed_at = optional_time(11)?;
+        job.cancel_requested = row.try_get(12)?;
+    }
+    let percent: Option<i16> = row.try_get(22)?;
+    job.progress = percent.map(|percent| Progress {
+        percent: u8::try_from(percent).unwrap_or_default(),
+        message: message(row, 23).unwrap_or_default(),
+    });
+    job.checkpoint = json(row, 24);
+    job.result = json(row, 25);
+    job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
+    Ok(job)
+}
+
+/// The batch of a row of `get_batches` and those like it.
+pub(crate) fn batch_record(row: &impl Row) -> Result<BatchRecord> {
+    let id = BatchId::from(row.try_get::<Uuid>(0)?);
+    let mut batch = BatchRecord::new(id, from_millis(row.try_get(6)?));
+    batch.total = seq(row, 1)?;
+    batch.succeeded = seq(row, 2)?;
+    batch.failed = seq(row, 3)?;
+    batch.cancelled = seq(row, 4)?;
+    batch.closed = row.try_get(5)?;
+    batch.ended_at = row.try_get::<Option<i64>>(7)?.map(from_millis);
+    Ok(batch)
+}
+
+/// What a job that cannot be read says of itself.
+pub(crate) fn unreadable(problem: &InvalidInput) -> String {
+    format!("the stored job cannot be read: {problem}")
+}
+
+fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, otherwise: T) -> T {
+    read.unwrap_or_else(|error| {
+        problem.get_or_insert(error);
+        otherwise
+    })
+}
+
+/// The attempt of a row of `history`.
+pub(crate) fn attempt(row: &impl Row) -> Result<Attempt> {
+    let mut attempt = Attempt::new(
+        seq(row, 0)?,
+        node_id(row, 1)?,
+        from_millis(row.try_get(2)?),
+        from_millis(row.try_get(3)?),
+        AttemptOutcome::from_code(row.try_get::<i16>(5)?.into())?,
+    );
+    attempt.ran_for = row
+        .try_get::<Option<i64>>(4)?
+        .map(|micros| Duration::from_micros(micros.unsigned_abs()));
+    attempt.error = message(row, 6);
+    Ok(attempt)
+}
+
+/// The route whose four texts begin at this column.
+pub(crate) fn route(row: &impl Row, first: usize) -> Result<Route> {
+    let text = |column: usize| row.try_get::<&str>(first + column);
+    Ok(Route::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?)
+}
+
+/// The node of the first thirteen columns of a row, which are those of `nodes`, without what only
+/// operators look at; none if there is no node in it.
+pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
+    let Some(node) = node_id(row, 0)? else {
+        return Ok(None);
+    };
+    let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
+    let status = NodeStatus::from_code(row.try_get::<i16>(2)?.into())?;
+    let interval = duration(row, 5, "interval")?.unwrap_or_default();
+    let running: i64 = row.try_get(3)?;
+    let capacity: i64 = row.try_get(4)?;
+    let mut load = NodeLoad::new(count(running, "running")?, count(capacity, "capacity")?);
+    load.connections = optional_count(row, 8, "connections")?;
+    load.cpu_percent = optional_count(row, 9, "cpu_percent")?;
+    load.memory_bytes = optional_count(row, 10, "memory_bytes")?;
+    let profile = NodeProfile::new(names(row, 11, "roles")?, names(row, 12, "capabilities")?);
+    let heartbeat = Heartbeat::new(node, label, status, interval)
+        .load(load)
+        .profile(profile);
+    let mut record = NodeRecord::joined(&heartbeat, from_millis(row.try_get(6)?));
+    record.last_seen = from_millis(row.try_get(7)?);
+    Ok(Some(record))
+}
+
+/// What only operators look at, of a row of `nodes`.
+pub(crate) fn add_words(row: &impl Row, node: &mut NodeRecord) -> Result<()> {
+    // What cannot be read of these is not worth the node, which then does not say it.
+    let kinds = text(row, 14, "kinds").ok().flatten();
+    node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
+    node.read_notes(message(row, 15).as_deref());
+    Ok(())
+}

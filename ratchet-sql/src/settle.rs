@@ -1,0 +1,464 @@
+//! Ending claims, and hearing from running ones.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
+use ratchet_core::time::{duration_micros, duration_millis, to_millis};
+use ratchet_core::{ClaimToken, JobId, JobState};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::Result;
+use crate::held::{PATIENCE, held_too_long, unless_held};
+use crate::lanes::Places;
+use crate::row::{self, HAS_LANE};
+use crate::store::SqlStore;
+
+/// The longest delay, in milliseconds: far beyond every calendar, and added to a time it is still a
+/// number that the database can hold.
+const LONGEST_DELAY: i64 = i64::MAX / 2;
+
+/// The end of a claim of a job for whose end others wait, or which somebody held.
+struct Awaited<'a> {
+    settlement: &'a Settlement,
+    has_lane: bool,
+}
+
+/// Settlements as columns.
+#[derive(Default)]
+struct Columns<'a> {
+    jobs: Vec<Uuid>,
+    seqs: Vec<i64>,
+    states: Vec<i16>,
+    delays: Vec<Option<i64>>,
+    attempts: Vec<i32>,
+    outcomes: Vec<i16>,
+    errors: Vec<Option<&'a str>>,
+    results: Vec<Option<&'a str>>,
+    ran_for: Vec<Option<i64>>,
+    nodes: Vec<Uuid>,
+    claimed_at: Vec<i64>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, settlement: &'a Settlement, seq: i64) {
+        // What a requested cancellation makes of it is in the statement.
+        let effect = settlement.effect(false);
+        self.jobs.push(settlement.token.job.as_uuid());
+        self.seqs.push(seq);
+        self.states.push(effect.state.code().into());
+        self.delays.push(match effect.next_run {
+            NextRun::Unchanged => None,
+            NextRun::In(delay) => Some(duration_millis(delay).min(LONGEST_DELAY)),
+        });
+        self.attempts
+            .push(i32::try_from(effect.attempts_added).unwrap_or(i32::MAX));
+        self.outcomes.push(effect.record.code().into());
+        self.errors.push(effect.error);
+        self.results
+            .push(effect.result.map(|result| result.as_str()));
+        self.ran_for.push(settlement.ran_for.map(duration_micros));
+        self.nodes.push(row::owner(&settlement.token));
+        self.claimed_at.push(to_millis(settlement.token.claimed_at));
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Ends the claims of one call.
+    ///
+    /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
+    /// their order matters: which was the last to settle the job changes with each. Jobs for whose end
+    /// others wait, in their lane or linked to them or to their batch, are settled after the others,
+    /// in transactions of their own.
+    pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        let mut rounds: Vec<BTreeMap<JobId, usize>> = Vec::new();
+        let mut earlier: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
+        for (place, settlement) in settlements.iter().enumerate() {
+            let round = earlier.entry(settlement.token.job).or_default();
+            if rounds.len() == *round {
+                rounds.push(BTreeMap::new());
+            }
+            rounds[*round].insert(settlement.token.job, place);
+            *round += 1;
+        }
+        let mut lease = self.lease().await?;
+        let mut answers = vec![Fenced::Stale; settlements.len()];
+        for round in rounds {
+            // In order of id, so that two calls lock in one order.
+            let one_each: Vec<&Settlement> =
+                round.values().map(|place| &settlements[*place]).collect();
+            let mut applied = HashSet::new();
+            let awaited = self
+                .settle_round(&mut lease, &one_each, &mut applied)
+                .await?;
+            if !awaited.is_empty() {
+                self.settle_awaited(&mut lease, &awaited, &mut applied)
+                    .await?;
+            }
+            for place in round.into_values() {
+                if applied.contains(&settlements[place].token) {
+                    answers[place] = Fenced::Applied;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Ends one claim each of some jobs, but for those for whose end others wait, or which somebody
+    /// holds: they come back.
+    async fn settle_round<'a>(
+        &self,
+        lease: &mut D::Lease,
+        settlements: &[&'a Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<Vec<Awaited<'a>>> {
+        let ended = self.end_claims(lease, settlements, false, applied).await;
+        if unless_held(ended)?.is_none() {
+            lease.begin().await?;
+            let ended = self.end_free(lease, settlements, applied).await;
+            lease.finish(ended).await?;
+        }
+        let awaited = self.find_settled(lease, settlements, applied).await?;
+        let mut found = Vec::with_capacity(awaited.len());
+        for settlement in settlements {
+            if let Some(flags) = awaited.get(&settlement.token) {
+                let has_lane = flags & HAS_LANE != 0;
+                found.push(Awaited {
+                    settlement,
+                    has_lane,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Ends claims of jobs that nobody holds.
+    async fn end_free(
+        &self,
+        lease: &mut D::Lease,
+        settlements: &[&Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let free = self.lock_free(lease, jobs_of(settlements)).await?;
+        let settlements = settlements.iter().copied();
+        let free: Vec<&Settlement> = settlements
+            .filter(|settlement| free.contains(&settlement.token.job.as_uuid()))
+            .collect();
+        self.end_claims(lease, &free, false, applied).await?;
+        Ok(())
+    }
+
+    /// Ends claims of jobs for whose end others wait, or which somebody held. What somebody else has
+    /// locked is waited for, but nobody else waits for it: the others are done before.
+    async fn settle_awaited(
+        &self,
+        lease: &mut D::Lease,
+        awaited: &[Awaited<'_>],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        lease.begin_within(PATIENCE).await?;
+        let mut ended = HashSet::new();
+        let later = self.end_together(lease, awaited, &mut ended).await;
+        let later = match unless_held(lease.finish(later).await)? {
+            Some(later) => {
+                applied.extend(ended);
+                later
+            }
+            None => awaited.iter().collect(),
+        };
+        let mut held = None;
+        for one in later {
+            lease.begin_within(self.deadline() / 4).await?;
+            let mut ended = HashSet::new();
+            let settled = self.end_alone(lease, one, &mut ended).await;
+            match unless_held(lease.finish(settled).await)? {
+                Some(()) => applied.extend(ended),
+                None => held = Some(held_too_long()),
+            }
+        }
+        if let Some(held) = held {
+            return Err(held);
+        }
+        // Nobody ran some of them any more.
+        let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
+        self.find_settled(lease, &settlements, applied).await?;
+        Ok(())
+    }
+
+    /// Ends those of these claims whose jobs and lanes nobody else has locked; the others come back.
+    async fn end_together<'a>(
+        &self,
+        lease: &mut D::Lease,
+        awaited: &'a [Awaited<'a>],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<Vec<&'a Awaited<'a>>> {
+        let heads = awaited.iter().filter(|one| one.has_lane);
+        let heads: Vec<Uuid> = heads
+            .map(|one| one.settlement.token.job.as_uuid())
+            .collect();
+        let (locked, places) = if heads.is_empty() {
+            Default::default()
+        } else {
+            self.lock_lanes(lease, &heads).await?
+        };
+        let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
+        let free = self.lock_free(lease, jobs_of(&settlements)).await?;
+        let (now, later): (Vec<&Awaited<'_>>, Vec<&Awaited<'_>>) =
+            awaited.iter().partition(|one| {
+                let job = one.settlement.token.job;
+                free.contains(&job.as_uuid()) && (!one.has_lane || locked.contains(&job))
+            });
+        let now: Vec<&Settlement> = now.iter().map(|one| one.settlement).collect();
+        self.end_awaited(lease, &now, places, applied).await?;
+        Ok(later)
+    }
+
+    /// Ends a claim whose job or lane somebody else had locked.
+    async fn end_alone(
+        &self,
+        lease: &mut D::Lease,
+        one: &Awaited<'_>,
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let job = one.settlement.token.job.as_uuid();
+        let lanes = self.lanes_of(lease, &[job]).await?;
+        let places = self.enter_lanes(lease, lanes.into_values()).await?;
+        self.end_awaited(lease, &[one.settlement], places, applied)
+            .await
+    }
+
+    /// Ends claims of jobs whose lanes are locked, and does to others what their ends do.
+    async fn end_awaited(
+        &self,
+        lease: &mut D::Lease,
+        settlements: &[&Settlement],
+        places: Places,
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<()> {
+        let ended = self.end_claims(lease, settlements, true, applied).await?;
+        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+        self.leave_lanes(lease, places, &of_lanes).await?;
+        self.follow_ends(lease, &ended).await
+    }
+
+    /// Runs the statement that ends claims and notes which it applied; the jobs that ended, with their
+    /// flags. `followed` says that what their ends do to others is done after it.
+    async fn end_claims(
+        &self,
+        lease: &mut D::Lease,
+        settlements: &[&Settlement],
+        followed: bool,
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<Vec<(Uuid, i16)>> {
+        let mut columns = Columns::default();
+        for settlement in settlements {
+            // No claim has a number that the database cannot hold.
+            if let Ok(seq) = i64::try_from(settlement.token.seq) {
+                columns.push(settlement, seq);
+            }
+        }
+        let settle = self
+            .sql()
+            .settle_jobs
+            .query()
+            .table(&[
+                ("job", &columns.jobs),
+                ("seq", &columns.seqs),
+                ("state", &columns.states),
+                ("delay", &columns.delays),
+                ("attempts", &columns.attempts),
+                ("outcome", &columns.outcomes),
+                ("error", &columns.errors),
+                ("result", &columns.results),
+                ("ran_for", &columns.ran_for),
+                ("node", &columns.nodes),
+                ("claimed_at", &columns.claimed_at),
+            ])
+            .bind(followed);
+        let mut ended = Vec::new();
+        for row in lease.rows(settle).await? {
+            let token = row::token(&row, [0, 1, 4, 5])?;
+            applied.insert(token);
+            if JobState::from_code(row.try_get::<i16>(2)?.into())?.is_terminal() {
+                ended.push((token.job.as_uuid(), row.try_get(3)?));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Notes those that were settled before with the same token; the tokens of those that run, with
+    /// the flags of their jobs.
+    async fn find_settled(
+        &self,
+        lease: &mut D::Lease,
+        settlements: &[&Settlement],
+        applied: &mut HashSet<ClaimToken>,
+    ) -> Result<HashMap<ClaimToken, i16>> {
+        let missing: Vec<Uuid> = settlements
+            .iter()
+            .filter(|settlement| !applied.contains(&settlement.token))
+            .map(|settlement| settlement.token.job.as_uuid())
+            .collect();
+        let mut awaited = HashMap::new();
+        if missing.is_empty() {
+            return Ok(awaited);
+        }
+        let find = self.sql().find_settled.query().bind(&missing);
+        for row in lease.rows(find).await? {
+            let settled = row::token(&row, [0, 1, 4, 5])?;
+            let running = row::token(&row, [0, 2, 6, 7])?;
+            // 0 is no claim's number: it stands for none.
+            applied.extend((settled.seq > 0).then_some(settled));
+            if running.seq > 0 {
+                awaited.insert(running, row.try_get(3)?);
+            }
+        }
+        Ok(awaited)
+    }
+
+    /// Keeps what running bodies tell.
+    pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        let mut told: BTreeMap<ClaimToken, Told<'_>> = BTreeMap::new();
+        for report in reports {
+            let told = told.entry(report.token).or_default();
+            match &report.kind {
+                ReportKind::Progress { percent, message } => {
+                    told.progress = Some((i16::from(*percent), message));
+                }
+                ReportKind::Checkpoint(checkpoint) => told.checkpoint = Some(checkpoint.as_str()),
+                // A kind this version does not know says at least that the body lives.
+                _ => {}
+            }
+        }
+        let told: Vec<(ClaimToken, Told<'_>)> = told.into_iter().collect();
+        let mut alive = HashMap::with_capacity(told.len());
+        let mut lease = self.lease().await?;
+        let all = self.tell(&mut lease, &told, &mut alive).await;
+        if unless_held(all)?.is_none() {
+            lease.begin().await?;
+            let free = self.tell_free(&mut lease, told, &mut alive).await;
+            let held = lease.finish(free).await?;
+            let held = self.tell(&mut lease, &held, &mut alive).await;
+            unless_held(held)?.ok_or_else(held_too_long)?;
+        }
+        let answer = |report: &Report| match alive.get(&report.token) {
+            Some(cancel_requested) => Reported::Applied {
+                cancel_requested: *cancel_requested,
+            },
+            None => Reported::Stale,
+        };
+        Ok(reports.iter().map(answer).collect())
+    }
+
+    /// Keeps what claims tell whose jobs nobody holds; the others come back.
+    async fn tell_free<'a>(
+        &self,
+        lease: &mut D::Lease,
+        told: Vec<(ClaimToken, Told<'a>)>,
+        alive: &mut HashMap<ClaimToken, bool>,
+    ) -> Result<Vec<(ClaimToken, Told<'a>)>> {
+        let jobs = told.iter().map(|(token, _)| token.job.as_uuid()).collect();
+        let free = self.lock_free(lease, jobs).await?;
+        let (free, held): (Vec<_>, Vec<_>) = told
+            .into_iter()
+            .partition(|(token, _)| free.contains(&token.job.as_uuid()));
+        self.tell(lease, &free, alive).await?;
+        Ok(held)
+    }
+
+    /// Keeps what claims tell, and notes which of them are held, and whether they are to be cancelled.
+    async fn tell(
+        &self,
+        lease: &mut D::Lease,
+        told: &[(ClaimToken, Told<'_>)],
+        alive: &mut HashMap<ClaimToken, bool>,
+    ) -> Result<()> {
+        let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
+        for (token, told) in told {
+            if let Ok(seq) = i64::try_from(token.seq) {
+                columns.0.push(token.job.as_uuid());
+                columns.1.push(seq);
+                columns.2.push(told.progress.map(|(percent, _)| percent));
+                columns.3.push(told.progress.map(|(_, message)| message));
+                columns.4.push(told.checkpoint);
+                columns.5.push(row::owner(token));
+                columns.6.push(to_millis(token.claimed_at));
+            }
+        }
+        let report = self.sql().report_life.query().table(&[
+            ("job", &columns.0),
+            ("seq", &columns.1),
+            ("percent", &columns.2),
+            ("message", &columns.3),
+            ("checkpoint", &columns.4),
+            ("node", &columns.5),
+            ("claimed_at", &columns.6),
+        ]);
+        for row in lease.rows(report).await? {
+            let token = row::token(&row, [0, 1, 2, 3])?;
+            alive.insert(token, row.try_get(4)?);
+        }
+        Ok(())
+    }
+}
+
+fn jobs_of(settlements: &[&Settlement]) -> Vec<Uuid> {
+    let jobs = settlements.iter();
+    jobs.map(|settlement| settlement.token.job.as_uuid())
+        .collect()
+}
+
+/// The last of each kind that the reports of one claim tell.
+#[derive(Default)]
+struct Told<'a> {
+    progress: Option<(i16, &'a str)>,
+    checkpoint: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ratchet_core::Json;
+    use ratchet_core::model::{AttemptOutcome, Outcome};
+    use ratchet_core::time::Timestamp;
+
+    use super::*;
+
+    /// `settle_jobs` says what a requested cancellation does; it must be what the core says.
+    #[test]
+    fn the_statement_knows_what_a_requested_cancellation_does() {
+        let (delay, error) = (Duration::from_secs(1), "e".to_owned());
+        let outcomes = [
+            Outcome::Succeeded {
+                result: Some(Json::from_stored("1")),
+            },
+            Outcome::Retry {
+                delay,
+                error: error.clone(),
+            },
+            Outcome::Failed { error },
+            Outcome::Snoozed { delay },
+            Outcome::Released,
+            Outcome::Cancelled,
+        ];
+        for outcome in outcomes {
+            let settlement = Settlement::new(
+                ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH),
+                outcome,
+            );
+            let effect = settlement.effect(true);
+            assert_eq!(effect.state, JobState::Cancelled);
+            assert_eq!(effect.state.code(), 6);
+            assert_eq!(effect.record, AttemptOutcome::Cancelled);
+            assert_eq!(effect.record.code(), 5);
+            assert_eq!(effect.next_run, NextRun::Unchanged);
+            assert_eq!(effect.error, None);
+            assert_eq!(effect.result, None);
+            let plain = settlement.effect(false);
+            assert_eq!(effect.attempts_added, plain.attempts_added);
+            assert_eq!(plain.state.is_terminal(), plain.state.code() >= 4);
+        }
+    }
+}

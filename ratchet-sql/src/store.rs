@@ -1,0 +1,350 @@
+//! The store: connections, deadlines, and repetition.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::store::StoreInfo;
+use ratchet_core::{Result, StoreErrorKind};
+use tokio::time::Instant;
+
+use crate::claim::Reach;
+use crate::dialect::{Connections, Dialect, Run};
+use crate::failure::{Failure, Loss, Result as Inner};
+use crate::order;
+use crate::routes::Routes;
+use crate::statement::Statements;
+
+/// Ratchet's tables in a schema of a database. A dialect's crate wraps it in a store of its own.
+///
+/// Clones share the connections.
+pub struct SqlStore<D: Dialect>(Arc<Inside<D>>);
+
+struct Inside<D: Dialect> {
+    connections: D::Connections,
+    sql: Statements<D>,
+    routes: Routes,
+    reach: Reach,
+    schema: String,
+    version: String,
+    deadline: Duration,
+}
+
+/// How often a call that the database gave up because of others is tried again.
+const RETRIES: u32 = 8;
+
+impl<D: Dialect> SqlStore<D> {
+    /// A store on these connections, whose tables are there. `version` is that of the server, and
+    /// `deadline` how long a call may take.
+    ///
+    /// # Errors
+    /// If the routes cannot be read.
+    pub async fn open(
+        connections: D::Connections,
+        sql: Statements<D>,
+        schema: String,
+        version: String,
+        deadline: Duration,
+    ) -> Inner<Self> {
+        let routes = Routes::default();
+        routes.refresh(&mut connections.live().await?, &sql).await?;
+        Ok(Self(Arc::new(Inside {
+            connections,
+            sql,
+            routes,
+            reach: Reach::new(),
+            schema,
+            version,
+            deadline,
+        })))
+    }
+
+    /// Returns the statements.
+    #[must_use]
+    pub fn sql(&self) -> &Statements<D> {
+        &self.0.sql
+    }
+
+    /// Returns the connections.
+    #[must_use]
+    pub fn connections(&self) -> &D::Connections {
+        &self.0.connections
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.0.reach
+    }
+
+    /// Returns the schema of the tables.
+    #[must_use]
+    pub fn schema(&self) -> &str {
+        &self.0.schema
+    }
+
+    /// Returns the version of the server.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// Returns how long a call may take.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
+    /// Whether the other is this store or a clone of it.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Takes a connection for jobs.
+    ///
+    /// # Errors
+    /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new one cannot be
+    /// made.
+    pub async fn lease(&self) -> Inner<D::Lease> {
+        self.0.connections.lease().await
+    }
+
+    /// Takes the connection of heartbeats and locks.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store is closed or a new one cannot be made.
+    pub async fn live(&self) -> Inner<D::Lease> {
+        if self.0.connections.is_closed() {
+            return Err(Failure::closed());
+        }
+        self.0.connections.live().await
+    }
+
+    /// Makes one call, which must be safe to repeat: once more when a connection turns out to be lost,
+    /// and a few times when the database gave up because of others.
+    ///
+    /// # Errors
+    /// Those of `work`, and `Timeout` after the deadline.
+    pub async fn call<T, Work>(
+        &self,
+        operation: &'static str,
+        work: impl Fn() -> Work + Send + Sync,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>> + Send,
+        T: Send,
+    {
+        self.call_again_after(operation, |loss| loss != Loss::No, work)
+            .await
+    }
+
+    /// As [`call`](Self::call), but repeated after a lost connection only as `repeat` says.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn call_again_after<T, Work>(
+        &self,
+        operation: &'static str,
+        repeat: impl Fn(Loss) -> bool + Send + Sync,
+        work: impl Fn() -> Work + Send + Sync,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>> + Send,
+        T: Send,
+    {
+        let tries = async {
+            let (mut given_up, mut lost) = (0, 0);
+            loop {
+                let failure = match work().await {
+                    Ok(done) => return Ok(done),
+                    Err(failure) => failure,
+                };
+                if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
+                    given_up += 1;
+                    tokio::time::sleep(pause(given_up)).await;
+                    continue;
+                }
+                // Where nothing can be written now, nothing can be written at once either.
+                let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
+                if repeat && lost < self.0.connections.max_connections() {
+                    // Each idle connection of the pool may have been lost with it.
+                    lost += 1;
+                } else {
+                    return Err(failure);
+                }
+            }
+        };
+        self.within(operation, tries).await
+    }
+
+    /// Does work within the deadline, once.
+    ///
+    /// # Errors
+    /// Those of `work`, and `Timeout` after the deadline.
+    pub async fn within<T>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Inner<T>> + Send,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.0.deadline, work).await {
+            Ok(done) => done.map_err(|failure| failure.during(operation)),
+            Err(_) => Err(self.too_late().during(operation)),
+        }
+    }
+
+    /// Returns when a call that began at this time should come to an end: a little before the
+    /// deadline, since its caller may have the same one.
+    pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
+        const FAR_AWAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        began + (self.0.deadline / 10 * 9).min(FAR_AWAY)
+    }
+
+    /// For a call that has had no answer within the deadline. The network may have fallen silent, so
+    /// no other idle connection is to cost a deadline too.
+    #[must_use]
+    pub fn too_late(&self) -> Failure {
+        self.0.connections.drop_idle();
+        too_late(self.0.deadline)
+    }
+
+    /// Reads up to `limit` rows whose name, which is in `column`, is greater than `after`, in the order
+    /// of the bytes of names. `list` is the statement for a name and a number of rows.
+    pub(crate) async fn named(
+        &self,
+        lease: &mut D::Lease,
+        list: impl Fn(&str, i64) -> D::Query + Send,
+        column: usize,
+        after: &str,
+        limit: usize,
+    ) -> Inner<Vec<D::Row>> {
+        if D::NAMES_BY_BYTES {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            return lease.rows(list(after, limit)).await;
+        }
+        order::by_bytes::<D>(lease, list, column, after, limit).await
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Returns what the store is.
+    #[must_use]
+    pub fn info(&self) -> StoreInfo {
+        StoreInfo {
+            backend: D::BACKEND,
+            version: self.0.version.clone(),
+        }
+    }
+
+    /// Returns how many connections for jobs are open.
+    #[must_use]
+    pub fn open_connections(&self) -> u32 {
+        self.0.connections.open_connections()
+    }
+}
+
+impl<D: Dialect> Clone for SqlStore<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Dialect> fmt::Debug for SqlStore<D> {
+    /// Without how connections are made: that has the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore")
+            .field("backend", &D::BACKEND)
+            .field("schema", &self.0.schema)
+            .field("version", &self.0.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The failure of a call that had no answer within this deadline.
+#[must_use]
+pub fn too_late(deadline: Duration) -> Failure {
+    Failure::new(
+        StoreErrorKind::Timeout,
+        format!("no answer within {deadline:?}"),
+    )
+}
+
+/// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to half
+/// so that those who met do not meet again.
+fn pause(tries: u32) -> Duration {
+    let step = 1_000_u64 << tries.min(6);
+    Duration::from_micros(fastrand::u64(step / 2..=step))
+}
+
+/// Implements [`Store`](ratchet_core::store::Store) for a type that dereferences to a [`SqlStore`] and
+/// has diagnostics of its own. `coordinator` is a function of the type.
+#[macro_export]
+macro_rules! store {
+    ($store:ty, $coordinator:expr) => {
+        impl ::ratchet_core::store::Store for $store {
+            fn info(&self) -> ::ratchet_core::store::StoreInfo {
+                (**self).info()
+            }
+
+            fn jobs(&self) -> &dyn ::ratchet_core::store::JobStore {
+                &**self
+            }
+
+            fn queues(&self) -> &dyn ::ratchet_core::store::QueueStore {
+                &**self
+            }
+
+            fn nodes(&self) -> &dyn ::ratchet_core::store::NodeStore {
+                &**self
+            }
+
+            fn locks(&self) -> &dyn ::ratchet_core::store::LockStore {
+                &**self
+            }
+
+            fn versions(&self) -> &dyn ::ratchet_core::store::VersionStore {
+                &**self
+            }
+
+            fn recurring(&self) -> Option<&dyn ::ratchet_core::store::RecurringStore> {
+                Some(&**self)
+            }
+
+            fn archive(&self) -> Option<&dyn ::ratchet_core::store::ArchiveStore> {
+                Some(&**self)
+            }
+
+            fn permits(&self) -> Option<&dyn ::ratchet_core::store::PermitStore> {
+                Some(&**self)
+            }
+
+            fn rates(&self) -> Option<&dyn ::ratchet_core::store::RateStore> {
+                Some(&**self)
+            }
+
+            fn workflows(&self) -> Option<&dyn ::ratchet_core::store::WorkflowStore> {
+                Some(&**self)
+            }
+
+            fn signals(&self) -> Option<&dyn ::ratchet_core::store::SignalStore> {
+                Some(&**self)
+            }
+
+            fn diagnostics(&self) -> Option<&dyn ::ratchet_core::store::DiagnosticStore> {
+                Some(self)
+            }
+
+            fn connections(&self) -> Option<u32> {
+                Some((**self).open_connections())
+            }
+
+            fn coordinator(
+                &self,
+            ) -> Option<::std::sync::Arc<dyn ::ratchet_core::cluster::ClusterCoordinator>> {
+                $coordinator(self)
+            }
+        }
+    };
+}

@@ -1,0 +1,63 @@
+//! The types that columns are read as.
+
+use uuid::Uuid;
+
+use crate::dialect::Row;
+use crate::failure::{Failure, Result};
+
+/// A type that a column can be read as.
+pub trait Value<'r>: Sized {
+    /// Reads the column of a row.
+    ///
+    /// # Errors
+    /// As the methods of [`Row`]; and `Corrupt` if the value is missing and the type is no `Option`.
+    fn read<R: Row>(row: &'r R, column: usize) -> Result<Self>;
+}
+
+macro_rules! values {
+    ($($type:ty => $method:ident,)*) => {$(
+        impl Value<'_> for Option<$type> {
+            fn read<R: Row>(row: &R, column: usize) -> Result<Self> {
+                row.$method(column)
+            }
+        }
+
+        impl Value<'_> for $type {
+            fn read<R: Row>(row: &R, column: usize) -> Result<Self> {
+                row.$method(column)?.ok_or_else(Failure::unreadable)
+            }
+        }
+    )*};
+}
+
+values! {
+    bool => bool,
+    i16 => small,
+    i32 => int,
+    i64 => big,
+    Uuid => uuid,
+}
+
+impl<'r> Value<'r> for Option<&'r str> {
+    fn read<R: Row>(row: &'r R, column: usize) -> Result<Self> {
+        row.text(column)
+    }
+}
+
+impl<'r> Value<'r> for &'r str {
+    fn read<R: Row>(row: &'r R, column: usize) -> Result<Self> {
+        row.text(column)?.ok_or_else(Failure::unreadable)
+    }
+}
+
+impl Value<'_> for Option<String> {
+    fn read<R: Row>(row: &R, column: usize) -> Result<Self> {
+        Ok(row.text(column)?.map(str::to_owned))
+    }
+}
+
+impl Value<'_> for String {
+    fn read<R: Row>(row: &R, column: usize) -> Result<Self> {
+        <&str>::read(row, column).map(str::to_owned)
+    }
+}

@@ -1,0 +1,59 @@
+//! [`VersionStore`] on SQL, on the connection of heartbeats and locks.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use ratchet_core::model::{Guard, Guarded};
+use ratchet_core::store::VersionStore;
+use ratchet_core::{Name, Result, limits};
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::{Loss, Result as Inner};
+use crate::row;
+use crate::store::SqlStore;
+
+#[async_trait]
+impl<D: Dialect> VersionStore for SqlStore<D> {
+    async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
+        // Twice is harmless but for those who count.
+        let again = |loss| loss == Loss::Told;
+        self.call_again_after("bump", again, || self.bump_version(namespace, guard))
+            .await
+    }
+
+    async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
+        limits::check_batch("namespaces", namespaces.len())?;
+        let texts: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
+        self.call("versions", || async {
+            let find = self.sql().find_versions.query().bind(&texts);
+            let mut found = HashMap::new();
+            for row in self.live().await?.rows(find).await? {
+                found.insert(row.try_get::<String>(0)?, row::seq(&row, 1)?);
+            }
+            let version = |text: &&str| found.get(*text).copied().unwrap_or(0);
+            Ok(texts.iter().map(version).collect())
+        })
+        .await
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn bump_version(&self, namespace: &Name, guard: Option<&Guard>) -> Inner<Guarded<u64>> {
+        let mut lease = self.live().await?;
+        lease.begin().await?;
+        let bumped = async {
+            if !self.is_tenure(&mut lease, guard).await? {
+                return Ok(Guarded::Stale);
+            }
+            let bump = self.sql().bump_version.query();
+            let bump = bump.bind(namespace.as_str());
+            let mut version = 0;
+            for row in lease.rows(bump).await? {
+                version = row::seq(&row, 0)?;
+            }
+            Ok(Guarded::Done(version))
+        }
+        .await;
+        lease.end(bumped).await
+    }
+}

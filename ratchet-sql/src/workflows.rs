@@ -1,0 +1,137 @@
+//! [`WorkflowStore`] on SQL.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
+use ratchet_core::store::{Changed, WorkflowStore};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{BatchId, JobId, Result, limits};
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Run};
+use crate::failure::{Loss, Result as Inner};
+use crate::row;
+use crate::store::SqlStore;
+
+/// Again, after an answer that was lost, these would say something else of what they did.
+fn told(loss: Loss) -> bool {
+    loss == Loss::Told
+}
+
+#[async_trait]
+impl<D: Dialect> WorkflowStore for SqlStore<D> {
+    async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
+        self.call_again_after("create_batch", told, || self.make_batch(batch))
+            .await
+    }
+
+    async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
+        self.call_again_after("close_batch", told, || self.shut(batch))
+            .await
+    }
+
+    async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
+        limits::check_batch("ids", ids.len())?;
+        self.call("batches", || self.read_batches(ids)).await
+    }
+
+    async fn recent_batches(
+        &self,
+        limit: usize,
+        before: Option<BatchId>,
+    ) -> Result<Vec<BatchRecord>> {
+        limits::check_limit("limit", limit)?;
+        self.call("recent_batches", || async {
+            let list = self.sql().list_batches.query();
+            let list = list
+                .bind(before.map_or(Uuid::max(), |id| id.as_uuid()))
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+            let rows = self.lease().await?.rows(list).await?;
+            rows.iter().map(row::batch_record).collect()
+        })
+        .await
+    }
+
+    async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
+        request.validate()?;
+        self.call_again_after("purge_batches", told, || self.delete_batches(request))
+            .await
+    }
+
+    async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
+        limits::check_batch("ids", jobs.len())?;
+        self.call("parents_of", || self.read_parents(jobs)).await
+    }
+
+    async fn children_of(
+        &self,
+        parent: Parent,
+        limit: usize,
+        after: Option<JobId>,
+    ) -> Result<Vec<Link>> {
+        limits::check_limit("limit", limit)?;
+        self.call("children_of", || self.read_children(parent, limit, after))
+            .await
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    async fn make_batch(&self, batch: BatchId) -> Inner<Changed> {
+        let create = self.sql().create_batch.query().bind(batch.as_uuid());
+        let created = self.lease().await?.execute(create).await?;
+        Ok(match created {
+            0 => Changed::Unchanged,
+            _ => Changed::Changed,
+        })
+    }
+
+    async fn shut(&self, batch: BatchId) -> Inner<BatchClosed> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let closed = async {
+            let close = self.sql().close_batch.query().bind(batch.as_uuid());
+            let rows = lease.rows(close).await?;
+            let closed: Inner<Vec<BatchRecord>> = rows.iter().map(row::batch_record).collect();
+            let closed = closed?;
+            let changed = !closed.is_empty();
+            self.follow(&mut lease, &[], closed).await?;
+            Ok(changed)
+        }
+        .await;
+        if lease.end(closed).await? {
+            return Ok(BatchClosed::Closed);
+        }
+        let exists = self.read_batches(&[batch]).await?.pop().flatten();
+        Ok(exists.map_or(BatchClosed::NotFound, |_| BatchClosed::Already))
+    }
+
+    async fn read_batches(&self, ids: &[BatchId]) -> Inner<Vec<Option<BatchRecord>>> {
+        let wanted: Vec<Uuid> = ids.iter().map(BatchId::as_uuid).collect();
+        let get = self.sql().get_batches.query().bind(&wanted);
+        let mut found = HashMap::new();
+        for row in self.lease().await?.rows(get).await? {
+            let batch = row::batch_record(&row)?;
+            found.insert(batch.id, batch);
+        }
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn delete_batches(&self, request: &BatchPurge) -> Inner<Guarded<u64>> {
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let purged = async {
+            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
+                return Ok(Guarded::Stale);
+            }
+            let purge = self.sql().purge_batches.query();
+            let purge = purge
+                // Longer ago than the clock can say is never.
+                .bind(duration_millis(request.older_than).min(i64::MAX / 2))
+                .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+            lease.execute(purge).await.map(Guarded::Done)
+        }
+        .await;
+        lease.end(purged).await
+    }
+}

@@ -1,0 +1,140 @@
+//! PostgreSQL and its driver, as the shared store uses them.
+
+use std::sync::Arc;
+
+use ratchet_core::JobState;
+use ratchet_sql::{Argument, Column, Dialect, List, Result, each_list};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::{AssertSqlSafe, Encode, Row as _, SqlSafeStr, Type};
+use uuid::Uuid;
+
+use crate::connection::{Connections, Lease};
+use crate::error::Classified;
+
+/// PostgreSQL.
+#[derive(Debug)]
+pub struct Postgres;
+
+impl Dialect for Postgres {
+    const BACKEND: &'static str = "postgres";
+    const PARAMETER: &'static str = "$";
+    const NAMES_BY_BYTES: bool = true;
+    const DELETES_AT_ONCE: usize = usize::MAX;
+    const ROUTES_MISSING: &'static str = "the transaction does not see the routes of its jobs: its \
+        snapshot is older than they are, or its connection leads to another database; begin it again";
+
+    type Query = Query;
+    type Row = Row;
+    type Lease = Lease;
+    type Connections = Connections;
+
+    fn query(text: &Arc<str>, _parameters: usize) -> Query {
+        Query::new(AssertSqlSafe(Arc::clone(text)).into_sql_str())
+    }
+}
+
+/// A statement with what is bound to it. Values are encoded as they are bound.
+pub struct Query(pub(crate) sqlx::query::Query<'static, sqlx::Postgres, PgArguments>);
+
+impl Query {
+    /// The statement with nothing bound to it.
+    pub(crate) fn new(sql: sqlx::SqlStr) -> Self {
+        Self(sqlx::query(sql))
+    }
+
+    /// Binds a value of any type that the driver knows.
+    pub(crate) fn with<'t, T>(self, value: T) -> Self
+    where
+        T: Encode<'t, sqlx::Postgres> + Type<sqlx::Postgres> + 't,
+    {
+        Self(self.0.bind(value))
+    }
+}
+
+impl std::fmt::Debug for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What is bound may be a secret.
+        f.write_str("Query")
+    }
+}
+
+impl ratchet_sql::Query for Query {
+    fn argument(self, argument: Argument<'_>) -> Self {
+        match argument {
+            Argument::Bool(value) => self.with(value),
+            Argument::Small(value) => self.with(value),
+            Argument::Int(value) => self.with(value),
+            Argument::Big(value) => self.with(value),
+            Argument::Uuid(value) => self.with(value),
+            Argument::Text(value) => self.with(value),
+            Argument::List(list) => each_list!(list, values => self.with(values)),
+        }
+    }
+
+    fn any_of(self, numbers: Option<&[i32]>) -> Self {
+        self.with(numbers)
+    }
+
+    fn states(self, states: &[JobState]) -> Self {
+        let codes: Vec<i16> = states.iter().map(|state| state.code().into()).collect();
+        self.with(codes)
+    }
+
+    fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
+        let bind = |query: Self, column: &dyn Column| query.argument(Argument::List(column.list()));
+        columns
+            .iter()
+            .fold(self, |query, (_, column)| bind(query, *column))
+    }
+
+    /// A value that is missing is NULL.
+    fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
+        columns
+            .iter()
+            .fold(self, |query, (_, column)| match column.list() {
+                List::OptSmall(values) => query.with(values.first().copied().flatten()),
+                List::OptInt(values) => query.with(values.first().copied().flatten()),
+                List::OptBig(values) => query.with(values.first().copied().flatten()),
+                List::OptUuid(values) => query.with(values.first().copied().flatten()),
+                List::OptStr(values) => query.with(values.first().copied().flatten()),
+                List::OptString(values) => query.with(values.first().and_then(Option::as_deref)),
+                List::Bool(values) => query.with(values.first()),
+                List::Small(values) => query.with(values.first()),
+                List::Int(values) => query.with(values.first()),
+                List::Big(values) => query.with(values.first()),
+                List::Uuid(values) => query.with(values.first()),
+                List::Str(values) => query.with(values.first()),
+                List::String(values) => query.with(values.first()),
+            })
+    }
+}
+
+/// A row of an answer.
+#[derive(Debug)]
+pub struct Row(pub(crate) PgRow);
+
+impl ratchet_sql::Row for Row {
+    fn bool(&self, column: usize) -> Result<Option<bool>> {
+        self.0.try_get(column).classified()
+    }
+
+    fn small(&self, column: usize) -> Result<Option<i16>> {
+        self.0.try_get(column).classified()
+    }
+
+    fn int(&self, column: usize) -> Result<Option<i32>> {
+        self.0.try_get(column).classified()
+    }
+
+    fn big(&self, column: usize) -> Result<Option<i64>> {
+        self.0.try_get(column).classified()
+    }
+
+    fn uuid(&self, column: usize) -> Result<Option<Uuid>> {
+        self.0.try_get(column).classified()
+    }
+
+    fn text(&self, column: usize) -> Result<Option<&str>> {
+        self.0.try_get(column).classified()
+    }
+}

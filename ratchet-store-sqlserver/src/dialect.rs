@@ -1,0 +1,33 @@
+//! SQL Server and its driver, as the shared store uses them.
+
+use std::sync::Arc;
+
+use ratchet_sql::Dialect;
+
+use crate::arguments::Query;
+use crate::connection::{Connections, Lease};
+use crate::result::Row;
+
+/// SQL Server.
+#[derive(Debug)]
+pub struct SqlServer;
+
+impl Dialect for SqlServer {
+    const BACKEND: &'static str = "sqlserver";
+    const PARAMETER: &'static str = "@P";
+    const NAMES_BY_BYTES: bool = false;
+    /// Fewer than the 5,000 locks of one statement on one table and its indexes from which on the
+    /// server would lock the table instead, which not every table of a job is kept from.
+    const DELETES_AT_ONCE: usize = 1_000;
+    const ROUTES_MISSING: &'static str = "the routes of the jobs are missing in the database: the \
+        connections of the store lead to different servers";
+
+    type Query = Query;
+    type Row = Row;
+    type Lease = Lease;
+    type Connections = Connections;
+
+    fn query(text: &Arc<str>, parameters: usize) -> Query {
+        Query::new(Arc::clone(text), parameters)
+    }
+}
