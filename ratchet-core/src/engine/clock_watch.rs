@@ -32,7 +32,7 @@ pub(super) struct Reading {
 
 /// A step of the database's clock. Its size is known to within the round trips of both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ClockStep {
     /// By this much at most.
     Forward(Duration),
     /// By this much at most.
@@ -55,7 +55,7 @@ impl ClockWatch {
     }
 
     /// Takes note of a reading; returns the step since the one before it, if there was one.
-    pub(super) fn note(&mut self, reading: Reading) -> Option<Step> {
+    pub(super) fn note(&mut self, reading: Reading) -> Option<ClockStep> {
         let last = self.last.replace(reading)?;
         let least = duration_millis(reading.sent.saturating_duration_since(last.received));
         let most = duration_millis(reading.received.saturating_duration_since(last.sent));
@@ -67,12 +67,12 @@ impl ClockWatch {
             let by = millis_between(least, moved);
             let at = from_millis(before.saturating_add(with_drift(most)));
             self.trust = self.trust.clone().stepped(at, by);
-            return Some(Step::Forward(by));
+            return Some(ClockStep::Forward(by));
         }
         if moved < least - least / DRIFT - TOLERANCE {
             let surely = millis_between(moved, least);
             self.trust = self.trust.clone().stepped_back(surely);
-            return Some(Step::Back(millis_between(moved, most)));
+            return Some(ClockStep::Back(millis_between(moved, most)));
         }
         None
     }
@@ -120,7 +120,7 @@ mod tests {
         }
 
         /// A heartbeat that is sent at `sent`, takes `took`, and reads this time.
-        fn beat(&mut self, sent: u64, took: u64, database: i64) -> Option<Step> {
+        fn beat(&mut self, sent: u64, took: u64, database: i64) -> Option<ClockStep> {
             let (sent, received) = (self.at(sent), self.at(sent + took));
             self.watch.note(Reading {
                 sent,
@@ -155,7 +155,7 @@ mod tests {
         let mut beats = Beats::new();
         assert_eq!(beats.beat(0, 20, 10), None);
         let step = beats.beat(5_000, 20, 3_605_010);
-        assert_eq!(step, Some(Step::Forward(millis(3_600_020))));
+        assert_eq!(step, Some(ClockStep::Forward(millis(3_600_020))));
         assert_eq!(beats.beat(10_000, 20, 3_610_010), None, "one step, once");
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let mut beats = Beats::new();
         beats.beat(0, 20, 10);
         let step = beats.beat(5_000, 20, -3_594_990);
-        assert_eq!(step, Some(Step::Back(millis(3_600_020))));
+        assert_eq!(step, Some(ClockStep::Back(millis(3_600_020))));
         assert_eq!(beats.beat(10_000, 20, -3_589_990), None);
     }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(beats.beat(600_000, 10, 600_000), None);
         // Suspended for ten minutes: the monotonic clock stood still.
         let step = beats.beat(605_000, 10, 1_205_000);
-        assert!(matches!(step, Some(Step::Forward(_))), "{step:?}");
+        assert!(matches!(step, Some(ClockStep::Forward(_))), "{step:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::leader::Candidacy;
 use super::outcome::panic_text;
 use super::run::Run;
-use crate::client::{Backoff, Client};
+use crate::client::{Client, RetryDelays};
 use crate::cluster::Leadership;
 use crate::handler::StateMap;
 use crate::id::Fence;
@@ -146,7 +146,7 @@ pub(super) async fn run(run: Arc<Run>, daemon: Daemon, candidacy: Arc<Candidacy>
 /// Runs the daemon in one term, until it ends, fails too often, or is to stop.
 async fn serve(run: &Run, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
     let role = &daemon.role;
-    let (mut failures, mut backoff) = (0, Backoff::default());
+    let (mut failures, mut backoff) = (0, RetryDelays::default());
     loop {
         let begun = time::monotonic();
         tracing::info!(%role, term = term.0, "daemon starts");

@@ -21,7 +21,7 @@ use super::run::Run;
 use super::running::RunningJob;
 use super::span;
 use super::suspects;
-use crate::client::Backoff;
+use crate::client::RetryDelays;
 use crate::error::Result;
 use crate::handler::{CancelReason, ContextParts, JobContext, Verdict, soft_timeout};
 use crate::id::NodeId;
@@ -341,7 +341,7 @@ async fn patiently<T, F>(run: &Run, call: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let mut backoff = Backoff::of("executor");
+    let mut backoff = RetryDelays::of("executor");
     loop {
         match call().await {
             Ok(answer) => {

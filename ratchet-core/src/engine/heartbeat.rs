@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::run::Run;
-use crate::client::Backoff;
+use crate::client::RetryDelays;
 use crate::error::Result;
 use crate::handler::CancelReason;
 use crate::metrics;
@@ -23,7 +23,7 @@ const SKEW: Duration = Duration::from_secs(1);
 
 /// Beats for as long as the node runs.
 pub(super) async fn run(run: Arc<Run>) {
-    let mut backoff = Backoff::of("heartbeat");
+    let mut backoff = RetryDelays::of("heartbeat");
     loop {
         let published = run.pace.interval();
         let wait = match tick(&run).await {

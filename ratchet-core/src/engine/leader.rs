@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::run::Run;
-use crate::client::Backoff;
+use crate::client::RetryDelays;
 use crate::cluster::{Election, ElectionOutcome, Leadership};
 use crate::error::Result;
 use crate::metrics::{self, StepDown};
@@ -89,7 +89,7 @@ impl Roles {
 /// Campaigns for as long as the node is to lead.
 pub(super) async fn run(run: Arc<Run>, candidacy: Arc<Candidacy>) {
     metrics::candidate(candidacy.leadership.role());
-    let mut backoff = Backoff::of("leader").about(candidacy.leadership.role());
+    let mut backoff = RetryDelays::of("leader").about(candidacy.leadership.role());
     while !run.stepping_down.is_cancelled() {
         let wait = match turn(&run, &candidacy).await {
             Ok(wait) => {

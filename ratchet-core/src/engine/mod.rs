@@ -30,6 +30,8 @@ mod leader;
 mod limits;
 mod load;
 mod maintenance;
+#[cfg(feature = "testing")]
+mod manual_run;
 mod newer;
 mod node;
 mod outcome;
@@ -49,8 +51,6 @@ mod running;
 mod settler;
 mod shared;
 mod span;
-#[cfg(feature = "testing")]
-mod steps;
 mod supervisor;
 mod suspects;
 mod taking;
@@ -61,12 +61,12 @@ mod undelivered;
 pub use builder::{BuildError, NodeBuilder};
 pub use daemon::{DaemonContext, DaemonResult};
 pub use hooks::NodeHook;
+#[cfg(feature = "testing")]
+pub(crate) use manual_run::ManualRun;
 pub use node::{Node, RunError};
 pub use pool::{Pool, SYSTEM_QUEUE};
 pub use retention::{Retain, Retention};
 pub use shared::{NodeStats, PoolStats};
-#[cfg(feature = "testing")]
-pub(crate) use steps::Steps;
 
 use crate::client::Client;
 use crate::store::SharedStore;

@@ -10,7 +10,7 @@ use super::{
     backlog, daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
     recurring, reporter, settler, supervisor, undelivered,
 };
-use crate::client::{Backoff, Client};
+use crate::client::{Client, RetryDelays};
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
 use crate::id::NodeId;
@@ -231,7 +231,7 @@ impl Node {
 /// Registers the node, waiting for the database if it is away.
 pub(super) async fn join(run: &Run) -> Result<()> {
     for status in [NodeStatus::Joining, NodeStatus::Active] {
-        let mut backoff = Backoff::of("join");
+        let mut backoff = RetryDelays::of("join");
         while let Err(error) = heartbeat::beat(run, status).await {
             if !error.is_transient() {
                 return Err(error);

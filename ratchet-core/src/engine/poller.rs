@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::bulkhead::Bulkhead;
-use super::prefetch::Rate;
+use super::prefetch::FinishRate;
 use super::ready::Ready;
 use super::run::Run;
 use super::shared::Counters;
-use crate::client::Backoff;
+use crate::client::RetryDelays;
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::Result;
 use crate::metrics;
@@ -82,9 +82,9 @@ pub(super) async fn run(run: Arc<Run>, pool: usize) {
 /// What a poller remembers from one poll to the next.
 pub(super) struct Poller {
     request: ClaimRequest,
-    rate: Rate,
+    rate: FinishRate,
     delay: Duration,
-    backoff: Backoff,
+    backoff: RetryDelays,
     failing: bool,
     /// When to poll next for all that is not throttled.
     due_at: Instant,
@@ -98,9 +98,9 @@ impl Poller {
         let request = request.aging(shared.config.aging);
         Self {
             request,
-            rate: Rate::new(time::monotonic()),
+            rate: FinishRate::new(time::monotonic()),
             delay: shared.config.poll_min,
-            backoff: Backoff::of("poller").about(&share.name),
+            backoff: RetryDelays::of("poller").about(&share.name),
             failing: false,
             due_at: time::monotonic(),
         }
@@ -280,7 +280,7 @@ async fn idle(
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return false,
-            () = run.shared.bells.rung(pool.index), if !failing => return true,
+            () = run.shared.wake_queue.woken(pool.index), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
                 if concerns(run, pool, &wakeup) {
                     metrics::wakeup_received(&pool.share(&run.shared).name);

@@ -19,13 +19,13 @@ const HORIZON: Duration = Duration::from_millis(25);
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// Measures how many jobs a node ends per second.
-pub(super) struct Rate {
+pub(super) struct FinishRate {
     measured_at: Instant,
     ended: u64,
     per_second: f64,
 }
 
-impl Rate {
+impl FinishRate {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             measured_at: now,
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn prefetch_follows_the_rate_and_has_a_limit() {
         let start = time::monotonic();
-        let mut rate = Rate::new(start);
+        let mut rate = FinishRate::new(start);
         assert_eq!(rate.prefetch(500), 0);
         for second in 1..=20_u32 {
             rate.measure(

@@ -97,7 +97,7 @@ pub(super) async fn tick(run: &Run) -> Result<()> {
                 jobs = reclaimed.len(),
                 "took back jobs that nobody worked on"
             );
-            run.shared.bells.ring(None);
+            run.shared.wake_queue.wake(None);
         }
         // Claims that could not be settled are found again: in the next pass, so that this one ends.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
@@ -136,7 +136,7 @@ async fn expire_signals(run: &Run) -> Result<()> {
                 jobs = expired.len(),
                 "failed jobs whose signal did not come"
             );
-            run.shared.bells.ring(None);
+            run.shared.wake_queue.wake(None);
         }
         if expired.len() < limit {
             return Ok(());

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::run::Run;
 use super::shared::Counters;
-use crate::client::{Backoff, recurring};
+use crate::client::{RetryDelays, recurring};
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::{Result, StoreError};
 use crate::metrics;
@@ -64,7 +64,7 @@ pub(super) async fn run(run: Arc<Run>) {
         () = run.draining.cancelled() => return,
         refused = declare(&run) => waiting = refused,
     }
-    let mut backoff = Backoff::of("recurring");
+    let mut backoff = RetryDelays::of("recurring");
     let mut met: Option<Instant> = None;
     while !run.draining.is_cancelled() {
         wakeups.clear();
@@ -186,7 +186,7 @@ fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
 
 /// Fires definitions in one call. Safe to repeat: what took effect is stale the next time.
 async fn fire(run: &Run, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
-    let mut backoff = Backoff::of("recurring");
+    let mut backoff = RetryDelays::of("recurring");
     let mut tries = 1;
     let answers = loop {
         let fire = run.shared.calls.call("fire", |store| async {
@@ -256,7 +256,7 @@ async fn idle(run: &Run, wait: Duration, wakeups: &mut WakeupStream, heed_from: 
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return,
-            () = run.shared.bells.rung_recurring() => return,
+            () = run.shared.wake_queue.recurring_woken() => return,
             wakeup = wakeups.next() => {
                 // Wakeups about a queue are of jobs.
                 if wakeup.queue.is_none() && !wakeup.is_echo_of(run.shared.source) {
@@ -278,7 +278,7 @@ async fn idle(run: &Run, wait: Duration, wakeups: &mut WakeupStream, heed_from: 
 async fn declare(run: &Run) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in &run.shared.declared {
-        let mut backoff = Backoff::of("recurring");
+        let mut backoff = RetryDelays::of("recurring");
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
             if run.shared.calls.store().permits().is_some() && lacks_a_permit(&error) {

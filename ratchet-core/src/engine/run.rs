@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::bulkhead::Bulkhead;
 use super::claim_ledger::ClaimLedger;
-use super::clock_watch::{ClockWatch, Reading, Step};
+use super::clock_watch::{ClockStep, ClockWatch, Reading};
 use super::courtesy::Courtesy;
 use super::limits::PutOff;
 use super::load::Gauge;
@@ -217,7 +217,7 @@ impl Run {
             database,
         });
         if let Some(step) = step {
-            metrics::clock_stepped(matches!(step, Step::Forward(_)));
+            metrics::clock_stepped(matches!(step, ClockStep::Forward(_)));
             let again = self.shared.config.dead_after;
             tracing::warn!(?step, silence_counts_after = ?again, "the database's clock stepped");
         }

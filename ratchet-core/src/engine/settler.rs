@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::bulkhead::Bulkhead;
 use super::run::Run;
 use super::shared::Counters;
-use crate::client::Backoff;
+use crate::client::RetryDelays;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::metrics::{self, JobPlace};
 use crate::model::{Claim, Fenced, Outcome, Settlement};
@@ -264,7 +264,7 @@ pub(super) struct Settler {
     /// Settlements that the store does not take, though it takes others.
     refused: Batch,
     retry_at: Option<Instant>,
-    backoff: Backoff,
+    backoff: RetryDelays,
     /// Those that contend, a task each.
     contended: JoinSet<()>,
     apart: Arc<Semaphore>,
@@ -276,7 +276,7 @@ impl Settler {
             outage: Outage::of("settler"),
             refused: Batch::default(),
             retry_at: None,
-            backoff: Backoff::of("settler"),
+            backoff: RetryDelays::of("settler"),
             contended: JoinSet::new(),
             apart: Arc::new(Semaphore::new(APART)),
         }
@@ -293,7 +293,7 @@ impl Settler {
     pub(super) async fn tick(&mut self, run: &Arc<Run>) {
         while self.contended.try_join_next().is_some() {}
         let mut batch = run.settlements.take();
-        let mut backoff = Backoff::of("settler");
+        let mut backoff = RetryDelays::of("settler");
         let (mut timeouts, mut contentions) = (0, 0);
         while !batch.is_empty() {
             match send(run, &batch.settlements).await {
@@ -341,7 +341,7 @@ impl Settler {
         for ending in contended.into_iter() {
             let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
             self.contended.spawn(async move {
-                let mut backoff = Backoff::of("settler");
+                let mut backoff = RetryDelays::of("settler");
                 let job = ending.settlement.token.job;
                 let one: Batch = [ending].into_iter().collect();
                 let mut contentions = 0;
@@ -505,7 +505,7 @@ async fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
     }
     let_go(run, batch, answers);
     if batch.makes_room != MakesRoom::No {
-        run.shared.bells.ring(None);
+        run.shared.wake_queue.wake(None);
     }
 }
 

@@ -11,7 +11,7 @@ use super::newer::Warned;
 use super::partition::Share;
 use super::presence::Presence;
 use super::totals::Totals;
-use crate::client::{Bells, Calls, Client};
+use crate::client::{Calls, Client, WakeQueue};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
     /// Wake the pollers of the pools.
-    pub(super) bells: Arc<Bells>,
+    pub(super) wake_queue: Arc<WakeQueue>,
     pub(super) maintained: Maintained,
     pub(super) presence: Presence,
     pub(super) totals: Totals,
@@ -81,12 +81,12 @@ impl Shared {
     ) -> Self {
         let calls = Arc::new(Calls::new(store, config.store_deadline));
         let source = NodeId::new();
-        let bells = Arc::new(Bells::new(pools.iter().map(|pool| pool.queues.clone())));
+        let wake_queue = Arc::new(WakeQueue::new(pools.iter().map(|pool| pool.queues.clone())));
         let client = Client::of_node(
             Arc::clone(&calls),
             Arc::clone(&coordinator),
             source,
-            Arc::clone(&bells),
+            Arc::clone(&wake_queue),
         );
         let limits = counted(limits, &registry, &calls);
         Self {
@@ -110,7 +110,7 @@ impl Shared {
             limits,
             skew: AtomicI64::new(0),
             source,
-            bells,
+            wake_queue,
             maintained: Maintained::default(),
             presence: Presence::default(),
             totals: Totals::default(),

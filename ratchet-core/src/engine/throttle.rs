@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::Backoff;
+use crate::client::RetryDelays;
 use crate::name::Name;
 use crate::rate::Rate;
 
@@ -33,7 +33,7 @@ struct Throttle {
     /// How long after asking for it to ask again.
     pause: Duration,
     /// The limiter failed, so often in a row.
-    failing: Option<Backoff>,
+    failing: Option<RetryDelays>,
 }
 
 impl Throttles {
@@ -56,7 +56,7 @@ impl Throttles {
     pub(super) fn fail(&self, kind: &Name, random: f64, now: Instant) {
         let mut kinds = self.kinds();
         let earlier = kinds.remove(kind).and_then(|throttle| throttle.failing);
-        let mut backoff = earlier.unwrap_or_else(|| Backoff::of("limiter"));
+        let mut backoff = earlier.unwrap_or_else(|| RetryDelays::of("limiter"));
         let wait = backoff.next(random);
         let throttle = Throttle {
             closed_until: now + wait,

@@ -53,7 +53,7 @@ async fn hand_back(run: &Run) -> Result<()> {
             claims = handed_back,
             "handed back claims whose answer never reached this node"
         );
-        run.shared.bells.ring(None);
+        run.shared.wake_queue.wake(None);
         run.shared.client.wake_others(settler::TELL).await;
     }
     failure

@@ -21,25 +21,25 @@ use crate::time;
 const MAX_CLAIM: usize = 256;
 
 /// A run of a node in which nothing happens unless it is asked for.
-pub(crate) struct Steps<'a> {
+pub(crate) struct ManualRun<'a> {
     run: Arc<Run>,
     _tasks: JoinSet<()>,
     _only: OnlyRun<'a>,
 }
 
 /// A claimed job whose body has not begun.
-pub(crate) struct Step {
+pub(crate) struct TakenJob {
     pool: usize,
     ready: Ready,
 }
 
-impl Step {
+impl TakenJob {
     pub(crate) fn token(&self) -> ClaimToken {
         self.ready.claim.token
     }
 }
 
-impl<'a> Steps<'a> {
+impl<'a> ManualRun<'a> {
     /// Lets the node join the cluster.
     pub(crate) async fn begin(node: &'a Node) -> Result<Self, RunError> {
         let only = OnlyRun::begin(&node.running)?;
@@ -60,7 +60,7 @@ impl<'a> Steps<'a> {
 
     /// Claims the next job that is due, of this queue if one is given, and of no kind that a rate limit
     /// holds up.
-    pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<Step>> {
+    pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<TakenJob>> {
         for pool in &self.run.pools {
             let share = pool.share(&self.run.shared);
             let mut request = share.request(self.run.node());
@@ -88,7 +88,7 @@ impl<'a> Steps<'a> {
 
     /// Claims this job, if it is due and the node runs such jobs. Those of its route that are before
     /// it are claimed too, and handed back.
-    pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<Step>> {
+    pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
         let takes = |pool: &&Bulkhead| {
             let share = pool.share(&self.run.shared);
@@ -107,10 +107,10 @@ impl<'a> Steps<'a> {
             if batch.is_empty() {
                 break Ok(None);
             }
-            let (found, rest): (Vec<Step>, Vec<Step>) = batch
+            let (found, rest): (Vec<TakenJob>, Vec<TakenJob>) = batch
                 .into_iter()
-                .partition(|step| step.token().job == job.id);
-            others.extend(rest.into_iter().map(|step| step.ready));
+                .partition(|taken| taken.token().job == job.id);
+            others.extend(rest.into_iter().map(|taken| taken.ready));
             if let Some(found) = found.into_iter().next() {
                 break Ok(Some(found));
             }
@@ -123,16 +123,16 @@ impl<'a> Steps<'a> {
     }
 
     /// Runs a claimed job to its end, and that end to the store.
-    pub(crate) async fn execute(&self, step: Step) {
-        let pool = &self.run.pools[step.pool];
-        executor::admit(&self.run, pool, step.ready).await;
+    pub(crate) async fn execute(&self, taken: TakenJob) {
+        let pool = &self.run.pools[taken.pool];
+        executor::admit(&self.run, pool, taken.ready).await;
         self.settled(0).await;
     }
 
     /// Hands a claimed job back.
-    pub(crate) async fn hand_back(&self, step: Step) {
-        let pool = &self.run.pools[step.pool];
-        self.run.hand_back(pool, vec![step.ready]);
+    pub(crate) async fn hand_back(&self, taken: TakenJob) {
+        let pool = &self.run.pools[taken.pool];
+        self.run.hand_back(pool, vec![taken.ready]);
         self.settled(0).await;
     }
 
@@ -146,15 +146,15 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    async fn claim(&self, pool: &Bulkhead, request: ClaimRequest) -> Result<Vec<Step>> {
+    async fn claim(&self, pool: &Bulkhead, request: ClaimRequest) -> Result<Vec<TakenJob>> {
         let request = request.aging(self.run.shared.config.aging);
         let batch = poller::claim(&self.run, pool, &request).await?;
         pool.hold(batch.len());
-        let step = |ready| Step {
+        let taken = |ready| TakenJob {
             pool: pool.index,
             ready,
         };
-        Ok(batch.into_iter().map(step).collect())
+        Ok(batch.into_iter().map(taken).collect())
     }
 
     /// Waits until no more than so many claims are held.
