@@ -6,8 +6,10 @@
 
 use std::time::Duration;
 
+use super::lead::leader;
+use super::maintain::heartbeat;
+use super::maintain::undelivered;
 use super::run::Run;
-use super::{heartbeat, leader, undelivered};
 use crate::handler::CancelReason;
 use crate::metrics;
 use crate::model::NodeStatus;

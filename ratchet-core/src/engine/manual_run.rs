@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::bulkhead::Bulkhead;
+use super::claim::poller;
+use super::execute::executor;
+use super::execute::reporter;
+use super::maintain::heartbeat;
 use super::node::{Node, OnlyRun, RunError, join};
-use super::ready::Ready;
+use super::pools::ready::Ready;
+use super::pools::run_pool::RunPool;
 use super::run::Run;
-use super::{executor, heartbeat, poller, reporter, settler, supervisor};
+use super::settle::settler;
+use super::supervisor;
 use crate::error::Result;
 use crate::id::ClaimToken;
 use crate::model::{ClaimRequest, JobRecord, NodeStatus};
@@ -90,7 +95,7 @@ impl<'a> ManualRun<'a> {
     /// it are claimed too, and handed back.
     pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
-        let takes = |pool: &&Bulkhead| {
+        let takes = |pool: &&RunPool| {
             let share = pool.share(&self.run.shared);
             route.matches(&share.request(self.run.node()))
         };
@@ -146,7 +151,7 @@ impl<'a> ManualRun<'a> {
         Ok(())
     }
 
-    async fn claim(&self, pool: &Bulkhead, request: ClaimRequest) -> Result<Vec<TakenJob>> {
+    async fn claim(&self, pool: &RunPool, request: ClaimRequest) -> Result<Vec<TakenJob>> {
         let request = request.aging(self.run.shared.config.aging);
         let batch = poller::claim(&self.run, pool, &request).await?;
         pool.hold(batch.len());

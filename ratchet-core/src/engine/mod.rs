@@ -13,77 +13,32 @@
 //! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring
 //! definitions. Each loop survives every store failure and its own panics.
 
-mod backlog;
-mod builder;
-mod bulkhead;
-mod claim_ledger;
-mod clock_watch;
-mod config;
-mod courtesy;
-mod daemon;
+mod build;
+mod claim;
 mod drain;
-mod edge;
-mod executor;
-mod heartbeat;
+mod execute;
 mod hooks;
-mod leader;
-mod limits;
-mod load;
-mod maintenance;
+mod lead;
+mod maintain;
 #[cfg(feature = "testing")]
 mod manual_run;
-mod newer;
+mod membership;
 mod node;
-mod outcome;
-mod pace;
-mod partition;
-mod poller;
-mod pool;
-mod prefetch;
-mod presence;
-mod ready;
-mod reclaimer;
-mod recurring;
-mod reporter;
-mod retention;
+mod node_status;
+mod pools;
 mod run;
-mod running;
-mod settler;
+mod settings;
+mod settle;
 mod shared;
-mod span;
 mod supervisor;
-mod suspects;
-mod taking;
-mod throttle;
 mod totals;
-mod undelivered;
 
-pub use builder::{BuildError, NodeBuilder};
-pub use daemon::{DaemonContext, DaemonResult};
+pub use build::{BuildError, NodeBuilder, Ratchet};
 pub use hooks::NodeHook;
+pub use lead::daemon::{DaemonContext, DaemonResult};
 #[cfg(feature = "testing")]
 pub(crate) use manual_run::ManualRun;
 pub use node::{Node, RunError};
-pub use pool::{Pool, SYSTEM_QUEUE};
-pub use retention::{Retain, Retention};
+pub use settings::pool::{Pool, SYSTEM_QUEUE};
+pub use settings::retention::{Retain, Retention};
 pub use shared::{NodeStats, PoolStats};
-
-use crate::client::Client;
-use crate::store::SharedStore;
-
-/// Where everything starts.
-#[derive(Clone, Copy, Debug)]
-pub struct Ratchet;
-
-impl Ratchet {
-    /// Begins a node on this store.
-    pub fn builder(store: SharedStore) -> NodeBuilder {
-        NodeBuilder::new(store)
-    }
-
-    /// A client of this store: to enqueue and look after jobs without running any.
-    #[must_use]
-    pub fn client(store: SharedStore) -> Client {
-        Client::new(store)
-    }
-}

@@ -4,12 +4,23 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::claim::poller;
+use super::claim::prefetch;
+use super::drain;
+use super::execute::executor;
+use super::execute::reporter;
+use super::lead::daemon;
+use super::lead::leader;
+use super::maintain::backlog;
+use super::maintain::heartbeat;
+use super::maintain::maintenance;
+use super::maintain::reclaimer;
+use super::maintain::recurring;
+use super::maintain::undelivered;
 use super::run::Run;
+use super::settle::settler;
 use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
-use super::{
-    backlog, daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
-    recurring, reporter, settler, supervisor, undelivered,
-};
+use super::supervisor;
 use crate::client::{Client, RetryDelays};
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
@@ -95,14 +106,14 @@ impl Node {
     /// Who the node is: another with each run, and when the cluster took it for dead meanwhile.
     #[must_use]
     pub fn id(&self) -> NodeId {
-        self.shared.presence.identity().0
+        self.shared.node_status.identity().0
     }
 
     /// What people call the node: the label it was given, or one made of its id.
     #[must_use]
     pub fn label(&self) -> Name {
         let shared = &self.shared;
-        let label = shared.presence.label();
+        let label = shared.node_status.label();
         label.unwrap_or_else(|| shared.label_of(self.id()))
     }
 
@@ -111,7 +122,7 @@ impl Node {
     /// without I/O, as all of these.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
-        self.shared.presence.identity().1
+        self.shared.node_status.identity().1
     }
 
     /// Whether a run of the node is under way: from the call of [`run_until`](Self::run_until) until
@@ -124,7 +135,7 @@ impl Node {
     /// How many bodies the node runs at present.
     #[must_use]
     pub fn running(&self) -> usize {
-        let run = self.shared.presence.run();
+        let run = self.shared.node_status.run();
         run.map_or(0, |run| run.bodies())
     }
 
@@ -175,7 +186,7 @@ impl Node {
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
         let run = Arc::new(Run::new(Arc::clone(&self.shared)));
-        self.shared.presence.begin(&run);
+        self.shared.node_status.begin(&run);
         let _ended = Ended(&run);
         tokio::pin!(shutdown);
         tokio::select! {
@@ -320,7 +331,7 @@ impl Drop for Ended<'_> {
         for candidacy in shared.roles.all() {
             candidacy.leadership.step_down(StepDown::Resigned);
         }
-        shared.presence.end(self.0);
+        shared.node_status.end(self.0);
     }
 }
 

@@ -6,19 +6,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::bulkhead::Bulkhead;
-use super::claim_ledger::ClaimLedger;
-use super::clock_watch::{ClockStep, ClockWatch, Reading};
-use super::courtesy::Courtesy;
-use super::limits::PutOff;
-use super::load::Gauge;
-use super::pace::Pace;
-use super::ready::Ready;
-use super::reporter::Reporter;
-use super::running::RunningSet;
-use super::settler::{Ending, SettleBuffer};
+use super::execute::admission::KeyDelays;
+use super::execute::reporter::Reporter;
+use super::execute::running::RunningSet;
+use super::execute::suspects::Suspects;
+use super::maintain::load::Gauge;
+use super::membership::clock_watch::{ClockStep, ClockWatch, Reading};
+use super::membership::heartbeat_interval::HeartbeatInterval;
+use super::pools::ready::Ready;
+use super::pools::run_pool::RunPool;
+use super::settle::claim_ledger::ClaimLedger;
+use super::settle::fairness::Fairness;
+use super::settle::settler::{Ending, SettleBuffer};
 use super::shared::Shared;
-use super::suspects::Suspects;
 use crate::id::{ClaimToken, NodeId};
 use crate::metrics::{self, NodeMetrics};
 use crate::model::{
@@ -35,17 +35,17 @@ pub(super) struct Run {
     pub(super) label: Name,
     identity: Mutex<(NodeId, NodeStatus)>,
     pub(super) metrics: NodeMetrics,
-    pub(super) pools: Box<[Bulkhead]>,
+    pub(super) pools: Box<[RunPool]>,
     pub(super) suspects: Suspects,
     /// The jobs of limited keys that were put off.
-    pub(super) put_off: PutOff,
+    pub(super) put_off: KeyDelays,
     pub(super) running: RunningSet,
     /// The claims that the node holds, compared with the store's list at each heartbeat.
     pub(super) ledger: ClaimLedger,
     pub(super) reporter: Arc<Reporter>,
     pub(super) settlements: SettleBuffer,
     /// When the pollers leave freed permits to others.
-    pub(super) courtesy: Courtesy,
+    pub(super) fairness: Fairness,
     /// Told whenever claims were settled.
     pub(super) settled: Notify,
     /// Notified at each heartbeat that comes through.
@@ -57,7 +57,7 @@ pub(super) struct Run {
     /// Whether the executors' calls fail: one outage, however many bodies wait to begin.
     executors_outage: Mutex<Outage>,
     /// How often the node beats.
-    pub(super) pace: Pace,
+    pub(super) pace: HeartbeatInterval,
     pub(super) gauge: Gauge,
     /// The time-zone data in use when the run began: reading its version reads files, for which a
     /// heartbeat has no time.
@@ -98,25 +98,25 @@ struct Heard {
 
 impl Run {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let id = shared.presence.next_id();
+        let id = shared.node_status.next_id();
         let label = shared.label_of(id);
         let config = &shared.config;
-        let pace = Pace::new(config.heartbeat_interval, config.heartbeat_max);
+        let pace = HeartbeatInterval::new(config.heartbeat_interval, config.heartbeat_max);
         Self {
             reporter: Arc::new(Reporter::new(Arc::clone(&shared.calls))),
             metrics: NodeMetrics::new(),
             pools: (shared.pools.iter().enumerate())
-                .map(|(index, pool)| Bulkhead::new(index, &pool.share))
+                .map(|(index, pool)| RunPool::new(index, &pool.share))
                 .collect(),
             shared,
             label,
             identity: Mutex::new((id, NodeStatus::Joining)),
             suspects: Suspects::default(),
-            put_off: PutOff::default(),
+            put_off: KeyDelays::default(),
             running: RunningSet::default(),
             ledger: ClaimLedger::default(),
             settlements: SettleBuffer::default(),
-            courtesy: Courtesy::default(),
+            fairness: Fairness::default(),
             settled: Notify::new(),
             heard: Notify::new(),
             heard_since: Mutex::new(None),
@@ -337,38 +337,38 @@ impl Run {
 
     /// How many claims all pools hold.
     pub(super) fn held(&self) -> usize {
-        self.pools.iter().map(Bulkhead::held).sum()
+        self.pools.iter().map(RunPool::held).sum()
     }
 
     /// Forgets claims of a pool that were settled, handed back or lost.
-    pub(super) fn let_go(&self, pool: &Bulkhead, claims: usize) {
+    pub(super) fn let_go(&self, pool: &RunPool, claims: usize) {
         pool.let_go(claims);
         self.settled.notify_one();
     }
 
     /// Forgets a claim of a pool that the node lost while its body ran.
-    pub(super) fn lose_running(&self, pool: &Bulkhead, token: ClaimToken) {
+    pub(super) fn lose_running(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
     /// Forgets a claim of a pool whose body stalled: the cluster takes it back.
-    pub(super) fn give_up_stalled(&self, pool: &Bulkhead, token: ClaimToken) {
+    pub(super) fn give_up_stalled(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.give_up(token);
         self.let_go(pool, 1);
     }
 
     /// Forgets a claim of a pool that was taken away before its body began.
-    pub(super) fn lose_waiting(&self, pool: &Bulkhead, token: ClaimToken) {
+    pub(super) fn lose_waiting(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_waiting();
         self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
     /// Hands claims of a pool back whose bodies have not begun.
-    pub(super) fn hand_back(&self, pool: &Bulkhead, claims: Vec<Ready>) {
+    pub(super) fn hand_back(&self, pool: &RunPool, claims: Vec<Ready>) {
         pool.metrics.handed_back(claims.len());
         for ready in claims {
             let released = Settlement::new(ready.claim.token, Outcome::Released);
@@ -386,12 +386,12 @@ impl Run {
     /// Ends a claim of a pool, soon; it is settled together with others while more are about to
     /// end. If others may go on with it, in its lane, waiting for it or for its permit, their next
     /// poll is not waited for.
-    pub(super) fn settle(&self, pool: &Bulkhead, claim: &Claim, settlement: Settlement) {
+    pub(super) fn settle(&self, pool: &RunPool, claim: &Claim, settlement: Settlement) {
         self.add(Ending::new(settlement, claim, pool), pool);
     }
 
     /// The same for a claim whose body ran, or whose job ends with it: the hooks hear of it.
-    pub(super) fn settle_ended(&self, pool: &Bulkhead, claim: &Arc<Claim>, settlement: Settlement) {
+    pub(super) fn settle_ended(&self, pool: &RunPool, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, claim, pool);
         if !self.shared.hooks.is_empty() {
             ending.tell(claim);
@@ -399,7 +399,7 @@ impl Run {
         self.add(ending, pool);
     }
 
-    fn add(&self, ending: Ending, pool: &Bulkhead) {
+    fn add(&self, ending: Ending, pool: &RunPool) {
         let more_coming = pool.ready.len() > 0;
         self.settlements.push(ending, more_coming);
     }

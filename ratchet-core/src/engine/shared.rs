@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::config::Config;
-use super::daemon::Daemon;
+use super::execute::newer_payloads::NewerPayloads;
 use super::hooks::Hooks;
-use super::leader::{MAINTENANCE, Roles};
-use super::maintenance::Maintained;
-use super::newer::Warned;
-use super::partition::Share;
-use super::presence::Presence;
+use super::lead::daemon::Daemon;
+use super::lead::leader::{MAINTENANCE, Roles};
+use super::maintain::maintenance::Maintained;
+use super::node_status::NodeStatusCell;
+use super::pools::partition::Share;
+use super::settings::config::Config;
 use super::totals::Totals;
 use crate::client::{Calls, Client, WakeQueue};
 use crate::cluster::{ClusterCoordinator, Leadership};
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) hooks: Hooks,
     /// What was told of payloads that are too new.
-    pub(super) newer: Warned,
+    pub(super) newer: NewerPayloads,
     pub(super) state: Arc<StateMap>,
     pub(super) config: Config,
     pub(super) label: Option<Name>,
@@ -54,7 +54,7 @@ pub(super) struct Shared {
     /// Wake the pollers of the pools.
     pub(super) wake_queue: Arc<WakeQueue>,
     pub(super) maintained: Maintained,
-    pub(super) presence: Presence,
+    pub(super) node_status: NodeStatusCell,
     pub(super) totals: Totals,
     random: Mutex<fastrand::Rng>,
 }
@@ -94,7 +94,7 @@ impl Shared {
             client,
             registry,
             hooks,
-            newer: Warned::default(),
+            newer: NewerPayloads::default(),
             state: Arc::new(state),
             config,
             label,
@@ -112,7 +112,7 @@ impl Shared {
             source,
             wake_queue,
             maintained: Maintained::default(),
-            presence: Presence::default(),
+            node_status: NodeStatusCell::default(),
             totals: Totals::default(),
             random: Mutex::new(seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)),
         }

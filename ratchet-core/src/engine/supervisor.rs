@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use super::outcome::panic_text;
+use super::execute::outcome::panic_text;
 use super::run::Run;
 use crate::metrics;
 

@@ -1,0 +1,2 @@
+pub(super) mod poller;
+pub(super) mod prefetch;

@@ -1,0 +1,57 @@
+//! The span of a job that runs.
+
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::model::{Claim, Outcome, Settlement};
+
+/// The span of this claim. With the feature `otel` it is in the trace of who enqueued the job.
+pub(crate) fn of(claim: &Claim) -> Span {
+    let kind = &claim.route.kind;
+    let queue = &claim.route.queue;
+    let id = &claim.token.job;
+    let attempt = claim.attempts + 1;
+    let traceparent = claim.trace.as_ref().map(|trace| trace.traceparent());
+    #[cfg(not(feature = "otel"))]
+    let span =
+        tracing::info_span!("job", %kind, %id, %queue, attempt, traceparent, outcome = Empty);
+    #[cfg(feature = "otel")]
+    let span = tracing::info_span!(
+        "job", %kind, %id, %queue, attempt, traceparent, outcome = Empty,
+        otel.name = %kind, otel.kind = "consumer",
+    );
+    #[cfg(feature = "otel")]
+    if let Some(trace) = &claim.trace {
+        crate::otel::set_parent(&span, trace);
+    }
+    span
+}
+
+/// The body ended, and this is what the store will be told.
+pub(crate) fn ended(span: &Span, end: &Settlement) {
+    let (outcome, error) = match &end.outcome {
+        Outcome::Succeeded { .. } => ("succeeded", None),
+        Outcome::Retry { error, .. } => ("retried", Some(error)),
+        Outcome::Failed { error } => ("failed", Some(error)),
+        Outcome::Snoozed { .. } => ("snoozed", None),
+        Outcome::Released => ("released", None),
+        Outcome::Undelivered => ("undelivered", None),
+        Outcome::Cancelled => ("cancelled", None),
+    };
+    told(span, outcome, error.map(String::as_str));
+}
+
+/// The job was taken away.
+pub(crate) fn lost(span: &Span) {
+    told(span, "lost", Some("the job was taken away from the node"));
+}
+
+fn told(span: &Span, outcome: &'static str, error: Option<&str>) {
+    span.record("outcome", outcome);
+    #[cfg(feature = "otel")]
+    if let Some(error) = error {
+        crate::otel::failed(span, error);
+    }
+    #[cfg(not(feature = "otel"))]
+    let _ = error;
+}

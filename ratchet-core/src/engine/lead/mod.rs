@@ -1,0 +1,2 @@
+pub(super) mod daemon;
+pub(super) mod leader;

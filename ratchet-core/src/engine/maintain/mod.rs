@@ -1,0 +1,7 @@
+pub(super) mod backlog;
+pub(super) mod heartbeat;
+pub(super) mod load;
+pub(super) mod maintenance;
+pub(super) mod reclaimer;
+pub(super) mod recurring;
+pub(super) mod undelivered;

@@ -1,0 +1,2 @@
+pub(super) mod clock_watch;
+pub(super) mod heartbeat_interval;

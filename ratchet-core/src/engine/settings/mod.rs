@@ -1,0 +1,3 @@
+pub(super) mod config;
+pub(super) mod pool;
+pub(super) mod retention;

@@ -1,0 +1,3 @@
+pub(super) mod claim_ledger;
+pub(super) mod fairness;
+pub(super) mod settler;
