@@ -9,12 +9,12 @@ use super::claim::poller;
 use super::execute::executor;
 use super::execute::reporter;
 use super::maintain::heartbeat;
-use super::node::{Node, OnlyRun, RunError, join};
+use super::node::{Node, OnlyRun, RunError};
 use super::pools::ready::Ready;
 use super::pools::run_pool::RunPool;
 use super::run::Run;
 use super::settle::settler;
-use super::supervisor;
+use super::supervisor::keep;
 use crate::error::Result;
 use crate::id::ClaimToken;
 use crate::model::{ClaimRequest, JobRecord, NodeStatus};
@@ -27,7 +27,7 @@ const MAX_CLAIM: usize = 256;
 
 /// A run of a node in which nothing happens unless it is asked for.
 pub(crate) struct ManualRun<'a> {
-    run: Arc<Run>,
+    run: Run,
     _tasks: JoinSet<()>,
     _only: OnlyRun<'a>,
 }
@@ -48,14 +48,14 @@ impl<'a> ManualRun<'a> {
     /// Lets the node join the cluster.
     pub(crate) async fn begin(node: &'a Node) -> Result<Self, RunError> {
         let only = OnlyRun::begin(&node.running)?;
-        let run = Arc::new(Run::new(Arc::clone(&node.shared)));
-        join(&run).await.map_err(RunError::Store)?;
+        let run = Run::new(Arc::clone(&node.shared));
+        run.join().await.map_err(RunError::Store)?;
         let mut tasks = JoinSet::new();
-        supervisor::keep(&mut tasks, &run, "heartbeat", heartbeat::run);
-        supervisor::keep(&mut tasks, &run, "settler", settler::run);
-        supervisor::keep(&mut tasks, &run, "reporter", reporter::run);
+        keep(&mut tasks, &run.heartbeat, "heartbeat", heartbeat::run);
+        keep(&mut tasks, &run.settler, "settler", settler::run);
+        keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
-        hooks.tell(|hook| hook.node_joined(run.node(), &run.label));
+        hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
         Ok(Self {
             run,
             _tasks: tasks,
@@ -66,9 +66,9 @@ impl<'a> ManualRun<'a> {
     /// Claims the next job that is due, of this queue if one is given, and of no kind that a rate limit
     /// holds up.
     pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<TakenJob>> {
-        for pool in &self.run.pools {
-            let share = pool.share(&self.run.shared);
-            let mut request = share.request(self.run.node());
+        for pool in &self.run.claims.pools {
+            let share = pool.share();
+            let mut request = share.request(self.run.identity.node());
             if let Some(queue) = queue {
                 if !share.queues.contains(queue) {
                     continue;
@@ -96,13 +96,13 @@ impl<'a> ManualRun<'a> {
     pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
         let takes = |pool: &&RunPool| {
-            let share = pool.share(&self.run.shared);
-            route.matches(&share.request(self.run.node()))
+            let share = pool.share();
+            route.matches(&share.request(self.run.identity.node()))
         };
-        let Some(pool) = self.run.pools.iter().find(takes) else {
+        let Some(pool) = self.run.claims.pools.iter().find(takes) else {
             return Ok(None);
         };
-        let mut request = exactly(route, ClaimRequest::new(self.run.node(), 1));
+        let mut request = exactly(route, ClaimRequest::new(self.run.identity.node(), 1));
         let mut others = Vec::new();
         let found = loop {
             let batch = match self.claim(pool, request.clone()).await {
@@ -121,7 +121,7 @@ impl<'a> ManualRun<'a> {
             }
             request.limit = (request.limit * 2).min(MAX_CLAIM);
         };
-        self.run.hand_back(pool, others);
+        self.run.claims.hand_back(pool, others);
         self.settled(usize::from(matches!(found, Ok(Some(_)))))
             .await;
         found
@@ -129,31 +129,31 @@ impl<'a> ManualRun<'a> {
 
     /// Runs a claimed job to its end, and that end to the store.
     pub(crate) async fn execute(&self, taken: TakenJob) {
-        let pool = &self.run.pools[taken.pool];
-        executor::admit(&self.run, pool, taken.ready).await;
+        let pool = &self.run.claims.pools[taken.pool];
+        executor::admit(&self.run.executor, pool, taken.ready).await;
         self.settled(0).await;
     }
 
     /// Hands a claimed job back.
     pub(crate) async fn hand_back(&self, taken: TakenJob) {
-        let pool = &self.run.pools[taken.pool];
-        self.run.hand_back(pool, vec![taken.ready]);
+        let pool = &self.run.claims.pools[taken.pool];
+        self.run.claims.hand_back(pool, vec![taken.ready]);
         self.settled(0).await;
     }
 
     /// Lets the node leave.
     pub(crate) async fn end(self) -> Result<()> {
-        let _beating = self.run.beating.lock().await;
-        self.run.set_status(NodeStatus::Left);
-        heartbeat::beat(&self.run, NodeStatus::Left).await?;
-        let hooks = &self.run.shared.hooks;
-        hooks.tell(|hook| hook.node_left(self.run.node(), &self.run.label));
+        let _beating = self.run.heartbeat.beating.lock().await;
+        self.run.identity.set_status(NodeStatus::Left);
+        heartbeat::beat(&self.run.heartbeat, NodeStatus::Left).await?;
+        let (hooks, identity) = (&self.run.shared.hooks, &self.run.identity);
+        hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
         Ok(())
     }
 
     async fn claim(&self, pool: &RunPool, request: ClaimRequest) -> Result<Vec<TakenJob>> {
-        let request = request.aging(self.run.shared.config.aging);
-        let batch = poller::claim(&self.run, pool, &request).await?;
+        let request = request.aging(self.run.shared.common.config.aging);
+        let batch = poller::claim(&self.run.poller, pool, &request).await?;
         pool.hold(batch.len());
         let taken = |ready| TakenJob {
             pool: pool.index,
@@ -164,8 +164,8 @@ impl<'a> ManualRun<'a> {
 
     /// Waits until no more than so many claims are held.
     async fn settled(&self, held: usize) {
-        while self.run.held() > held {
-            self.run.settled.notified().await;
+        while self.run.claims.held() > held {
+            self.run.claims.settled.notified().await;
         }
     }
 }

@@ -15,21 +15,25 @@
 
 mod build;
 mod claim;
+mod common;
 mod drain;
 mod execute;
 mod hooks;
 mod lead;
+mod loops;
 mod maintain;
 #[cfg(feature = "testing")]
 mod manual_run;
 mod membership;
 mod node;
 mod node_status;
+mod panic_text;
 mod pools;
 mod run;
 mod settings;
 mod settle;
 mod shared;
+mod stats;
 mod supervisor;
 mod totals;
 
@@ -41,4 +45,4 @@ pub(crate) use manual_run::ManualRun;
 pub use node::{Node, RunError};
 pub use settings::pool::{Pool, SYSTEM_QUEUE};
 pub use settings::retention::{Retain, Retention};
-pub use shared::{NodeStats, PoolStats};
+pub use stats::{NodeStats, PoolStats};

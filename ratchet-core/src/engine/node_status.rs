@@ -1,23 +1,25 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::run::Run;
+use super::execute::running::RunningSet;
+use super::membership::identity::Identity;
 use crate::id::NodeId;
 use crate::model::NodeStatus;
 use crate::name::Name;
 
-/// Who a node is and what it does at present, for those who ask from outside its runs.
+/// Who a node is and what it does at present, for callers outside of its runs.
 #[derive(Debug)]
 pub(super) struct NodeStatusCell(Mutex<Inside>);
 
 #[derive(Debug)]
 struct Inside {
     /// The run that is under way.
-    run: Weak<Run>,
+    identity: Weak<Identity>,
+    running: Weak<RunningSet>,
     /// Who it was, and how its last run ended.
     last: (NodeId, NodeStatus),
     /// Who the first run is to be, until it is.
     first: Option<NodeId>,
-    /// What people called it then; none: it did not run yet.
+    /// The label of the last run. `None` before the first.
     label: Option<Name>,
 }
 
@@ -25,7 +27,8 @@ impl Default for NodeStatusCell {
     fn default() -> Self {
         let id = NodeId::new();
         Self(Mutex::new(Inside {
-            run: Weak::new(),
+            identity: Weak::new(),
+            running: Weak::new(),
             last: (id, NodeStatus::Joining),
             first: Some(id),
             label: None,
@@ -34,50 +37,55 @@ impl Default for NodeStatusCell {
 }
 
 impl NodeStatusCell {
-    /// The id of the next run: the one that the node has already, but only once, since a node that has
-    /// left does not come back under its id.
+    /// Returns the id of the next run: the one that the node has already, but only once, since a node
+    /// that has left does not come back under its id.
     pub(super) fn next_id(&self) -> NodeId {
         self.inside().first.take().unwrap_or_else(NodeId::new)
     }
 
-    /// The run that is under way.
-    pub(super) fn run(&self) -> Option<Arc<Run>> {
-        self.inside().run.upgrade()
+    /// Returns how many bodies run.
+    pub(super) fn bodies(&self) -> usize {
+        let running = self.inside().running.upgrade();
+        running.map_or(0, |running| running.len())
     }
 
-    /// Who the node is, and its status.
+    /// Returns the id and the status of the node.
     pub(super) fn identity(&self) -> (NodeId, NodeStatus) {
         match self.run() {
-            Some(run) => (run.node(), run.status()),
+            Some(identity) => (identity.node(), identity.status()),
             None => self.inside().last,
         }
     }
 
-    /// What people call it; none: it did not run yet.
+    /// Returns the label. `None` before the first run.
     pub(super) fn label(&self) -> Option<Name> {
-        match self.run() {
-            Some(run) => Some(run.label.clone()),
-            None => self.inside().label.clone(),
-        }
+        self.inside().label.clone()
     }
 
-    pub(super) fn begin(&self, run: &Arc<Run>) {
+    /// Notes that a run begins.
+    pub(super) fn begin(&self, identity: &Arc<Identity>, running: &Arc<RunningSet>) {
         let mut inside = self.inside();
-        inside.run = Arc::downgrade(run);
-        inside.label = Some(run.label.clone());
+        inside.identity = Arc::downgrade(identity);
+        inside.running = Arc::downgrade(running);
+        inside.label = Some(identity.label().clone());
     }
 
-    /// A run that did not leave in order was taken for dead, or will be.
-    pub(super) fn end(&self, run: &Run) {
-        let left = run.status() == NodeStatus::Left;
+    /// Notes that a run ends. One that did not leave in order was taken for dead, or will be.
+    pub(super) fn end(&self, identity: &Identity) {
+        let left = identity.status() == NodeStatus::Left;
         let status = if left {
             NodeStatus::Left
         } else {
             NodeStatus::Dead
         };
         let mut inside = self.inside();
-        inside.run = Weak::new();
-        inside.last = (run.node(), status);
+        inside.identity = Weak::new();
+        inside.running = Weak::new();
+        inside.last = (identity.node(), status);
+    }
+
+    fn run(&self) -> Option<Arc<Identity>> {
+        self.inside().identity.upgrade()
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {

@@ -6,11 +6,11 @@ use super::builder::NodeBuilder;
 use super::check::{no_queue, taking};
 use super::error::BuildError;
 use crate::cluster::{Election, NoopCoordinator};
-use crate::engine::lead::leader::Roles;
+use crate::engine::lead::roles::Roles;
 use crate::engine::node::Node;
 use crate::engine::pools::partition::partition;
 use crate::engine::settings::config::Config;
-use crate::engine::shared::Shared;
+use crate::engine::shared::{Settings, Shared};
 use crate::error::SettingProblem;
 use crate::model::NodeProfile;
 use crate::name::Name;
@@ -89,24 +89,24 @@ impl NodeBuilder {
             .coordinator
             .or_else(|| self.store.coordinator())
             .unwrap_or_else(|| Arc::new(NoopCoordinator));
-        let shared = Shared::new(
-            self.store,
+        let shared = Shared::new(Settings {
+            store: self.store,
             registry,
-            self.hooks,
-            self.state,
-            self.config,
-            self.label,
+            hooks: self.hooks,
+            state: self.state,
+            config: self.config,
+            label: self.label,
             pools,
             coordinator,
-            Roles::new(elections),
-            taking.works,
-            self.active_in,
-            self.daemons,
-            self.declared,
+            roles: Roles::new(elections),
+            works: taking.works,
+            active_in: self.active_in,
+            daemons: self.daemons,
+            declared: self.declared,
             profile,
-            self.limits,
-            self.seed,
-        );
+            limits: self.limits,
+            seed: self.seed,
+        });
         Ok(Node::new(Arc::new(shared)))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::builder::NodeBuilder;
 use super::role_selection::{RoleSelection, WORKER};
 use crate::cluster::{Election, LeaderTimings};
-use crate::engine::lead::leader::MAINTENANCE;
+use crate::engine::lead::roles::MAINTENANCE;
 use crate::engine::pools::partition::partition;
 use crate::engine::settings::retention::Retention;
 use crate::error::SettingProblem;

@@ -1,6 +1,6 @@
 //! What a node takes part in: running jobs, and the elections of roles.
 
-use crate::engine::lead::leader::MAINTENANCE;
+use crate::engine::lead::roles::MAINTENANCE;
 use crate::error::SettingProblem;
 use crate::name::Name;
 

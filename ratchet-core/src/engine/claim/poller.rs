@@ -10,15 +10,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::prefetch::FinishRate;
-use crate::client::RetryDelays;
-use crate::cluster::{Wakeup, WakeupStream};
+use crate::client::{RetryDelays, WakeQueue};
+use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use crate::engine::common::Common;
+use crate::engine::execute::running::RunningSet;
+use crate::engine::lead::gate::Gate;
+use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
+use crate::engine::membership::identity::Identity;
+use crate::engine::pools::counters::Counters;
 use crate::engine::pools::ready::Ready;
 use crate::engine::pools::run_pool::RunPool;
-use crate::engine::run::Run;
-use crate::engine::shared::Counters;
+use crate::engine::settle::fairness::Fairness;
+use crate::engine::settle::held_claims::HeldClaims;
 use crate::error::Result;
+use crate::id::NodeId;
 use crate::metrics;
 use crate::model::ClaimRequest;
 use crate::name::Name;
@@ -35,13 +43,30 @@ const JITTER: f64 = 0.1;
 /// wait for each other, 0.50.
 const MAX_CLAIM: usize = 320;
 
+/// The handles that the pollers use.
+pub(crate) struct PollerHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) interval: Arc<HeartbeatInterval>,
+    pub(crate) claims: Arc<HeldClaims>,
+    pub(crate) running: Arc<RunningSet>,
+    pub(crate) fairness: Arc<Fairness>,
+    pub(crate) gate: Gate,
+    pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
+    /// What the node's own wakeups carry as their source.
+    pub(crate) source: NodeId,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+}
+
 /// Claims for one pool until the node drains.
-pub(crate) async fn run(run: Arc<Run>, pool: usize) {
-    let pool = &run.pools[pool];
+pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
+    let pool = &run.claims.pools[pool];
     let mut poller = Poller::new(&run, pool);
-    let mut wakeups = run.shared.coordinator.subscribe();
+    let mut wakeups = run.coordinator.subscribe();
     while !run.draining.is_cancelled() {
-        if let Some(gate) = run.shared.gate().filter(|gate| !gate.is_leader()) {
+        if let Some(gate) = run.gate.closed() {
             let mut watch = gate.watch();
             tokio::select! {
                 biased;
@@ -58,13 +83,13 @@ pub(crate) async fn run(run: Arc<Run>, pool: usize) {
             }
             continue;
         }
-        let Some(limit) = poller.room(&run, pool) else {
+        let Some(limit) = poller.room(pool) else {
             // At times also without news: how fast jobs end changes what counts as room.
             tokio::select! {
                 biased;
                 () = run.draining.cancelled() => return,
                 () = pool.room.notified() => {}
-                () = tokio::time::sleep(run.shared.config.poll_max) => {}
+                () = tokio::time::sleep(run.common.config.poll_max) => {}
             }
             continue;
         };
@@ -91,15 +116,15 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    pub(crate) fn new(run: &Run, pool: &RunPool) -> Self {
-        let shared = &run.shared;
-        let share = pool.share(shared);
-        let request = share.request(run.node());
-        let request = request.aging(shared.config.aging);
+    pub(crate) fn new(run: &PollerHandles, pool: &RunPool) -> Self {
+        let config = &run.common.config;
+        let share = pool.share();
+        let request = share.request(run.identity.node());
+        let request = request.aging(config.aging);
         Self {
             request,
             rate: FinishRate::new(time::monotonic()),
-            delay: shared.config.poll_min,
+            delay: config.poll_min,
             backoff: RetryDelays::of("poller").about(&share.name),
             failing: false,
             due_at: time::monotonic(),
@@ -112,9 +137,9 @@ impl Poller {
     }
 
     /// How many jobs to ask for; none while there is too little room to be worth a call.
-    fn room(&mut self, run: &Run, pool: &RunPool) -> Option<usize> {
-        let share = pool.share(&run.shared);
-        let finished = Counters::read(&pool.counters(&run.shared).finished);
+    fn room(&mut self, pool: &RunPool) -> Option<usize> {
+        let share = pool.share();
+        let finished = Counters::read(&pool.counters().finished);
         self.rate.measure(finished, time::monotonic());
         let capacity = share.concurrency + self.rate.prefetch(share.prefetch);
         // A pool that prefetches refills when half is used up, so that batches stay large; but
@@ -127,7 +152,12 @@ impl Poller {
 
     /// Polls once, for a throttled kind if it is time to, and says how long to wait before the next
     /// poll.
-    pub(crate) async fn tick(&mut self, run: &Run, pool: &RunPool, limit: usize) -> Duration {
+    pub(crate) async fn tick(
+        &mut self,
+        run: &PollerHandles,
+        pool: &RunPool,
+        limit: usize,
+    ) -> Duration {
         let throttles = &pool.throttles;
         let began = time::monotonic();
         // What is due first goes first, so that neither keeps the other waiting.
@@ -143,9 +173,9 @@ impl Poller {
                 None => self.due_at = time::monotonic() + wait,
             }
         } else if self.due_at <= began {
-            let kinds = throttles.open_ones(&pool.share(&run.shared).kinds);
+            let kinds = throttles.open_ones(&pool.share().kinds);
             let wait = if kinds.is_empty() {
-                run.shared.config.poll_max
+                run.common.config.poll_max
             } else {
                 self.poll(run, pool, limit, kinds).await.1
             };
@@ -160,13 +190,13 @@ impl Poller {
     /// before asking for more of them.
     async fn poll(
         &mut self,
-        run: &Run,
+        run: &PollerHandles,
         pool: &RunPool,
         limit: usize,
         kinds: Vec<Name>,
     ) -> (Option<usize>, Duration) {
-        let config = &run.shared.config;
-        self.request.node = run.node();
+        let config = &run.common.config;
+        self.request.node = run.identity.node();
         self.request.limit = limit;
         self.request.kinds = Selection::Only(kinds);
         // Held before they are claimed: a drain that begins meanwhile waits for the answer.
@@ -177,12 +207,12 @@ impl Poller {
         let claimed = answer.as_ref().map_or(0, Vec::len);
         // A store that gives more than was asked for has done wrong, but the jobs are here.
         pool.hold(claimed.saturating_sub(limit));
-        run.let_go(pool, limit.saturating_sub(claimed));
+        run.claims.let_go(pool, limit.saturating_sub(claimed));
         match answer {
             Ok(batch) => {
                 self.backoff.reset();
-                if std::mem::take(&mut self.failing) || run.ledger.awaits_calls() {
-                    run.doubt_claims();
+                if std::mem::take(&mut self.failing) || run.claims.ledger.awaits_calls() {
+                    run.interval.doubt_claims();
                 }
                 accept(run, pool, batch);
                 if claimed == limit {
@@ -195,7 +225,7 @@ impl Poller {
                     self.delay
                 };
                 self.delay = delay.mul_f64(GROWTH).min(config.poll_max);
-                let jitter = 1.0 + JITTER * (2.0 * run.shared.random() - 1.0);
+                let jitter = 1.0 + JITTER * (2.0 * run.common.random() - 1.0);
                 let wait = delay.mul_f64(jitter).min(config.poll_max);
                 (Some(claimed), wait)
             }
@@ -203,29 +233,32 @@ impl Poller {
                 // Jobs may have been claimed all the same. Once the store answers again, another
                 // heartbeat finds those of the calls that took effect late.
                 if !std::mem::replace(&mut self.failing, true) {
-                    run.doubt_claims();
+                    run.interval.doubt_claims();
                 }
-                (None, self.backoff.failed(&error, run.shared.random()))
+                (None, self.backoff.failed(&error, run.common.random()))
             }
         }
     }
 }
 
 /// Claims a batch, with payloads or without as configured.
-pub(crate) async fn claim(run: &Run, pool: &RunPool, request: &ClaimRequest) -> Result<Vec<Ready>> {
-    let shared = &run.shared;
-    let counters = pool.counters(shared);
+pub(crate) async fn claim(
+    run: &PollerHandles,
+    pool: &RunPool,
+    request: &ClaimRequest,
+) -> Result<Vec<Ready>> {
+    let counters = pool.counters();
     Counters::add(&counters.claim_calls, 1);
     let operation = "claim";
-    let under_way = run.ledger.begin_call();
+    let under_way = run.claims.ledger.begin_call();
     let ready = |claim, input| Ready {
         claim: Arc::new(claim),
         node: request.node,
         input,
         received: time::monotonic(),
     };
-    let batch: Vec<Ready> = if shared.config.lazy_payloads {
-        let call = shared.calls.call(operation, |store| {
+    let batch: Vec<Ready> = if run.common.config.lazy_payloads {
+        let call = run.common.calls.call(operation, |store| {
             store.jobs().claim_next_batch_optimized(request)
         });
         call.await?
@@ -233,7 +266,8 @@ pub(crate) async fn claim(run: &Run, pool: &RunPool, request: &ClaimRequest) -> 
             .map(|claim| ready(claim, None))
             .collect()
     } else {
-        let call = shared
+        let call = run
+            .common
             .calls
             .call(operation, |store| store.jobs().claim_next_batch(request));
         let jobs = call.await?;
@@ -250,12 +284,12 @@ pub(crate) async fn claim(run: &Run, pool: &RunPool, request: &ClaimRequest) -> 
 }
 
 /// Gives a batch to the slots, or back to the store if the node began to drain meanwhile.
-fn accept(run: &Run, pool: &RunPool, batch: Vec<Ready>) {
+fn accept(run: &PollerHandles, pool: &RunPool, batch: Vec<Ready>) {
     if !batch.is_empty() {
-        run.at_work();
+        run.interval.at_work();
     }
-    if run.draining.is_cancelled() || run.stands_by() {
-        run.hand_back(pool, batch);
+    if run.draining.is_cancelled() || run.gate.is_closed() {
+        run.claims.hand_back(pool, batch);
     } else {
         pool.ready.push(batch);
         pool.metrics.waiting.set(pool.ready.len());
@@ -264,7 +298,7 @@ fn accept(run: &Run, pool: &RunPool, batch: Vec<Ready>) {
 
 /// Waits; a wakeup cuts the wait unless the store is failing, and then this says so.
 async fn idle(
-    run: &Run,
+    run: &PollerHandles,
     pool: &RunPool,
     wait: Duration,
     failing: bool,
@@ -276,10 +310,10 @@ async fn idle(
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return false,
-            () = run.shared.wake_queue.woken(pool.index), if !failing => return true,
+            () = run.wake_queue.woken(pool.index), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
                 if concerns(run, pool, &wakeup) {
-                    metrics::wakeup_received(&pool.share(&run.shared).name);
+                    metrics::wakeup_received(&pool.share().name);
                     return true;
                 }
             }
@@ -289,9 +323,9 @@ async fn idle(
 }
 
 /// Whether a wakeup is from somebody else and about a queue that this pool takes from.
-fn concerns(run: &Run, pool: &RunPool, wakeup: &Wakeup) -> bool {
-    let queues = &pool.share(&run.shared).queues;
-    !wakeup.is_echo_of(run.shared.source)
+fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
+    let queues = &pool.share().queues;
+    !wakeup.is_echo_of(run.source)
         && wakeup
             .queue
             .as_ref()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::run::Run;
+use crate::engine::settle::held_claims::HeldClaims;
 use crate::time;
 
 /// How much work, by time, may wait on the node.
@@ -62,15 +62,14 @@ impl FinishRate {
 }
 
 /// Hands back claims that have waited too long, for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
-    let ttl = run.shared.config.prefetch_ttl;
+pub(crate) async fn run(claims: Arc<HeldClaims>, ttl: Duration) {
     loop {
         tokio::time::sleep(ttl / 4).await;
-        for pool in &run.pools {
+        for pool in &claims.pools {
             let older = pool.ready.take_older(ttl, time::monotonic());
             pool.metrics.prefetch_expired(older.len());
             pool.metrics.waiting.set(pool.ready.len());
-            run.hand_back(pool, older);
+            claims.hand_back(pool, older);
         }
     }
 }

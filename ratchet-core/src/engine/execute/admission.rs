@@ -1,18 +1,19 @@
 //! Rate limits at work: whether a claimed job may begin, and what becomes of one that may not.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::outcome::{Ended, outcome};
+use crate::engine::common::Common;
 use crate::engine::pools::run_pool::RunPool;
-use crate::engine::run::Run;
-use crate::limiter::RateKey;
+use crate::limiter::{Counted, RateKey};
 use crate::metrics::{self, NotYet};
 use crate::model::{Claim, JobInput, Outcome, RateAnswer, Settlement};
+use crate::name::Name;
 use crate::rate::Rate;
 use crate::time;
 
@@ -26,17 +27,40 @@ const MANY: usize = 1_024;
 /// that those of several nodes do not come back together.
 const JITTER: f64 = 0.1;
 
+/// The rate limits of a node, and the jobs that they hold up during one run.
+pub(crate) struct Admission {
+    common: Arc<Common>,
+    limits: Arc<BTreeMap<Name, Arc<Counted>>>,
+    delays: KeyDelays,
+}
+
+impl Admission {
+    /// Begins to admit jobs under these limits, by kind and by alias.
+    pub(crate) fn new(common: Arc<Common>, limits: Arc<BTreeMap<Name, Arc<Counted>>>) -> Self {
+        Self {
+            common,
+            limits,
+            delays: KeyDelays::default(),
+        }
+    }
+
+    /// Whether jobs of this kind are limited.
+    pub(crate) fn limits(&self, kind: &Name) -> bool {
+        self.limits.contains_key(kind)
+    }
+}
+
 /// Whether the body of a claim may begin; the settlement of the claim if not. If all of its kind have
 /// to wait, it goes back to its place and the poller leaves the kind alone; otherwise it is put off
 /// behind those of its key that were put off before it.
 pub(crate) async fn admit(
-    run: &Run,
+    admission: &Admission,
     pool: &RunPool,
     claim: &Claim,
     input: &JobInput,
 ) -> Result<(), Settlement> {
-    let kind = &claim.route.kind;
-    let Some(limit) = run.shared.limits.get(kind) else {
+    let (common, kind) = (&admission.common, &claim.route.kind);
+    let Some(limit) = admission.limits.get(kind) else {
         return Ok(());
     };
     let end = |outcome| Err(Settlement::new(claim.token, outcome));
@@ -49,9 +73,9 @@ pub(crate) async fn admit(
     })) {
         Ok(Some(key)) => key,
         Ok(None) => return Ok(()),
-        Err(panic) => return end(outcome(claim, Ended::Panicked(panic), run.shared.random())),
+        Err(panic) => return end(outcome(claim, Ended::Panicked(panic), common.random())),
     };
-    let deadline = run.shared.config.store_deadline;
+    let deadline = common.config.store_deadline;
     let take = AssertUnwindSafe(limit.limiter.take(&key, &limit.rate));
     let answer = tokio::time::timeout(deadline, futures_util::FutureExt::catch_unwind(take)).await;
     let now = time::monotonic();
@@ -73,7 +97,7 @@ pub(crate) async fn admit(
                 _ => format!("no answer within {deadline:?}"),
             };
             tracing::warn!(%kind, error = why, "a rate limiter failed, trying again");
-            pool.throttles.fail(kind, run.shared.random(), now);
+            pool.throttles.fail(kind, common.random(), now);
             pool.metrics.put_off(NotYet::LimiterFailed);
             return end(Outcome::Released);
         }
@@ -81,8 +105,8 @@ pub(crate) async fn admit(
     if limit.has_keys() {
         pool.metrics.put_off(NotYet::RateLimitKey);
         let jitter = limit.rate.interval().min(LONGEST);
-        let jitter = jitter.mul_f64(JITTER * run.shared.random());
-        let delay = run.put_off.delay(key, &limit.rate, wait, now) + jitter;
+        let jitter = jitter.mul_f64(JITTER * common.random());
+        let delay = admission.delays.delay(key, &limit.rate, wait, now) + jitter;
         return end(Outcome::Snoozed { delay });
     }
     // All of the kind have to wait, and of an alias when one of its jobs was seen.
@@ -94,7 +118,7 @@ pub(crate) async fn admit(
 /// When the next job of each limited key may come back, so that those that wait come back one after
 /// the other and not all at once, again and again.
 #[derive(Debug, Default)]
-pub(crate) struct KeyDelays(Mutex<HashMap<RateKey, Instant>>);
+struct KeyDelays(Mutex<HashMap<RateKey, Instant>>);
 
 impl KeyDelays {
     /// How long to put a job off that has to wait for so long at least.
@@ -116,15 +140,14 @@ impl KeyDelays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::Name;
 
     #[tokio::test(start_paused = true)]
     async fn jobs_of_a_key_come_back_an_interval_apart_and_in_ten_minutes_at_the_latest() {
-        let (put_off, now) = (KeyDelays::default(), time::monotonic());
+        let (delays, now) = (KeyDelays::default(), time::monotonic());
         let rate = Rate::new(1, Duration::from_secs(60));
         let key = |text: &str| RateKey::of(Name::new("kind", "mail").unwrap(), text);
         let wait = Duration::from_secs(30);
-        let delay = |text: &str, now| put_off.delay(key(text), &rate, wait, now).as_secs();
+        let delay = |text: &str, now| delays.delay(key(text), &rate, wait, now).as_secs();
         assert_eq!([0; 3].map(|_| delay("a", now)), [30, 90, 150]);
         assert_eq!(delay("b", now), 30);
         assert_eq!([0; 9].map(|_| delay("a", now)).last(), Some(&600));

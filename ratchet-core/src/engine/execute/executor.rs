@@ -4,41 +4,80 @@
 //! undecodable payload fails that job only.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::admission;
-use super::newer_payloads;
+use super::admission::{self, Admission};
+use super::newer_payloads::{self, NewerPayloads};
 use super::outcome::{Ended, outcome};
-use super::reporter::JobReports;
-use super::running::RunningJob;
+use super::reporter::{JobReports, Reporter};
+use super::running::{RunningJob, RunningSet};
 use super::span;
-use super::suspects;
-use crate::client::RetryDelays;
+use super::suspects::{self, Suspects};
+use crate::client::{Client, RetryDelays};
+use crate::engine::common::Common;
+use crate::engine::lead::gate::Gate;
+use crate::engine::membership::identity::Identity;
+use crate::engine::membership::liveness::Liveness;
 use crate::engine::pools::ready::Ready;
 use crate::engine::pools::run_pool::RunPool;
-use crate::engine::run::Run;
+use crate::engine::settle::held_claims::HeldClaims;
+use crate::engine::totals::Totals;
 use crate::error::Result;
-use crate::handler::{CancelReason, ContextParts, JobContext, Verdict, soft_timeout};
+use crate::handler::{
+    CancelReason, ContextParts, JobContext, Registry, StateMap, Verdict, soft_timeout,
+};
 use crate::id::NodeId;
 use crate::metrics::NotYet;
 use crate::model::{Claim, JobInput, Outcome, Reported, Settlement};
+use crate::outage::Outage;
 use crate::time;
 
 /// How many inputs are read in one call when payloads are read lazily.
 const READ_AHEAD: usize = 32;
 
+/// The handles that the slots of the executor use.
+pub(crate) struct ExecutorHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) claims: Arc<HeldClaims>,
+    pub(crate) running: Arc<RunningSet>,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) gate: Gate,
+    pub(crate) admission: Admission,
+    pub(crate) suspects: Suspects,
+    pub(crate) newer_payloads: Arc<NewerPayloads>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) state: Arc<StateMap>,
+    pub(crate) client: Client,
+    pub(crate) totals: Arc<Totals>,
+    /// Whether the calls of the slots fail: one outage, however many bodies wait to begin.
+    pub(crate) outage: Mutex<Outage>,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+    /// Cancelled when bodies are dropped.
+    pub(crate) abort: CancellationToken,
+}
+
+impl ExecutorHandles {
+    fn outage(&self) -> MutexGuard<'_, Outage> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Runs one job of its pool after another for as long as the node runs.
-pub(crate) async fn slot(run: Arc<Run>, pool: usize) {
-    let pool = &run.pools[pool];
+pub(crate) async fn slot(run: Arc<ExecutorHandles>, pool: usize) {
+    let pool = &run.claims.pools[pool];
     loop {
         let ready = pool.ready.pop().await;
-        if run.draining.is_cancelled() || run.stands_by() {
-            run.hand_back(pool, vec![ready]);
+        if run.draining.is_cancelled() || run.gate.is_closed() {
+            run.claims.hand_back(pool, vec![ready]);
         } else {
             admit(&run, pool, ready).await;
         }
@@ -46,8 +85,8 @@ pub(crate) async fn slot(run: Arc<Run>, pool: usize) {
 }
 
 /// Runs one claimed job to its end, unless it is a suspect that has to wait.
-pub(crate) async fn admit(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
-    if ready.claim.crash_count < run.shared.config.isolate_from() {
+pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
+    if ready.claim.crash_count < run.common.config.isolate_from() {
         execute(run, pool, ready).await;
     } else if let Some(_alone) = run.suspects.admit() {
         execute(run, pool, ready).await;
@@ -55,24 +94,24 @@ pub(crate) async fn admit(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
         pool.metrics.put_off(NotYet::Suspect);
         let delay = suspects::PUT_OFF;
         let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
-        run.settle(pool, &ready.claim, put_off);
+        run.claims.settle(pool, &ready.claim, put_off);
     }
 }
 
 /// Runs one claimed job to its end.
-async fn execute(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
+async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     let claim = ready.claim;
     // The node was taken for dead while the claim waited.
-    if ready.node != run.node() {
-        return run.lose_waiting(pool, claim.token);
+    if ready.node != run.identity.node() {
+        return run.claims.lose_waiting(pool, claim.token);
     }
-    let known = run.shared.registry.version(&claim.route.kind);
+    let known = run.registry.version(&claim.route.kind);
     if let Some(known) = known.filter(|known| claim.payload_version > *known) {
-        run.shared.newer.tell(&claim, known);
+        run.newer_payloads.tell(&claim, known);
         pool.metrics.put_off(NotYet::NewerPayload);
-        let delay = newer_payloads::put_off(&claim, run.shared.random());
+        let delay = newer_payloads::put_off(&claim, run.common.random());
         let put_off = Settlement::new(claim.token, Outcome::Snoozed { delay });
-        return run.settle(pool, &claim, put_off);
+        return run.claims.settle(pool, &claim, put_off);
     }
     let input = match ready.input {
         Some(input) => input,
@@ -81,13 +120,13 @@ async fn execute(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
             None => return,
         },
     };
-    if run.shared.limits.contains_key(&claim.route.kind)
-        && let Err(settlement) = admission::admit(run, pool, &claim, &input).await
+    if run.admission.limits(&claim.route.kind)
+        && let Err(settlement) = admission::admit(&run.admission, pool, &claim, &input).await
     {
         // A key function that panics may be the job's last attempt.
         return match settlement.effect(false).state.is_terminal() {
-            true => run.settle_ended(pool, &claim, settlement),
-            false => run.settle(pool, &claim, settlement),
+            true => run.claims.settle_ended(pool, &claim, settlement),
+            false => run.claims.settle(pool, &claim, settlement),
         };
     }
     if !is_cleared(run, pool, &claim, ready.node).await {
@@ -122,10 +161,10 @@ async fn execute(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
     });
     if let Stopped::Lost | Stopped::Stalled = ended {
         span::lost(&span);
-        run.shared.hooks.tell(|hook| hook.job_lost(&claim));
+        run.claims.hooks.tell(|hook| hook.job_lost(&claim));
         return match ended {
-            Stopped::Stalled => run.give_up_stalled(pool, claim.token),
-            _ => run.lose_running(pool, claim.token),
+            Stopped::Stalled => run.claims.give_up_stalled(pool, claim.token),
+            _ => run.claims.lose_running(pool, claim.token),
         };
     }
     run.reporter.flush(&job).await;
@@ -140,14 +179,14 @@ async fn execute(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
     let settlement = match ended {
         // The store ends it so whatever it is told; metrics, spans and hooks go by what it is told.
         Stopped::Ended(_) if requested => settle(Outcome::Cancelled),
-        Stopped::Ended(ended) => settle(outcome(&claim, ended, run.shared.random())),
+        Stopped::Ended(ended) => settle(outcome(&claim, ended, run.common.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost | Stopped::Stalled => settle(Outcome::Released),
     };
     span::ended(&span, &settlement);
     // It is exported when it is dropped.
     drop(span);
-    run.settle_ended(pool, &claim, settlement);
+    run.claims.settle_ended(pool, &claim, settlement);
 }
 
 /// Whether the body of a claim may begin: the node still holds the claim, as far as it can know, and still
@@ -155,15 +194,15 @@ async fn execute(run: &Arc<Run>, pool: &RunPool, ready: Ready) {
 ///
 /// A process that was stopped, or cut off from its database, may hold claims that other nodes took back.
 /// It waits for a heartbeat, which says so.
-async fn is_cleared(run: &Run, pool: &RunPool, claim: &Claim, node: NodeId) -> bool {
-    let alive = run.wait_until_alive().await;
-    if node != run.node() {
-        run.lose_waiting(pool, claim.token);
+async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: NodeId) -> bool {
+    let alive = run.liveness.wait_until_alive().await;
+    if node != run.identity.node() {
+        run.claims.lose_waiting(pool, claim.token);
         return false;
     }
-    if !alive || run.draining.is_cancelled() || run.stands_by() {
+    if !alive || run.draining.is_cancelled() || run.gate.is_closed() {
         let released = Settlement::new(claim.token, Outcome::Released);
-        run.settle(pool, claim, released);
+        run.claims.settle(pool, claim, released);
         return false;
     }
     true
@@ -172,7 +211,7 @@ async fn is_cleared(run: &Run, pool: &RunPool, claim: &Claim, node: NodeId) -> b
 /// Notes that the body of a claim begins, once an earlier body of its job is gone: the poller has told it
 /// to stop. `None` if the claim was lost or released before that.
 async fn begin(
-    run: &Run,
+    run: &ExecutorHandles,
     pool: &RunPool,
     claim: &Arc<Claim>,
     node: NodeId,
@@ -208,7 +247,7 @@ enum Stopped {
 /// Runs the body of a job under its timeout. What panics in here, be it a handler, the decoding of
 /// a payload or the drop of a body, is caught by the caller.
 async fn supervise(
-    run: &Arc<Run>,
+    run: &Arc<ExecutorHandles>,
     pool: &RunPool,
     job: &Arc<RunningJob>,
     input: &JobInput,
@@ -220,12 +259,12 @@ async fn supervise(
     let context = JobContext::new(ContextParts {
         claim: Arc::clone(&job.claim),
         checkpoint: input.checkpoint.clone(),
-        state: Arc::clone(&run.shared.state),
+        state: Arc::clone(&run.state),
         cancel: job.cancel.clone(),
-        client: run.shared.client.clone(),
+        client: run.client.clone(),
         reports: Arc::new(JobReports::new(&run.reporter, job)),
     });
-    let registry = &run.shared.registry;
+    let registry = &run.registry;
     let body = match registry.body(kind, &input.payload, claim.payload_version, &context) {
         Some(Ok(body)) => body,
         Some(Err(problem)) => {
@@ -235,9 +274,9 @@ async fn supervise(
         None => return Stopped::Interrupted,
     };
     job.started.store(true, Ordering::Release);
-    run.shared.totals.began(claim);
+    run.totals.began(claim);
     pool.metrics.begun(claim, waited);
-    run.shared.hooks.tell(|hook| hook.job_started(claim));
+    run.claims.hooks.tell(|hook| hook.job_started(claim));
     tokio::select! {
         biased;
         returned = body.instrument(span.clone()) => match returned {
@@ -292,7 +331,7 @@ async fn stalled(job: &RunningJob) {
 
 /// Makes known that the body of a job that was lost before begins; false if the claim is lost, was
 /// cancelled, or was handed back because the node drains.
-async fn announce(run: &Run, pool: &RunPool, claim: &Arc<Claim>) -> bool {
+async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> bool {
     let end = |outcome| Settlement::new(claim.token, outcome);
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
     match known {
@@ -303,26 +342,27 @@ async fn announce(run: &Run, pool: &RunPool, claim: &Arc<Claim>) -> bool {
             return true;
         }
         Some(Reported::Applied { .. }) => {
-            run.settle_ended(pool, claim, end(Outcome::Cancelled).without_attempt());
+            run.claims
+                .settle_ended(pool, claim, end(Outcome::Cancelled).without_attempt());
         }
-        Some(Reported::Stale) => run.lose_waiting(pool, claim.token),
-        None => run.settle(pool, claim, end(Outcome::Released)),
+        Some(Reported::Stale) => run.claims.lose_waiting(pool, claim.token),
+        None => run.claims.settle(pool, claim, end(Outcome::Released)),
     }
     false
 }
 
 /// Reads the input of a claim, and with the same call those of the claims behind it. None if the
 /// claim is lost, or was handed back because the node drains.
-async fn read_inputs(run: &Run, pool: &RunPool, claim: &Claim) -> Option<JobInput> {
+async fn read_inputs(run: &ExecutorHandles, pool: &RunPool, claim: &Claim) -> Option<JobInput> {
     let mut tokens = vec![claim.token];
     tokens.extend(pool.ready.unread(READ_AHEAD - 1));
     let read = || {
-        let calls = &run.shared.calls;
+        let calls = &run.common.calls;
         calls.call("load_inputs", |store| store.jobs().load_inputs(&tokens))
     };
     let Some(inputs) = patiently(run, read).await else {
         let released = Settlement::new(claim.token, Outcome::Released);
-        run.settle(pool, claim, released);
+        run.claims.settle(pool, claim, released);
         return None;
     };
     let mut inputs = inputs.into_iter();
@@ -331,13 +371,13 @@ async fn read_inputs(run: &Run, pool: &RunPool, claim: &Claim) -> Option<JobInpu
     pool.ready
         .fill(others.filter_map(|(token, input)| Some((token, input?))));
     if own.is_none() {
-        run.lose_waiting(pool, claim.token);
+        run.claims.lose_waiting(pool, claim.token);
     }
     own
 }
 
 /// Makes a call until it works; none if the node drains before.
-async fn patiently<T, F>(run: &Run, call: impl Fn() -> F) -> Option<T>
+async fn patiently<T, F>(run: &ExecutorHandles, call: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,
 {
@@ -345,15 +385,15 @@ where
     loop {
         match call().await {
             Ok(answer) => {
-                run.executors_outage().ended();
+                run.outage().ended();
                 return Some(answer);
             }
-            Err(error) => run.executors_outage().failed(&error),
+            Err(error) => run.outage().failed(&error),
         }
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return None,
-            () = tokio::time::sleep(backoff.next(run.shared.random())) => {}
+            () = tokio::time::sleep(backoff.next(run.common.random())) => {}
         }
     }
 }

@@ -1,8 +1,10 @@
+//! Executes jobs: from the admission of a claim to the end of its body.
+
 pub(super) mod admission;
 pub(super) mod executor;
 pub(super) mod newer_payloads;
-pub(super) mod outcome;
+mod outcome;
 pub(super) mod reporter;
 pub(super) mod running;
-pub(super) mod span;
+mod span;
 pub(super) mod suspects;

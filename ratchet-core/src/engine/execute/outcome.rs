@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::time::Duration;
 
+use crate::engine::panic_text::panic_text;
 use crate::handler::{JobError, Verdict};
 use crate::json::Json;
 use crate::limits::{MAX_DELAY, MAX_RESULT_BYTES};
@@ -57,15 +58,6 @@ pub(crate) fn outcome(claim: &Claim, ended: Ended, random: f64) -> Outcome {
         Ended::Panicked(payload) => failed(format!("panicked: {}", panic_text(&*payload)), None),
         Ended::TimedOut(timeout) => failed(format!("timed out after {timeout:?}"), None),
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    payload
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }
 
 #[cfg(test)]

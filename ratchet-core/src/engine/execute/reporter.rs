@@ -10,9 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::running::RunningJob;
+use super::running::{RunningJob, RunningSet};
 use crate::client::Calls;
-use crate::engine::run::Run;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::handler::{CancelReason, ReportSink};
 use crate::id::ClaimToken;
@@ -29,16 +28,18 @@ const BEGUN_AFTER: Duration = Duration::from_secs(2);
 /// How long the last report of a body may hold its settlement up.
 const LAST_REPORT: Duration = Duration::from_secs(1);
 
-/// Sends reports.
+/// Sends what the bodies of a run report.
 pub(crate) struct Reporter {
     calls: Arc<Calls>,
+    running: Arc<RunningSet>,
     urgent: Notify,
 }
 
 impl Reporter {
-    pub(crate) fn new(calls: Arc<Calls>) -> Self {
+    pub(crate) fn new(calls: Arc<Calls>, running: Arc<RunningSet>) -> Self {
         Self {
             calls,
+            running,
             urgent: Notify::new(),
         }
     }
@@ -119,15 +120,15 @@ fn one(answers: Vec<Reported>) -> Result<Reported> {
 }
 
 /// Reports for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
+pub(crate) async fn run(reporter: Arc<Reporter>) {
     let mut outage = Outage::of("reporter");
     loop {
         tokio::select! {
             biased;
-            () = run.reporter.urgent.notified() => {}
+            () = reporter.urgent.notified() => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        match tick(&run).await {
+        match tick(&reporter).await {
             Ok(0) => {}
             Ok(_) => outage.ended(),
             Err(error) => outage.failed(&error),
@@ -137,10 +138,10 @@ pub(crate) async fn run(run: Arc<Run>) {
 
 /// Sends what there is to tell, and returns how many reports that were. A failure keeps them for the next
 /// time.
-pub(crate) async fn tick(run: &Run) -> Result<usize> {
+async fn tick(reporter: &Reporter) -> Result<usize> {
     let now = time::monotonic();
     let (mut jobs, mut reports) = (Vec::new(), Vec::new());
-    for job in run.running.all() {
+    for job in reporter.running.all() {
         let long = now.saturating_duration_since(job.begun) > BEGUN_AFTER;
         if long && !job.reported.load(Ordering::Acquire) {
             job.keep(ReportKind::Alive);
@@ -153,7 +154,7 @@ pub(crate) async fn tick(run: &Run) -> Result<usize> {
     if reports.is_empty() {
         return Ok(0);
     }
-    match run.reporter.send_within(Duration::MAX, &reports).await {
+    match reporter.send_within(Duration::MAX, &reports).await {
         Ok(answers) => {
             for (job, answer) in jobs.iter().zip(answers) {
                 match answer {

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::leader::Candidacy;
+use super::roles::Candidacy;
 use crate::client::{Client, RetryDelays};
 use crate::cluster::Leadership;
-use crate::engine::execute::outcome::panic_text;
-use crate::engine::run::Run;
+use crate::engine::common::Common;
+use crate::engine::panic_text::panic_text;
 use crate::handler::StateMap;
 use crate::id::Fence;
 use crate::metrics;
@@ -123,8 +124,19 @@ impl DaemonContext {
     }
 }
 
+/// The handles that the loops of daemons use.
+pub(crate) struct DaemonHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) client: Client,
+    pub(crate) state: Arc<StateMap>,
+    /// The instances that run.
+    pub(crate) instances: TaskTracker,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+}
+
 /// Runs the daemon whenever its role is led here.
-pub(crate) async fn run(run: Arc<Run>, daemon: Daemon, candidacy: Arc<Candidacy>) {
+pub(crate) async fn run(run: Arc<DaemonHandles>, daemon: Daemon, candidacy: Arc<Candidacy>) {
     let mut watch = candidacy.leadership.watch();
     loop {
         let term = tokio::select! {
@@ -144,7 +156,7 @@ pub(crate) async fn run(run: Arc<Run>, daemon: Daemon, candidacy: Arc<Candidacy>
 }
 
 /// Runs the daemon in one term, until it ends, fails too often, or is to stop.
-async fn serve(run: &Run, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
+async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
     let role = &daemon.role;
     let (mut failures, mut backoff) = (0, RetryDelays::default());
     loop {
@@ -176,19 +188,19 @@ async fn serve(run: &Run, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
             biased;
             () = run.draining.cancelled() => return,
             () = watch.lost(term) => return,
-            () = tokio::time::sleep(backoff.next(run.shared.random())) => {}
+            () = tokio::time::sleep(backoff.next(run.common.random())) => {}
         }
     }
 }
 
 /// Runs one instance to its end; none if it had to stop.
 async fn instance(
-    run: &Run,
+    run: &DaemonHandles,
     daemon: &Daemon,
     candidacy: &Candidacy,
     term: Fence,
 ) -> Option<Result<(), String>> {
-    let _alive = run.daemons.token();
+    let _alive = run.instances.token();
     let _in_use = candidacy.in_use.lock().await;
     let stop = CancellationToken::new();
     // Also if this future is dropped: what the body started elsewhere hears of the end.
@@ -198,8 +210,8 @@ async fn instance(
         guard: candidacy.leadership.guard(),
         leadership: candidacy.leadership.clone(),
         stop: stop.clone(),
-        state: Arc::clone(&run.shared.state),
-        client: run.shared.client.clone(),
+        state: Arc::clone(&run.state),
+        client: run.client.clone(),
     };
     let body = async {
         (daemon.start)(context)
@@ -220,7 +232,7 @@ async fn instance(
         Some(Err(panic)) => Some(Err(format!("panicked: {}", panic_text(&*panic)))),
         None => {
             stop.cancel();
-            let teardown = run.shared.config.leadership.teardown;
+            let teardown = run.common.config.leadership.teardown;
             if tokio::time::timeout(teardown, body).await.is_err() {
                 tracing::warn!(role = %daemon.role, "a daemon did not stop in time and was dropped");
             }

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::Leadership;
-use crate::engine::lead::leader::MAINTENANCE;
-use crate::engine::run::Run;
+use crate::engine::common::Common;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
 use crate::error::Result;
 use crate::metrics::QueueMetrics;
 use crate::name::Name;
 use crate::outage::Outage;
 use crate::time;
 
-/// The most queues that a node measures: each is two time series and a call in every pass.
-pub(crate) const MAX_QUEUES: usize = 50;
 /// How far the due jobs of a queue are counted. No autoscaler adds nodes by more than this tells.
 const COUNTED: u64 = 10_000;
 /// How often the backlog is measured: what autoscalers poll by default.
@@ -30,10 +28,16 @@ const LONGEST_REST: Duration = Duration::from_secs(120);
 /// figures; keeping them for a whole outage would let autoscalers act on a backlog of long ago.
 const FAILED_PASSES: u32 = 2;
 
+/// The handles that the measurement of the backlog uses.
+pub(crate) struct BacklogHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) roles: Arc<Roles>,
+}
+
 /// Measures for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
-    let leadership = run.shared.roles.leadership(MAINTENANCE);
-    let Some(leadership) = leadership.filter(|_| !run.shared.config.measured_queues.is_empty())
+pub(crate) async fn run(run: Arc<BacklogHandles>) {
+    let leadership = run.roles.leadership(MAINTENANCE);
+    let Some(leadership) = leadership.filter(|_| !run.common.config.measured_queues.is_empty())
     else {
         return std::future::pending().await;
     };
@@ -50,8 +54,8 @@ pub(crate) async fn run(run: Arc<Run>) {
 }
 
 /// Measures again and again. The gauges go when this is dropped.
-async fn measure(run: &Run, leadership: &Leadership) {
-    let queues = &run.shared.config.measured_queues;
+async fn measure(run: &BacklogHandles, leadership: &Leadership) {
+    let queues = &run.common.config.measured_queues;
     let queues: BTreeMap<&Name, QueueMetrics> = queues
         .iter()
         .map(|queue| (queue, QueueMetrics::new(queue)))
@@ -86,8 +90,11 @@ async fn measure(run: &Run, leadership: &Leadership) {
 
 /// Reads how many jobs of each queue are due, and how long the oldest has been. Changes no gauge, so a
 /// pass that fails midway leaves figures of one time.
-async fn pass(run: &Run, queues: impl Iterator<Item = &Name>) -> Result<Vec<(u64, Duration)>> {
-    let calls = &run.shared.calls;
+async fn pass(
+    run: &BacklogHandles,
+    queues: impl Iterator<Item = &Name>,
+) -> Result<Vec<(u64, Duration)>> {
+    let calls = &run.common.calls;
     let due = calls.call("due_routes", |store| store.queues().due_routes());
     let mut oldest: BTreeMap<Name, Duration> = BTreeMap::new();
     for due in due.await?.into_iter().filter(|due| !due.paused) {

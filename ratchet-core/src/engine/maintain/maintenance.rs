@@ -8,10 +8,12 @@ use std::sync::atomic::AtomicU64;
 
 use crate::client::archive;
 use crate::cluster::Leadership;
-use crate::engine::lead::leader::MAINTENANCE;
-use crate::engine::run::Run;
+use crate::engine::common::Common;
+use crate::engine::lead::roles::MAINTENANCE;
+use crate::engine::lead::roles::Roles;
+use crate::engine::pools::counters::Counters;
 use crate::engine::settings::retention::Retain;
-use crate::engine::shared::Counters;
+use crate::engine::totals::Totals;
 use crate::error::Result;
 use crate::metrics::{self, Rows};
 use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
@@ -22,21 +24,19 @@ const PASS: usize = 1_000;
 /// The most jobs one pass archives: they are read and written whole.
 const ARCHIVE_PASS: usize = 200;
 
-/// What maintenance has done in all runs of a node.
-#[derive(Debug, Default)]
-pub(crate) struct Maintained {
-    pub(crate) deleted: AtomicU64,
-    pub(crate) archived: AtomicU64,
-    pub(crate) deleted_from_archive: AtomicU64,
-    pub(crate) batches: AtomicU64,
+/// The handles that maintenance uses.
+pub(crate) struct MaintenanceHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) totals: Arc<Totals>,
 }
 
 /// Maintains for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
+pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
     loop {
-        let wait = run.shared.config.maintenance_interval;
-        tokio::time::sleep(wait.mul_f64(0.9 + 0.2 * run.shared.random())).await;
-        let leads = run.shared.roles.leadership(MAINTENANCE);
+        let wait = run.common.config.maintenance_interval;
+        tokio::time::sleep(wait.mul_f64(0.9 + 0.2 * run.common.random())).await;
+        let leads = run.roles.leadership(MAINTENANCE);
         if !leads.is_some_and(Leadership::is_leader) {
             continue;
         }
@@ -47,14 +47,14 @@ pub(crate) async fn run(run: Arc<Run>) {
 }
 
 /// Does away with what is old. What fails for one kind of job is tried for the others all the same.
-pub(crate) async fn tick(run: &Run) {
-    let guard = run.shared.maintenance_guard();
-    if guard.is_none() && run.shared.calls.store().guards() {
+pub(crate) async fn tick(run: &MaintenanceHandles) {
+    let guard = run.roles.maintenance_guard(&**run.common.calls.store());
+    if guard.is_none() && run.common.calls.store().guards() {
         // It has ceased to lead.
         return;
     }
-    let retention = &run.shared.config.retention;
-    let maintained = &run.shared.maintained;
+    let retention = &run.common.config.retention;
+    let maintained = &run.totals.maintained;
     for (state, retain) in retention.states() {
         let done = match retain {
             Retain::Forever => continue,
@@ -128,31 +128,31 @@ where
     }
 }
 
-async fn purge(run: &Run, request: &PurgeRequest) -> Result<Guarded<u64>> {
-    let calls = &run.shared.calls;
+async fn purge(run: &MaintenanceHandles, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
     calls
         .call("purge", |store| store.jobs().purge(request))
         .await
 }
 
-async fn put_away(run: &Run, request: &PurgeRequest) -> Result<Guarded<u64>> {
-    let calls = &run.shared.calls;
+async fn put_away(run: &MaintenanceHandles, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
     let put_away = calls.call("archive", |store| async {
         archive(store)?.archive(request).await
     });
     put_away.await
 }
 
-async fn purge_archive(run: &Run, request: &ArchivePurge) -> Result<Guarded<u64>> {
-    let calls = &run.shared.calls;
+async fn purge_archive(run: &MaintenanceHandles, request: &ArchivePurge) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
     let purge = calls.call("purge_archive", |store| async {
         archive(store)?.purge_archive(request).await
     });
     purge.await
 }
 
-async fn purge_batches(run: &Run, request: &BatchPurge) -> Result<Guarded<u64>> {
-    let calls = &run.shared.calls;
+async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
     let purge = calls.call("purge_batches", |store| async move {
         match store.workflows() {
             Some(workflows) => workflows.purge_batches(request).await,
@@ -163,8 +163,8 @@ async fn purge_batches(run: &Run, request: &BatchPurge) -> Result<Guarded<u64>> 
 }
 
 /// Deletes the rates that are as if they had never been used. Whoever does it does no harm.
-async fn forget_rates(run: &Run) -> Result<()> {
-    let calls = &run.shared.calls;
+async fn forget_rates(run: &MaintenanceHandles) -> Result<()> {
+    let calls = &run.common.calls;
     loop {
         let forgotten = calls.call("forget_idle", |store| async move {
             match store.rates() {

@@ -1,3 +1,5 @@
+//! Maintains the node and the cluster: heartbeats, what dead nodes held, recurring jobs, old jobs.
+
 pub(super) mod backlog;
 pub(super) mod heartbeat;
 pub(super) mod load;

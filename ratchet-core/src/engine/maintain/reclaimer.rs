@@ -11,11 +11,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::heartbeat;
+use super::heartbeat::{self, HeartbeatHandles};
+use crate::client::WakeQueue;
 use crate::cluster::Leadership;
-use crate::engine::lead::leader::MAINTENANCE;
-use crate::engine::run::Run;
+use crate::engine::common::Common;
+use crate::engine::execute::running::RunningSet;
+use crate::engine::hooks::Hooks;
+use crate::engine::lead::roles::MAINTENANCE;
+use crate::engine::lead::roles::Roles;
+use crate::engine::membership::liveness::Liveness;
 use crate::engine::settle::settler;
+use crate::engine::totals::Totals;
 use crate::error::{Result, StoreErrorKind};
 use crate::handler::CancelReason;
 use crate::id::JobId;
@@ -34,10 +40,22 @@ const FEWER: usize = 8;
 /// How long after its last heartbeat an ended node is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
+/// The handles that the reclaimer uses.
+pub(crate) struct ReclaimerHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) heartbeat: Arc<HeartbeatHandles>,
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) running: Arc<RunningSet>,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+}
+
 /// Reclaims for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
-    let interval = run.shared.config.reclaim_interval;
-    let leadership = run.shared.roles.leadership(MAINTENANCE);
+pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
+    let interval = run.common.config.reclaim_interval;
+    let leadership = run.roles.leadership(MAINTENANCE);
     let mut watch = leadership.map(Leadership::watch);
     let mut outage = Outage::of("reclaimer");
     loop {
@@ -48,7 +66,7 @@ pub(crate) async fn run(run: Arc<Run>) {
         }
         metrics::reclaim_pass(began.elapsed());
         if leadership.is_some_and(Leadership::is_leader) {
-            tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.shared.random())).await;
+            tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.common.random())).await;
         }
         let elected = async {
             match &mut watch {
@@ -61,14 +79,14 @@ pub(crate) async fn run(run: Arc<Run>) {
 }
 
 /// One pass: over the nodes, then over the claims, until there are no more.
-pub(crate) async fn tick(run: &Run) -> Result<()> {
-    heartbeat::tick(run).await?;
-    let (calls, config) = (&run.shared.calls, &run.shared.config);
-    let silence_counts = run.trusts_silence();
+pub(crate) async fn tick(run: &ReclaimerHandles) -> Result<()> {
+    heartbeat::tick(&run.heartbeat).await?;
+    let (calls, config) = (&run.common.calls, &run.common.config);
+    let silence_counts = run.liveness.trusts_silence();
     if silence_counts {
-        let guard = run.shared.maintenance_guard();
+        let guard = run.roles.maintenance_guard(&**run.common.calls.store());
         let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER).guarded(guard);
-        let sweep = sweep.clock(run.clock_trust());
+        let sweep = sweep.clock(run.liveness.clock_trust());
         let swept = calls.call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep));
         let swept = swept.await?;
         if swept == Guarded::Stale {
@@ -83,7 +101,7 @@ pub(crate) async fn tick(run: &Run) -> Result<()> {
     }
     let request = config.reclaim_request().silence_counts(silence_counts);
     loop {
-        let request = request.clone().clock(run.clock_trust());
+        let request = request.clone().clock(run.liveness.clock_trust());
         let reclaimed = calls
             .call("reclaim", |store| store.jobs().reclaim(&request))
             .await?;
@@ -97,7 +115,7 @@ pub(crate) async fn tick(run: &Run) -> Result<()> {
                 jobs = reclaimed.len(),
                 "took back jobs that nobody worked on"
             );
-            run.shared.wake_queue.wake(None);
+            run.wake_queue.wake(None);
         }
         // Claims that could not be settled are found again: in the next pass, so that this one ends.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
@@ -110,13 +128,13 @@ pub(crate) async fn tick(run: &Run) -> Result<()> {
 
 /// Fails the jobs whose signal did not come in time; fewer at once where the store has no time for
 /// more, as many jobs may wait for one of them.
-async fn expire_signals(run: &Run) -> Result<()> {
-    if run.shared.calls.store().signals().is_none() {
+async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
+    if run.common.calls.store().signals().is_none() {
         return Ok(());
     }
     let mut limit = PASS;
     loop {
-        let expire = run.shared.calls.call("expire", |store| async move {
+        let expire = run.common.calls.call("expire", |store| async move {
             match store.signals() {
                 Some(signals) => signals.expire(limit).await,
                 None => Ok(Vec::new()),
@@ -136,7 +154,7 @@ async fn expire_signals(run: &Run) -> Result<()> {
                 jobs = expired.len(),
                 "failed jobs whose signal did not come"
             );
-            run.shared.wake_queue.wake(None);
+            run.wake_queue.wake(None);
         }
         if expired.len() < limit {
             return Ok(());
@@ -145,7 +163,7 @@ async fn expire_signals(run: &Run) -> Result<()> {
 }
 
 /// Fails the jobs whose crash budget is used up. Returns how many it failed.
-async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<usize> {
+async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
         let error = format!("lost with its node {} times", lost.crash_count);
         Settlement::new(lost.token, Outcome::Failed { error }).without_attempt()
@@ -159,7 +177,10 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<usize> {
         return Ok(0);
     }
     let (mut applied, mut failure) = (Vec::new(), None);
-    for (end, answer) in failed.iter().zip(settler::settle_each(run, &failed).await) {
+    for (end, answer) in failed
+        .iter()
+        .zip(settler::settle_each(&run.common, &failed).await)
+    {
         match answer {
             Ok(Fenced::Applied) => applied.push(end),
             Ok(Fenced::Stale) => {}
@@ -168,24 +189,24 @@ async fn fail_exhausted(run: &Run, reclaimed: &[Reclaimed]) -> Result<usize> {
     }
     metrics::exhausted(applied.len());
     for settlement in &applied {
-        run.shared.totals.ended(&settlement.outcome);
+        run.totals.ended(&settlement.outcome);
     }
-    if !run.shared.hooks.is_empty() {
+    if !run.hooks.is_empty() {
         tell(run, &applied).await?;
     }
     failure.map_or(Ok(applied.len()), Err)
 }
 
 /// Lets the hooks hear of jobs that were failed here: what they were is read for that.
-async fn tell(run: &Run, failed: &[&Settlement]) -> Result<()> {
+async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) -> Result<()> {
     let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
-    let calls = &run.shared.calls;
+    let calls = &run.common.calls;
     let jobs = calls.call("get", |store| store.jobs().get(&ids)).await?;
     for (end, job) in failed.iter().zip(jobs) {
         if let Some(job) = job {
             let mut claim = Claim::of(&job);
             claim.token = end.token;
-            run.shared.hooks.tell(|hook| hook.job_ended(&claim, end));
+            run.hooks.tell(|hook| hook.job_ended(&claim, end));
         }
     }
     Ok(())

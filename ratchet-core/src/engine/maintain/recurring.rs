@@ -13,11 +13,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::client::{Client, WakeQueue};
 use crate::client::{RetryDelays, recurring};
+use crate::cluster::ClusterCoordinator;
 use crate::cluster::{Wakeup, WakeupStream};
-use crate::engine::run::Run;
-use crate::engine::shared::Counters;
+use crate::engine::common::Common;
+use crate::engine::membership::identity::Identity;
+use crate::engine::pools::counters::Counters;
+use crate::engine::totals::Totals;
 use crate::error::{Result, StoreError};
+use crate::id::NodeId;
 use crate::metrics;
 use crate::model::{
     Definition, DueRecurring, Enqueued, Fired, Guard, Guarded, PutRecurring, RecurringClaimRequest,
@@ -26,6 +31,8 @@ use crate::model::{
 use crate::name::Name;
 use crate::store::Acquired;
 use crate::time::{self, millis_between, to_millis};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// The most definitions that are claimed at once.
 const BATCH: usize = 100;
@@ -55,9 +62,27 @@ const STARTUP_PAUSE: Duration = Duration::from_millis(500);
 /// How long it may be held.
 const STARTUP_TTL: Duration = Duration::from_secs(30);
 
+/// The handles that the loop of recurring definitions uses.
+pub(crate) struct RecurringHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) client: Client,
+    pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
+    /// What the node's own wakeups carry as their source.
+    pub(crate) source: NodeId,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+    /// The recurring definitions of the program.
+    pub(crate) declared: Arc<Vec<Definition>>,
+    pub(crate) totals: Arc<Totals>,
+    /// The firings that are better ended than dropped before the node leaves.
+    pub(crate) under_way: TaskTracker,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+}
+
 /// Declares, then fires for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
-    let mut wakeups = run.shared.coordinator.subscribe();
+pub(crate) async fn run(run: Arc<RecurringHandles>) {
+    let mut wakeups = run.coordinator.subscribe();
     let mut waiting;
     tokio::select! {
         biased;
@@ -81,7 +106,7 @@ pub(crate) async fn run(run: Arc<Run>) {
                 }
                 pause(&run, looked.next)
             }
-            Err(error) => backoff.failed(&error, run.shared.random()),
+            Err(error) => backoff.failed(&error, run.common.random()),
         };
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR);
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
@@ -99,13 +124,13 @@ struct Looked {
 }
 
 /// Fires what is due.
-async fn tick(run: &Run) -> Result<Looked> {
+async fn tick(run: &RecurringHandles) -> Result<Looked> {
     let mut unreadable = false;
     loop {
-        let request = RecurringClaimRequest::new(run.node(), BATCH).lease(LEASE);
+        let request = RecurringClaimRequest::new(run.identity.node(), BATCH).lease(LEASE);
         // What comes now takes part of the time until the next slot.
         let asked = time::monotonic();
-        let claim = run.shared.calls.call("claim_due_recurring", |store| async {
+        let claim = run.common.calls.call("claim_due_recurring", |store| async {
             let definitions = recurring(store, "claim_due_recurring")?;
             definitions.claim_due_recurring(&request).await
         });
@@ -122,7 +147,7 @@ async fn tick(run: &Run) -> Result<Looked> {
 }
 
 /// Fires the claimed definitions, and says in how long the first of them comes again.
-async fn fire_all(run: &Run, due: &DueRecurring) -> Result<Option<Duration>> {
+async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Duration>> {
     let plans = due.definitions.iter();
     let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
     firings.iter().for_each(|one| metrics::late(one, due.now));
@@ -151,7 +176,7 @@ fn part_of(firings: &[RecurringFiring]) -> usize {
 
 /// Fires definitions in one call, or, if that fails, each in its own: perhaps it is one of them that
 /// cannot be fired, and the others shall not suffer.
-async fn fire_part(run: &Run, part: &[RecurringFiring]) -> Result<()> {
+async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<()> {
     let tried = fire(run, part, TRIES).await;
     let (Err(error), true) = (&tried, part.len() > 1) else {
         return lasting(tried, part);
@@ -185,18 +210,18 @@ fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
 }
 
 /// Fires definitions in one call. Safe to repeat: what took effect is stale the next time.
-async fn fire(run: &Run, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
+async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
     let mut backoff = RetryDelays::of("recurring");
     let mut tries = 1;
     let answers = loop {
-        let fire = run.shared.calls.call("fire", |store| async {
+        let fire = run.common.calls.call("fire", |store| async {
             recurring(store, "fire")?.fire(firings).await
         });
         match fire.await {
             Err(error) if error.is_transient() && tries < most_tries => {
                 tracing::debug!(%error, "firing failed, trying again");
                 tries += 1;
-                tokio::time::sleep(backoff.next(run.shared.random())).await;
+                tokio::time::sleep(backoff.next(run.common.random())).await;
             }
             answers => break answers?,
         }
@@ -210,13 +235,13 @@ async fn fire(run: &Run, firings: &[RecurringFiring], most_tries: u32) -> Result
         }
     }
     for queue in queues {
-        run.shared.client.wake(Wakeup::queue(queue.clone())).await;
+        run.client.wake(Wakeup::queue(queue.clone())).await;
     }
     Ok(())
 }
 
 /// Counts and logs a firing.
-fn note(run: &Run, firing: &RecurringFiring, answer: &Fired) {
+fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     let name = &firing.token.name;
     let Fired::Applied(jobs) = answer else {
         metrics::not_fired();
@@ -226,7 +251,7 @@ fn note(run: &Run, firing: &RecurringFiring, answer: &Fired) {
     let created = |job: &&Enqueued| matches!(job, Enqueued::Created(_));
     let made = jobs.iter().filter(created).count();
     let skipped = jobs.len() - made;
-    Counters::add(&run.shared.fired, made);
+    Counters::add(&run.totals.fired, made);
     metrics::fired(firing, made, skipped);
     tracing::debug!(definition = %name, jobs = made, skipped, "fired a recurring definition");
     if firing.missed {
@@ -235,10 +260,10 @@ fn note(run: &Run, firing: &RecurringFiring, answer: &Fired) {
 }
 
 /// How long to sleep if the next slot comes then.
-fn pause(run: &Run, next: Option<Duration>) -> Duration {
-    let random = run.shared.random();
+fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
+    let random = run.common.random();
     let longest = run
-        .shared
+        .common
         .config
         .recurring_interval
         .mul_f64(0.9 + 0.1 * random);
@@ -249,17 +274,22 @@ fn pause(run: &Run, next: Option<Duration>) -> Duration {
 }
 
 /// Sleeps, unless slots have changed. What others say is heeded from this time on.
-async fn idle(run: &Run, wait: Duration, wakeups: &mut WakeupStream, heed_from: Instant) {
+async fn idle(
+    run: &RecurringHandles,
+    wait: Duration,
+    wakeups: &mut WakeupStream,
+    heed_from: Instant,
+) {
     let sleep = tokio::time::sleep(wait);
     tokio::pin!(sleep);
     loop {
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return,
-            () = run.shared.wake_queue.recurring_woken() => return,
+            () = run.wake_queue.recurring_woken() => return,
             wakeup = wakeups.next() => {
                 // Wakeups about a queue are of jobs.
-                if wakeup.queue.is_none() && !wakeup.is_echo_of(run.shared.source) {
+                if wakeup.queue.is_none() && !wakeup.is_echo_of(run.source) {
                     break;
                 }
             }
@@ -275,13 +305,13 @@ async fn idle(run: &Run, wait: Duration, wakeups: &mut WakeupStream, heed_from: 
 
 /// Puts what the program declares, waiting for the database if it is away; then retires what it does
 /// not declare any more, if that is wanted. What needs a permit that nobody has set yet is returned.
-async fn declare(run: &Run) -> Vec<&Definition> {
+async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
-    for definition in &run.shared.declared {
+    for definition in run.declared.iter() {
         let mut backoff = RetryDelays::of("recurring");
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
-            if run.shared.calls.store().permits().is_some() && lacks_a_permit(&error) {
+            if run.common.calls.store().permits().is_some() && lacks_a_permit(&error) {
                 tracing::warn!(%error, definition = %name, "a definition waits for its permit");
                 waiting.push(definition);
                 break;
@@ -291,10 +321,10 @@ async fn declare(run: &Run) -> Vec<&Definition> {
                 break;
             }
             tracing::warn!(%error, definition = %name, "cannot put a definition yet");
-            tokio::time::sleep(backoff.next(run.shared.random())).await;
+            tokio::time::sleep(backoff.next(run.common.random())).await;
         }
     }
-    if run.shared.config.retire_recurring
+    if run.common.config.retire_recurring
         && let Err(error) = retire(run).await
     {
         tracing::warn!(%error, "definitions that are no longer declared were not retired");
@@ -310,7 +340,7 @@ fn lacks_a_permit(error: &StoreError) -> bool {
 }
 
 /// Puts declared definitions whose permit was missing, as soon as it is there.
-async fn put_again(run: &Run, waiting: &mut Vec<&Definition>) {
+async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
     let mut still = Vec::new();
     for definition in waiting.drain(..) {
         if put(run, definition).await.is_err() {
@@ -320,24 +350,24 @@ async fn put_again(run: &Run, waiting: &mut Vec<&Definition>) {
     *waiting = still;
 }
 
-async fn put(run: &Run, definition: &Definition) -> Result<()> {
+async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
     let put = PutRecurring::new(definition.clone()).declared(true);
-    let outcome = run.shared.client.recurring().put_checked(&put).await?;
+    let outcome = run.client.recurring().put_checked(&put).await?;
     tracing::debug!(definition = %definition.name(), ?outcome, "declared");
     Ok(())
 }
 
 /// Deletes the definitions that were declared before this node began and that its program does not
 /// have, under a lock, so that two programs that start together do not undo each other's work.
-async fn retire(run: &Run) -> Result<()> {
+async fn retire(run: &RecurringHandles) -> Result<()> {
     let Some(guard) = startup_guard(run).await? else {
         tracing::warn!("somebody else retires definitions all the while");
         return Ok(());
     };
-    let calls = &run.shared.calls;
-    let known = run.shared.declared.iter();
+    let calls = &run.common.calls;
+    let known = run.declared.iter();
     let known = known.map(|definition| definition.name().clone()).collect();
-    let request = RetireRecurring::new(known, run.node(), guard.clone());
+    let request = RetireRecurring::new(known, run.identity.node(), guard.clone());
     let retired = calls.call("retire", |store| async {
         recurring(store, "retire")?.retire(&request).await
     });
@@ -358,11 +388,11 @@ async fn retire(run: &Run) -> Result<()> {
 }
 
 /// The lock under which definitions are retired; none if others have it all the while.
-async fn startup_guard(run: &Run) -> Result<Option<Guard>> {
+async fn startup_guard(run: &RecurringHandles) -> Result<Option<Guard>> {
     let lock = Name::new("lock", STARTUP).map_err(StoreError::from)?;
-    let owner = Name::new("owner", run.node().to_string()).map_err(StoreError::from)?;
+    let owner = Name::new("owner", run.identity.node().to_string()).map_err(StoreError::from)?;
     for _ in 0..STARTUP_TRIES {
-        let acquire = run.shared.calls.call("acquire", |store| {
+        let acquire = run.common.calls.call("acquire", |store| {
             store.locks().acquire(&lock, &owner, STARTUP_TTL)
         });
         if let Acquired::Acquired { fence } = acquire.await? {

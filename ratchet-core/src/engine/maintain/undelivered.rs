@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use super::heartbeat;
-use crate::engine::run::Run;
+use super::heartbeat::{self, HeartbeatHandles};
+use crate::client::{Client, WakeQueue};
+use crate::engine::common::Common;
+use crate::engine::settle::held_claims::HeldClaims;
 use crate::engine::settle::settler;
 use crate::error::Result;
 use crate::id::ClaimToken;
@@ -15,11 +17,20 @@ use crate::metrics;
 use crate::model::{Fenced, NodeStatus, Outcome, Settlement};
 use crate::outage::Outage;
 
+/// The handles that the hand-back of undelivered claims uses.
+pub(crate) struct UndeliveredHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) claims: Arc<HeldClaims>,
+    pub(crate) heartbeat: Arc<HeartbeatHandles>,
+    pub(crate) client: Client,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+}
+
 /// Hands claims back for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
+pub(crate) async fn run(run: Arc<UndeliveredHandles>) {
     let mut outage = Outage::of("undelivered");
     loop {
-        run.ledger.compared().await;
+        run.claims.ledger.compared().await;
         match hand_back(&run).await {
             Ok(()) => outage.ended(),
             Err(error) => outage.failed(&error),
@@ -28,18 +39,23 @@ pub(crate) async fn run(run: Arc<Run>) {
 }
 
 /// Beats with this status, and hands back what the reply shows to be undelivered.
-pub(crate) async fn beat_and_hand_back(run: &Run, status: NodeStatus) -> Result<()> {
-    heartbeat::announce(run, status).await?;
+pub(crate) async fn beat_and_hand_back(run: &UndeliveredHandles, status: NodeStatus) -> Result<()> {
+    heartbeat::announce(&run.heartbeat, status).await?;
     hand_back(run).await
 }
 
 /// Hands back what the last heartbeat found: at no attempt and no crash, with the old due times.
-async fn hand_back(run: &Run) -> Result<()> {
+async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
     let (mut handed_back, mut failure) = (0, Ok(()));
-    for tokens in run.ledger.take_undelivered().chunks(limits::MAX_BATCH) {
+    for tokens in run
+        .claims
+        .ledger
+        .take_undelivered()
+        .chunks(limits::MAX_BATCH)
+    {
         let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Undelivered);
         let ends: Vec<Settlement> = tokens.iter().map(end).collect();
-        for answer in settler::settle_each(run, &ends).await {
+        for answer in settler::settle_each(&run.common, &ends).await {
             match answer {
                 Ok(Fenced::Applied) => handed_back += 1,
                 Ok(Fenced::Stale) => {}
@@ -53,8 +69,8 @@ async fn hand_back(run: &Run) -> Result<()> {
             claims = handed_back,
             "handed back claims whose answer never reached this node"
         );
-        run.shared.wake_queue.wake(None);
-        run.shared.client.wake_others(settler::TELL).await;
+        run.wake_queue.wake(None);
+        run.client.wake_others(settler::TELL).await;
     }
     failure
 }

@@ -1,4 +1,4 @@
-//! How often the node beats.
+//! How often the node sends a heartbeat.
 //!
 //! Often while something can depend on it: the node holds claims, leads, drains, or others come and
 //! go. Otherwise seldom: nobody waits for the death of a node that holds nothing to be noticed. Each
@@ -6,6 +6,8 @@
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::model::Others;
 
@@ -18,6 +20,8 @@ pub(crate) struct HeartbeatInterval {
     shortest: Duration,
     longest: Duration,
     state: Mutex<State>,
+    /// Notified if the next heartbeat is due at once.
+    due: Notify,
 }
 
 #[derive(Debug)]
@@ -35,6 +39,31 @@ impl HeartbeatInterval {
                 interval: shortest,
                 others: None,
             }),
+            due: Notify::new(),
+        }
+    }
+
+    /// Asks for a heartbeat at once.
+    pub(crate) fn beat_now(&self) {
+        self.due.notify_one();
+    }
+
+    /// Waits until a heartbeat is asked for.
+    pub(crate) async fn beat_asked(&self) {
+        self.due.notified().await;
+    }
+
+    /// Publishes the short interval and beats now, so that the store's list of claims arrives: a claim
+    /// call whose answer was lost may have claimed jobs.
+    pub(crate) fn doubt_claims(&self) {
+        self.hurry();
+        self.beat_now();
+    }
+
+    /// Notes that the node has something to lose from now on: the other nodes must hear of it often.
+    pub(crate) fn at_work(&self) {
+        if self.is_slow() {
+            self.doubt_claims();
         }
     }
 
@@ -44,12 +73,12 @@ impl HeartbeatInterval {
     }
 
     /// Whether the interval that was published is longer than that of a node at work.
-    pub(crate) fn is_slow(&self) -> bool {
+    fn is_slow(&self) -> bool {
         self.interval() > self.shortest
     }
 
     /// Beats often from now on.
-    pub(crate) fn hurry(&self) {
+    fn hurry(&self) {
         self.state().interval = self.shortest;
     }
 
@@ -80,7 +109,7 @@ mod tests {
     #[test]
     fn a_node_at_rest_slows_down_and_any_news_hurries_it() {
         let second = Duration::from_secs(1);
-        let pace = HeartbeatInterval::new(5 * second, 30 * second);
+        let interval = HeartbeatInterval::new(5 * second, 30 * second);
         let (none, one) = (
             Others::default(),
             Others {
@@ -88,23 +117,23 @@ mod tests {
                 newest: None,
             },
         );
-        pace.learn(none, true);
-        assert_eq!(pace.interval(), 5 * second);
+        interval.learn(none, true);
+        assert_eq!(interval.interval(), 5 * second);
         let mut grown = Vec::new();
         for _ in 0..6 {
-            pace.learn(none, true);
-            grown.push(pace.interval().as_millis());
+            interval.learn(none, true);
+            grown.push(interval.interval().as_millis());
         }
         assert_eq!(grown, [7_500, 11_250, 16_875, 25_312, 30_000, 30_000]);
-        assert!(pace.is_slow());
-        pace.learn(one, true);
-        assert_eq!(pace.interval(), 5 * second);
-        pace.learn(one, true);
-        pace.learn(one, false);
-        assert!(!pace.is_slow());
-        pace.learn(one, true);
-        assert!(pace.is_slow());
-        pace.hurry();
-        assert!(!pace.is_slow());
+        assert!(interval.is_slow());
+        interval.learn(one, true);
+        assert_eq!(interval.interval(), 5 * second);
+        interval.learn(one, true);
+        interval.learn(one, false);
+        assert!(!interval.is_slow());
+        interval.learn(one, true);
+        assert!(interval.is_slow());
+        interval.hurry();
+        assert!(!interval.is_slow());
     }
 }

@@ -1,11 +1,12 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+use super::counters::{Counters, NodePool};
 use super::partition::Share;
 use super::ready::ReadyQueue;
 use super::throttle::Throttles;
-use crate::engine::shared::{Counters, Shared};
 use crate::metrics::PoolMetrics;
 
 /// One pool during one run: its claims and the room for more. What its size is and which jobs it
@@ -13,6 +14,7 @@ use crate::metrics::PoolMetrics;
 pub(crate) struct RunPool {
     /// Its place among the pools of the node.
     pub(crate) index: usize,
+    pool: Arc<NodePool>,
     pub(crate) ready: ReadyQueue,
     /// Claims it has, or has asked for, and has not settled.
     held: AtomicUsize,
@@ -24,24 +26,25 @@ pub(crate) struct RunPool {
 }
 
 impl RunPool {
-    pub(crate) fn new(index: usize, share: &Share) -> Self {
+    pub(crate) fn new(index: usize, pool: &Arc<NodePool>) -> Self {
         Self {
             index,
+            pool: Arc::clone(pool),
             ready: ReadyQueue::new(),
             held: AtomicUsize::new(0),
             refill_at: AtomicUsize::new(0),
             room: Notify::new(),
             throttles: Throttles::default(),
-            metrics: PoolMetrics::new(&share.name, &share.kinds),
+            metrics: PoolMetrics::new(&pool.share.name, &pool.share.kinds),
         }
     }
 
-    pub(crate) fn share<'a>(&self, shared: &'a Shared) -> &'a Share {
-        &shared.pools[self.index].share
+    pub(crate) fn share(&self) -> &Share {
+        &self.pool.share
     }
 
-    pub(crate) fn counters<'a>(&self, shared: &'a Shared) -> &'a Counters {
-        &shared.pools[self.index].counters
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.pool.counters
     }
 
     pub(crate) fn held(&self) -> usize {

@@ -1,12 +1,14 @@
 use std::time::Duration;
 
-use super::retention::Retention;
+use super::retention::{LONGEST, Retention};
 use crate::cluster::LeaderTimings;
-use crate::engine::maintain::backlog::MAX_QUEUES;
 use crate::error::SettingProblem;
 use crate::model::{NodeRecord, ReclaimRequest};
 use crate::name::Name;
 use crate::priority::Aging;
+
+/// The most queues whose backlog a node measures: each is two time series and a call in every pass.
+const MAX_MEASURED_QUEUES: usize = 50;
 
 /// The settings of a node, with the reasons for their defaults. Set through
 /// [`NodeBuilder`](crate::NodeBuilder), checked by [`Config::problems`].
@@ -96,9 +98,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The longest duration a setting may have: ten years, far from every overflow.
-    pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
-
     /// The prefetch of a pool for which none was set: 30 claims for each slot, and 960 at most.
     pub(crate) const fn prefetch_for(concurrency: usize) -> usize {
         if concurrency < 32 {
@@ -145,10 +144,10 @@ impl Config {
         );
         let measured = self.measured_queues.len();
         refuse(
-            measured > MAX_QUEUES,
+            measured > MAX_MEASURED_QUEUES,
             &["measured_queues"],
             format!(
-                "measured_queues names {measured} queues; at most {MAX_QUEUES} can be measured"
+                "measured_queues names {measured} queues; at most {MAX_MEASURED_QUEUES} can be measured"
             ),
         );
         for (name, value) in [
@@ -164,7 +163,7 @@ impl Config {
         ] {
             refuse(value.is_zero(), &[name], format!("{name} is zero"));
             refuse(
-                value > Self::LONGEST,
+                value > LONGEST,
                 &[name],
                 format!("{name} {value:?} is longer than ten years"),
             );
@@ -175,7 +174,7 @@ impl Config {
             ("takeover_delay", self.takeover_delay),
         ] {
             refuse(
-                value > Self::LONGEST,
+                value > LONGEST,
                 &[name],
                 format!("{name} {value:?} is longer than ten years"),
             );

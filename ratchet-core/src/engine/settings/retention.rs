@@ -1,9 +1,10 @@
 use std::time::Duration;
 
-use super::config::Config;
 use crate::error::SettingProblem;
 use crate::state::JobState;
 
+/// The longest duration a setting may have: ten years, far from every overflow.
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The age of what is archived, as problems name it.
 const ARCHIVE: &str = "retention.archive";
 
@@ -124,7 +125,7 @@ impl Retention {
         let mut refuse = |settings: &[&'static str], text: String| {
             problems.push(SettingProblem::new(settings, text));
         };
-        let too_long = |age: Duration| age > Config::LONGEST;
+        let too_long = |age: Duration| age > LONGEST;
         let names = [
             "retention.succeeded",
             "retention.failed",

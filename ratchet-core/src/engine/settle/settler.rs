@@ -8,28 +8,30 @@
 //! with a transaction that stays open, such as the end of a job whose lane a killed producer holds:
 //! each such end has calls of its own, and holds up nothing else.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::client::RetryDelays;
-use crate::engine::pools::run_pool::RunPool;
-use crate::engine::run::Run;
-use crate::engine::shared::Counters;
+use super::buffer::{Batch, ENOUGH, MakesRoom};
+use super::fairness::Fairness;
+use super::held_claims::HeldClaims;
+use crate::client::{Client, RetryDelays, WakeQueue};
+use crate::engine::common::Common;
+use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
+use crate::engine::pools::counters::Counters;
+use crate::engine::totals::Totals;
 use crate::error::{Result, StoreError, StoreErrorKind};
-use crate::metrics::{self, JobPlace};
-use crate::model::{Claim, Fenced, Outcome, Settlement};
+use crate::metrics;
+use crate::model::{Fenced, Outcome, Settlement};
 use crate::outage::Outage;
 use crate::time;
 
 /// How long a settlement waits for others while more bodies are about to run.
 const LINGER: Duration = Duration::from_millis(2);
-/// How many settlements are enough to go.
-const ENOUGH: usize = 256;
 /// How long settlements wait until the transport has taken the hint that permits are free.
 pub(crate) const TELL: Duration = Duration::from_millis(20);
 /// How often a batch may take longer than the store's deadline before its settlements are sent one by
@@ -41,191 +43,19 @@ const APART: usize = 5;
 /// How often a settlement contends before that is worth a warning.
 const CONTENTIONS: u32 = 3;
 
-/// Settlements that are to be sent.
-#[derive(Default)]
-pub(crate) struct SettleBuffer {
-    pending: Mutex<Batch>,
-    changed: Notify,
-}
-
-/// One settlement, and what is to be known of it when it is written.
-pub(crate) struct Ending {
-    pub(crate) settlement: Settlement,
-    of: Of,
-    /// Whom it lets go.
-    makes_room: MakesRoom,
-}
-
-/// What a settlement belongs to.
-struct Of {
-    /// The place of the pool whose claim it ends.
-    pool: usize,
-    /// The job's kind, for the metrics.
-    kind: JobPlace,
-    /// The claim, if the hooks are to hear of its end.
-    told: Option<Arc<Claim>>,
-    /// Whether other jobs wait for this end, in its lane or by links, so that the store has to write
-    /// what others write too.
-    awaited: bool,
-    /// Whether the store has refused it before.
-    refused: bool,
-}
-
-impl Ending {
-    /// The end of a claim of this pool that no hook needs to hear of.
-    pub(crate) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
-        let waited_for = claim.lane.is_some() || claim.awaited;
-        let awaited = waited_for && settlement.effect(false).state.is_terminal();
-        let makes_room = if claim.route.permit.is_some() {
-            MakesRoom::ForAnybody
-        } else if awaited {
-            MakesRoom::Here
-        } else {
-            MakesRoom::No
-        };
-        Self {
-            settlement,
-            of: Of {
-                pool: pool.index,
-                kind: pool.metrics.place(&claim.route.kind),
-                told: None,
-                awaited,
-                refused: false,
-            },
-            makes_room,
-        }
-    }
-
-    /// Lets the hooks hear of the end of this claim.
-    pub(crate) fn tell(&mut self, claim: &Arc<Claim>) {
-        self.of.told = Some(Arc::clone(claim));
-    }
-}
-
-/// Whether other jobs may be claimed once a claim has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum MakesRoom {
-    #[default]
-    No,
-    /// Those that waited for the end of this one, in its lane or by links: this node asks for them.
-    Here,
-    /// It held a permit, which jobs may wait for that only other nodes run: those hear of it too.
-    ForAnybody,
-}
-
-/// Settlements, and beside each what belongs to it: the store is given the settlements as they lie.
-#[derive(Default)]
-struct Batch {
-    settlements: Vec<Settlement>,
-    of: Vec<Of>,
-    /// Whether other jobs may be claimed once they are settled.
-    makes_room: MakesRoom,
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        self.settlements.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.settlements.is_empty()
-    }
-
-    fn push(&mut self, ending: Ending) {
-        self.settlements.push(ending.settlement);
-        self.of.push(ending.of);
-        self.makes_room = self.makes_room.max(ending.makes_room);
-    }
-
-    /// Takes the first `count`.
-    fn take(&mut self, count: usize) -> Self {
-        let rest = Self {
-            makes_room: match count < self.len() {
-                true => self.makes_room,
-                false => MakesRoom::No,
-            },
-            settlements: self.settlements.split_off(count),
-            of: self.of.split_off(count),
-        };
-        std::mem::replace(self, rest)
-    }
-
-    fn into_iter(self) -> impl Iterator<Item = Ending> {
-        let makes_room = self.makes_room;
-        let ending = move |(settlement, of)| Ending {
-            settlement,
-            of,
-            makes_room,
-        };
-        self.settlements.into_iter().zip(self.of).map(ending)
-    }
-}
-
-impl Extend<Ending> for Batch {
-    fn extend<T: IntoIterator<Item = Ending>>(&mut self, endings: T) {
-        endings.into_iter().for_each(|ending| self.push(ending));
-    }
-}
-
-impl FromIterator<Ending> for Batch {
-    fn from_iter<T: IntoIterator<Item = Ending>>(endings: T) -> Self {
-        let mut batch = Self::default();
-        batch.extend(endings);
-        batch
-    }
-}
-
-impl SettleBuffer {
-    /// Adds one; `more_coming` says that others are likely to follow within microseconds.
-    pub(crate) fn push(&self, ending: Ending, more_coming: bool) {
-        let mut pending = self.pending();
-        pending.push(ending);
-        let count = pending.len();
-        drop(pending);
-        if count == 1 || count == ENOUGH || !more_coming {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Puts back what could not be sent, before the others.
-    fn put_back(&self, endings: impl Iterator<Item = Ending>) {
-        let mut first: Batch = endings.collect();
-        let mut pending = self.pending();
-        first.settlements.append(&mut pending.settlements);
-        first.of.append(&mut pending.of);
-        first.makes_room = first.makes_room.max(pending.makes_room);
-        *pending = first;
-        drop(pending);
-        self.changed.notify_one();
-    }
-
-    fn len(&self) -> usize {
-        self.pending().len()
-    }
-
-    /// Whether others are likely to join: a body is about to begin in a pool of which something is
-    /// to be settled. What waits in other pools holds nothing up.
-    fn awaits(&self, run: &Run) -> bool {
-        let pending = self.pending();
-        let mut of = pending.of.iter();
-        of.any(|of| run.pools[of.pool].ready.len() > 0)
-    }
-
-    fn take(&self) -> Batch {
-        let mut pending = self.pending();
-        let count = pending.len().min(crate::limits::MAX_BATCH);
-        pending.take(count)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Batch> {
-        self.pending
-            .lock()
-            .unwrap_or_else(|broken| broken.into_inner())
-    }
+/// The handles that the settler uses.
+pub(crate) struct SettlerHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) claims: Arc<HeldClaims>,
+    pub(crate) fairness: Arc<Fairness>,
+    pub(crate) interval: Arc<HeartbeatInterval>,
+    pub(crate) client: Client,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+    pub(crate) totals: Arc<Totals>,
 }
 
 /// Settles for as long as the node runs.
-pub(crate) async fn run(run: Arc<Run>) {
+pub(crate) async fn run(run: Arc<SettlerHandles>) {
     let mut settler = Settler::new();
     loop {
         tokio::select! {
@@ -234,7 +64,7 @@ pub(crate) async fn run(run: Arc<Run>) {
             () = settler.retry_is_due() => {}
             () = run.fairness.owed() => {
                 run.fairness.told(time::monotonic());
-                run.shared.client.wake_others(TELL).await;
+                run.client.wake_others(TELL).await;
             }
         }
         settler.tick(&run).await;
@@ -242,14 +72,14 @@ pub(crate) async fn run(run: Arc<Run>) {
 }
 
 /// Waits until there is a batch to send.
-async fn gather(run: &Run) {
-    let buffer = &run.settlements;
+async fn gather(run: &SettlerHandles) {
+    let buffer = &run.claims.settlements;
     while buffer.len() == 0 {
         buffer.changed.notified().await;
     }
     let linger = tokio::time::sleep(LINGER);
     tokio::pin!(linger);
-    while buffer.awaits(run) && buffer.len() < ENOUGH {
+    while buffer.awaits(&run.claims.pools) && buffer.len() < ENOUGH {
         tokio::select! {
             biased;
             () = buffer.changed.notified() => {}
@@ -290,9 +120,9 @@ impl Settler {
     }
 
     /// Sends what has gathered, until the store has taken it, and again what it refused before.
-    pub(crate) async fn tick(&mut self, run: &Arc<Run>) {
+    pub(crate) async fn tick(&mut self, run: &Arc<SettlerHandles>) {
         while self.contended.try_join_next().is_some() {}
-        let mut batch = run.settlements.take();
+        let mut batch = run.claims.settlements.take();
         let mut backoff = RetryDelays::of("settler");
         let (mut timeouts, mut contentions) = (0, 0);
         while !batch.is_empty() {
@@ -310,14 +140,14 @@ impl Settler {
                     let contended: Batch;
                     (contended, batch) = ends.partition(|ending| all || ending.of.awaited);
                     if contended.is_empty() {
-                        tokio::time::sleep(backoff.next(run.shared.random())).await;
+                        tokio::time::sleep(backoff.next(run.common.random())).await;
                     }
                     self.settle_apart(run, contended);
                 }
                 Err(error) if error.is_transient() && timeouts < TIMEOUTS => {
                     timeouts += u32::from(error.kind() == StoreErrorKind::Timeout);
                     self.outage.failed(&error);
-                    tokio::time::sleep(backoff.next(run.shared.random())).await;
+                    tokio::time::sleep(backoff.next(run.common.random())).await;
                 }
                 Err(error) => {
                     // One of them is invalid, or takes longer than the store has time for.
@@ -337,7 +167,7 @@ impl Settler {
     }
 
     /// Settles each in a task of its own, again and again while it contends.
-    fn settle_apart(&mut self, run: &Arc<Run>, contended: Batch) {
+    fn settle_apart(&mut self, run: &Arc<SettlerHandles>, contended: Batch) {
         for ending in contended.into_iter() {
             let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
             self.contended.spawn(async move {
@@ -359,9 +189,9 @@ impl Settler {
                                     "the end of a job contends or takes too long, trying again"
                                 );
                             }
-                            tokio::time::sleep(backoff.next(run.shared.random())).await;
+                            tokio::time::sleep(backoff.next(run.common.random())).await;
                         }
-                        Err(_) => return run.settlements.put_back(one.into_iter()),
+                        Err(_) => return run.claims.settlements.put_back(one.into_iter()),
                     }
                 }
             });
@@ -371,7 +201,7 @@ impl Settler {
     /// Settles each by itself, so that one that the store refuses, or has no time for, harms only its
     /// own job. One that is invalid is failed with the reason; the others are tried again later. If
     /// the store fails meanwhile, the rest goes back to where it came from.
-    async fn one_by_one(&mut self, run: &Run, batch: Batch) {
+    async fn one_by_one(&mut self, run: &SettlerHandles, batch: Batch) {
         let mut batch = batch.into_iter();
         let mut timeouts_in_a_row = 0;
         while let Some(ending) = batch.next() {
@@ -391,8 +221,10 @@ impl Settler {
                 }
                 Err(error) if error.is_transient() => {
                     self.outage.failed(&error);
-                    run.settlements.put_back(one.into_iter().chain(batch));
-                    tokio::time::sleep(self.backoff.next(run.shared.random())).await;
+                    run.claims
+                        .settlements
+                        .put_back(one.into_iter().chain(batch));
+                    tokio::time::sleep(self.backoff.next(run.common.random())).await;
                     break;
                 }
                 Err(error) => {
@@ -414,7 +246,7 @@ impl Settler {
             self.backoff.reset();
             self.retry_at = None;
         } else if self.retry_at.is_none() {
-            let wait = self.backoff.next(run.shared.random());
+            let wait = self.backoff.next(run.common.random());
             self.retry_at = Some(time::monotonic() + wait);
         }
     }
@@ -429,9 +261,9 @@ fn contends(error: &StoreError, batch: &Batch) -> bool {
     }
 }
 
-async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
+async fn send(run: &SettlerHandles, batch: &[Settlement]) -> Result<Vec<Fenced>> {
     let asked = time::monotonic();
-    let calls = &run.shared.calls;
+    let calls = &run.common.calls;
     let settle = calls.call("settle", |store| store.jobs().settle(batch));
     let answers = settle.await;
     match &answers {
@@ -445,9 +277,10 @@ async fn send(run: &Run, batch: &[Settlement]) -> Result<Vec<Fenced>> {
 /// by itself, so that the caller learns which have ended: they are not returned to it again. That takes no
 /// longer than two deadlines; what is left then is a timeout. On any other failure, the error is the only
 /// answer.
-pub(crate) async fn settle_each(run: &Run, ends: &[Settlement]) -> Vec<Result<Fenced>> {
-    let calls = &run.shared.calls;
-    let all = calls.call("settle", |store| store.jobs().settle(ends));
+pub(crate) async fn settle_each(common: &Common, ends: &[Settlement]) -> Vec<Result<Fenced>> {
+    let all = common
+        .calls
+        .call("settle", |store| store.jobs().settle(ends));
     let error = match all.await {
         Ok(answers) => return answers.into_iter().map(Ok).collect(),
         Err(error) => error,
@@ -456,21 +289,22 @@ pub(crate) async fn settle_each(run: &Run, ends: &[Settlement]) -> Vec<Result<Fe
     if !in_the_way.contains(&error.kind()) || ends.len() == 1 {
         return vec![Err(error)];
     }
-    let until = time::monotonic() + run.shared.config.store_deadline;
+    let until = time::monotonic() + common.config.store_deadline;
     let mut each = Vec::with_capacity(ends.len());
     for end in ends {
-        each.push(settle_one(run, end.clone(), until));
+        each.push(settle_one(common, end.clone(), until));
     }
     stream::iter(each).buffered(APART).collect().await
 }
 
-async fn settle_one(run: &Run, end: Settlement, until: Instant) -> Result<Fenced> {
+async fn settle_one(common: &Common, end: Settlement, until: Instant) -> Result<Fenced> {
     if time::monotonic() > until {
         return Err(StoreError::new(StoreErrorKind::Timeout, "settle"));
     }
     let end = [end];
-    let calls = &run.shared.calls;
-    let one = calls.call("settle", |store| store.jobs().settle(&end));
+    let one = common
+        .calls
+        .call("settle", |store| store.jobs().settle(&end));
     Ok(one.await?.first().copied().unwrap_or(Fenced::Stale))
 }
 
@@ -496,25 +330,26 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
 /// What follows when a batch was written: its claims are let go, and whoever may have a job to claim
 /// now is woken. The others come first where permits were freed, since this node asks as soon as it
 /// has room.
-async fn wind_up(run: &Run, batch: &Batch, answers: &[Fenced]) {
+async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     if batch.makes_room == MakesRoom::ForAnybody
-        && !run.pace.is_alone()
+        && !run.interval.is_alone()
         && run.fairness.freed(time::monotonic())
     {
-        run.shared.client.wake_others(TELL).await;
+        run.client.wake_others(TELL).await;
     }
     let_go(run, batch, answers);
     if batch.makes_room != MakesRoom::No {
-        run.shared.wake_queue.wake(None);
+        run.wake_queue.wake(None);
     }
 }
 
 /// The hooks hear of the ends, and the claims are counted, pool by pool, and let go.
-fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
-    run.ledger
+fn let_go(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
+    run.claims
+        .ledger
         .settled(batch.settlements.iter().map(|one| one.token));
-    let hooks = &run.shared.hooks;
-    let mut tallies = vec![Tally::default(); run.pools.len()];
+    let hooks = &run.claims.hooks;
+    let mut tallies = vec![Tally::default(); run.claims.pools.len()];
     for of in &batch.of {
         tallies[of.pool].sent += 1;
     }
@@ -529,8 +364,8 @@ fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
             }
             Fenced::Applied => {
                 tally.settled += 1;
-                run.shared.totals.ended(&settlement.outcome);
-                run.pools[of.pool]
+                run.totals.ended(&settlement.outcome);
+                run.claims.pools[of.pool]
                     .metrics
                     .settled(of.kind, &settlement.outcome);
                 tally.finished += usize::from(settlement.effect(false).state.is_terminal());
@@ -547,14 +382,14 @@ fn let_go(run: &Run, batch: &Batch, answers: &[Fenced]) {
             "jobs were taken away from this node before it settled them"
         );
     }
-    for (pool, tally) in run.pools.iter().zip(tallies) {
+    for (pool, tally) in run.claims.pools.iter().zip(tallies) {
         if tally.sent > 0 {
-            let counters = pool.counters(&run.shared);
+            let counters = pool.counters();
             Counters::add(&counters.settled, tally.settled);
             Counters::add(&counters.finished, tally.finished);
             Counters::add(&counters.stale, tally.stale);
             pool.metrics.stale(tally.stale);
-            run.let_go(pool, tally.sent);
+            run.claims.let_go(pool, tally.sent);
         }
     }
 }
