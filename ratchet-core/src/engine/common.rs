@@ -1,3 +1,5 @@
+//! What nearly every loop uses.
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::settings::config::Config;

@@ -1,3 +1,5 @@
+//! The status of a node, for callers outside of its runs.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::execute::running::RunningSet;

@@ -1,3 +1,5 @@
+//! One run of a node, and the handles of its loops.
+
 use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;

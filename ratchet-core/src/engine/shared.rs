@@ -1,3 +1,5 @@
+//! What all runs of a node share.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,3 +1,5 @@
+//! The builder of nodes: its fields. The setters are in the files beside this one, by topic.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +46,7 @@ pub struct NodeBuilder {
 }
 
 impl NodeBuilder {
-    pub(crate) fn new(store: SharedStore) -> Self {
+    pub(super) fn new(store: SharedStore) -> Self {
         Self {
             store,
             registry: Registry::default(),

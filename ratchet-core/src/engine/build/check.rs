@@ -77,13 +77,13 @@ impl NodeBuilder {
 }
 
 /// A node that polls no queue.
-pub(crate) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
+pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
     let none = *queues == Selection::Only(Vec::new());
     none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
 }
 
 /// What the node takes part in, as far as that can be said.
-pub(crate) fn taking(
+pub(super) fn taking(
     leads: &[Name],
     only: Option<&[Name]>,
     promotable: bool,

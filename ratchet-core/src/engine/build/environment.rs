@@ -13,10 +13,10 @@ const LABEL: &str = "RATCHET_NODE_LABEL";
 
 /// Settings of a node from its environment.
 #[derive(Debug, Default)]
-pub(crate) struct NodeEnvironment {
-    pub(crate) label: Option<String>,
-    pub(crate) capabilities: Option<Vec<String>>,
-    pub(crate) roles: Option<Vec<String>>,
+pub(super) struct NodeEnvironment {
+    pub(super) label: Option<String>,
+    pub(super) capabilities: Option<Vec<String>>,
+    pub(super) roles: Option<Vec<String>>,
 }
 
 impl NodeEnvironment {
@@ -24,7 +24,7 @@ impl NodeEnvironment {
     ///
     /// # Errors
     /// Each variable whose value is not Unicode.
-    pub(crate) fn read() -> Result<Self, Vec<String>> {
+    pub(super) fn read() -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
         let mut read = |name: &str| match env::var(name) {
             Ok(value) => Some(value),
@@ -51,7 +51,7 @@ impl NodeEnvironment {
 ///
 /// # Errors
 /// Why the file cannot be read.
-pub(crate) fn capabilities_in(path: &Path) -> Result<Vec<String>, String> {
+pub(super) fn capabilities_in(path: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(path).map_err(|error| {
         format!(
             "the capabilities in {} cannot be read: {error}",

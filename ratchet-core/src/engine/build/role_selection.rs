@@ -1,19 +1,19 @@
-//! What a node takes part in: running jobs, and the elections of roles.
+//! Selects the roles of a node: whether it runs jobs, and in which elections it takes part.
 
 use crate::engine::lead::roles::MAINTENANCE;
 use crate::error::SettingProblem;
 use crate::name::Name;
 
 /// The role of a node that runs jobs.
-pub(crate) const WORKER: &str = "worker";
+pub(super) const WORKER: &str = "worker";
 
 /// What a node takes part in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RoleSelection {
+pub(super) struct RoleSelection {
     /// Whether it runs jobs.
-    pub(crate) works: bool,
+    pub(super) works: bool,
     /// The roles it may lead in.
-    pub(crate) leads: Vec<Name>,
+    pub(super) leads: Vec<Name>,
 }
 
 impl RoleSelection {
@@ -22,7 +22,7 @@ impl RoleSelection {
     ///
     /// # Errors
     /// A role that is declared twice, or that was chosen and is not known.
-    pub(crate) fn new(
+    pub(super) fn new(
         declared: &[Name],
         only: Option<&[Name]>,
         promotable: bool,
@@ -58,7 +58,7 @@ impl RoleSelection {
     }
 
     /// All of it, for others to read.
-    pub(crate) fn names(&self) -> Vec<Name> {
+    pub(super) fn names(&self) -> Vec<Name> {
         let worker = Name::new("role", WORKER).into_iter().filter(|_| self.works);
         worker.chain(self.leads.iter().cloned()).collect()
     }

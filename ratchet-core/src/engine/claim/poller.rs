@@ -105,7 +105,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
 }
 
 /// What a poller remembers from one poll to the next.
-pub(crate) struct Poller {
+struct Poller {
     request: ClaimRequest,
     rate: FinishRate,
     delay: Duration,
@@ -116,7 +116,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    pub(crate) fn new(run: &PollerHandles, pool: &RunPool) -> Self {
+    fn new(run: &PollerHandles, pool: &RunPool) -> Self {
         let config = &run.common.config;
         let share = pool.share();
         let request = share.request(run.identity.node());
@@ -152,12 +152,7 @@ impl Poller {
 
     /// Polls once, for a throttled kind if it is time to, and says how long to wait before the next
     /// poll.
-    pub(crate) async fn tick(
-        &mut self,
-        run: &PollerHandles,
-        pool: &RunPool,
-        limit: usize,
-    ) -> Duration {
+    async fn tick(&mut self, run: &PollerHandles, pool: &RunPool, limit: usize) -> Duration {
         let throttles = &pool.throttles;
         let began = time::monotonic();
         // What is due first goes first, so that neither keeps the other waiting.

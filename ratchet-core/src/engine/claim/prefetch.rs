@@ -19,14 +19,14 @@ const HORIZON: Duration = Duration::from_millis(25);
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// Measures how many jobs a node ends per second.
-pub(crate) struct FinishRate {
+pub(super) struct FinishRate {
     measured_at: Instant,
     ended: u64,
     per_second: f64,
 }
 
 impl FinishRate {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             measured_at: now,
             ended: 0,
@@ -36,7 +36,7 @@ impl FinishRate {
 
     /// Takes a measurement: `ended` jobs in all until `now`. The longer it took, the more it
     /// replaces what was known.
-    pub(crate) fn measure(&mut self, ended: u64, now: Instant) {
+    pub(super) fn measure(&mut self, ended: u64, now: Instant) {
         let elapsed = now.saturating_duration_since(self.measured_at);
         if elapsed < WINDOW {
             return;
@@ -50,7 +50,7 @@ impl FinishRate {
     }
 
     /// How many claims to hold beyond the running ones, at most `limit`.
-    pub(crate) fn prefetch(&self, limit: usize) -> usize {
+    pub(super) fn prefetch(&self, limit: usize) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -1,4 +1,5 @@
-//! Rate limits at work: whether a claimed job may begin, and what becomes of one that may not.
+//! Admits claimed jobs under the rate limits of their kinds, and decides what becomes of those that have
+//! to wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,5 @@
-//! Payloads of a newer version than the node knows: they are put off, so that a node of the next
-//! release can have them while a deploy goes on.
+//! Postpones jobs whose payload has a newer version than this node knows, so that a node of the next
+//! release can take them while a deploy is under way.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// How long a claim is put off, for a `random` in `0.0..1.0`: twice as long with every claim of the
 /// job up to [`LONGEST`], and up to half less at random, so that jobs do not come back together.
-pub(crate) fn put_off(claim: &Claim, random: f64) -> Duration {
+pub(super) fn put_off(claim: &Claim, random: f64) -> Duration {
     let doublings = u32::try_from(claim.token.seq.saturating_sub(1)).unwrap_or(u32::MAX);
     let delay = SHORTEST.saturating_mul(1 << doublings.min(16));
     delay.min(LONGEST).mul_f64(1.0 - random / 2.0)

@@ -10,7 +10,7 @@ use crate::limits::{MAX_DELAY, MAX_RESULT_BYTES};
 use crate::model::{Claim, Outcome};
 
 /// How a body ended.
-pub(crate) enum Ended {
+pub(super) enum Ended {
     /// It returned.
     Returned(Result<Option<Json>, JobError>),
     /// It panicked.
@@ -20,7 +20,7 @@ pub(crate) enum Ended {
 }
 
 /// The outcome, for a `random` in `0.0..1.0` that moves the delay of a retry.
-pub(crate) fn outcome(claim: &Claim, ended: Ended, random: f64) -> Outcome {
+pub(super) fn outcome(claim: &Claim, ended: Ended, random: f64) -> Outcome {
     let failed = |error: String, delay: Option<Duration>| {
         let attempt = claim.attempts + 1;
         if claim.retry.is_exhausted(attempt) {

@@ -80,13 +80,13 @@ impl Reporter {
 }
 
 /// Where one body's reports go.
-pub(crate) struct JobReports {
+pub(super) struct JobReports {
     reporter: Arc<Reporter>,
     job: Arc<RunningJob>,
 }
 
 impl JobReports {
-    pub(crate) fn new(reporter: &Arc<Reporter>, job: &Arc<RunningJob>) -> Self {
+    pub(super) fn new(reporter: &Arc<Reporter>, job: &Arc<RunningJob>) -> Self {
         Self {
             reporter: Arc::clone(reporter),
             job: Arc::clone(job),

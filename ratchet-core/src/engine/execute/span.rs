@@ -6,7 +6,7 @@ use tracing::field::Empty;
 use crate::model::{Claim, Outcome, Settlement};
 
 /// The span of this claim. With the feature `otel` it is in the trace of who enqueued the job.
-pub(crate) fn of(claim: &Claim) -> Span {
+pub(super) fn of(claim: &Claim) -> Span {
     let kind = &claim.route.kind;
     let queue = &claim.route.queue;
     let id = &claim.token.job;
@@ -28,7 +28,7 @@ pub(crate) fn of(claim: &Claim) -> Span {
 }
 
 /// The body ended, and this is what the store will be told.
-pub(crate) fn ended(span: &Span, end: &Settlement) {
+pub(super) fn ended(span: &Span, end: &Settlement) {
     let (outcome, error) = match &end.outcome {
         Outcome::Succeeded { .. } => ("succeeded", None),
         Outcome::Retry { error, .. } => ("retried", Some(error)),
@@ -42,7 +42,7 @@ pub(crate) fn ended(span: &Span, end: &Settlement) {
 }
 
 /// The job was taken away.
-pub(crate) fn lost(span: &Span) {
+pub(super) fn lost(span: &Span) {
     told(span, "lost", Some("the job was taken away from the node"));
 }
 

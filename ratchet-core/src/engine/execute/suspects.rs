@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a suspect is put off while another runs.
-pub(crate) const PUT_OFF: Duration = Duration::from_secs(10);
+pub(super) const PUT_OFF: Duration = Duration::from_secs(10);
 
 /// Whether a suspect runs on this node.
 #[derive(Default)]

@@ -5,7 +5,7 @@
 //! was only slow then drops what it held and goes on under a new id; other nodes take those jobs. A
 //! node that was displaced by another node with its label stops.
 //!
-//! How often it beats is for [`HeartbeatInterval`](crate::engine::membership::heartbeat_interval::HeartbeatInterval).
+//! [`HeartbeatInterval`] decides how often it beats.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -9,8 +9,7 @@ use std::sync::atomic::AtomicU64;
 use crate::client::archive;
 use crate::cluster::Leadership;
 use crate::engine::common::Common;
-use crate::engine::lead::roles::MAINTENANCE;
-use crate::engine::lead::roles::Roles;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
 use crate::engine::pools::counters::Counters;
 use crate::engine::settings::retention::Retain;
 use crate::engine::totals::Totals;
@@ -47,7 +46,7 @@ pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
 }
 
 /// Does away with what is old. What fails for one kind of job is tried for the others all the same.
-pub(crate) async fn tick(run: &MaintenanceHandles) {
+async fn tick(run: &MaintenanceHandles) {
     let guard = run.roles.maintenance_guard(&**run.common.calls.store());
     if guard.is_none() && run.common.calls.store().guards() {
         // It has ceased to lead.

@@ -17,8 +17,7 @@ use crate::cluster::Leadership;
 use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
 use crate::engine::hooks::Hooks;
-use crate::engine::lead::roles::MAINTENANCE;
-use crate::engine::lead::roles::Roles;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
 use crate::engine::membership::liveness::Liveness;
 use crate::engine::settle::settler;
 use crate::engine::totals::Totals;
@@ -79,7 +78,7 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
 }
 
 /// One pass: over the nodes, then over the claims, until there are no more.
-pub(crate) async fn tick(run: &ReclaimerHandles) -> Result<()> {
+async fn tick(run: &ReclaimerHandles) -> Result<()> {
     heartbeat::tick(&run.heartbeat).await?;
     let (calls, config) = (&run.common.calls, &run.common.config);
     let silence_counts = run.liveness.trusts_silence();

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::client::{Client, WakeQueue};
-use crate::client::{RetryDelays, recurring};
-use crate::cluster::ClusterCoordinator;
-use crate::cluster::{Wakeup, WakeupStream};
+use crate::client::{Client, RetryDelays, WakeQueue, recurring};
+use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use crate::engine::common::Common;
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
@@ -31,8 +31,6 @@ use crate::model::{
 use crate::name::Name;
 use crate::store::Acquired;
 use crate::time::{self, millis_between, to_millis};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// The most definitions that are claimed at once.
 const BATCH: usize = 100;

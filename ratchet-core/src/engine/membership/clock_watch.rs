@@ -24,15 +24,15 @@ const DRIFT: i64 = 10;
 
 /// One reading of the database's clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    pub(crate) sent: Instant,
-    pub(crate) received: Instant,
-    pub(crate) database: Timestamp,
+pub(super) struct Reading {
+    pub(super) sent: Instant,
+    pub(super) received: Instant,
+    pub(super) database: Timestamp,
 }
 
 /// A step of the database's clock. Its size is known to within the round trips of both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClockStep {
+pub(super) enum ClockStep {
     /// By this much at most.
     Forward(Duration),
     /// By this much at most.
@@ -41,13 +41,13 @@ pub(crate) enum ClockStep {
 
 /// The last reading, and the steps seen so far.
 #[derive(Debug)]
-pub(crate) struct ClockWatch {
+pub(super) struct ClockWatch {
     last: Option<Reading>,
     trust: ClockTrust,
 }
 
 impl ClockWatch {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             last: None,
             trust: ClockTrust::FULL,
@@ -55,7 +55,7 @@ impl ClockWatch {
     }
 
     /// Takes note of a reading; returns the step since the one before it, if there was one.
-    pub(crate) fn note(&mut self, reading: Reading) -> Option<ClockStep> {
+    pub(super) fn note(&mut self, reading: Reading) -> Option<ClockStep> {
         let last = self.last.replace(reading)?;
         let least = duration_millis(reading.sent.saturating_duration_since(last.received));
         let most = duration_millis(reading.received.saturating_duration_since(last.sent));
@@ -78,7 +78,7 @@ impl ClockWatch {
     }
 
     /// What a call that is made until `deadline` may believe of the clock.
-    pub(crate) fn trust(&self, deadline: Instant) -> ClockTrust {
+    pub(super) fn trust(&self, deadline: Instant) -> ClockTrust {
         let Some(last) = self.last else {
             return self.trust.clone();
         };

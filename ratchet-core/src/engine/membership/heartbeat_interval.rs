@@ -44,7 +44,7 @@ impl HeartbeatInterval {
     }
 
     /// Asks for a heartbeat at once.
-    pub(crate) fn beat_now(&self) {
+    pub(super) fn beat_now(&self) {
         self.due.notify_one();
     }
 

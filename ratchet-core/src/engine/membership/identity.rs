@@ -1,3 +1,5 @@
+//! Who the node is.
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::id::NodeId;

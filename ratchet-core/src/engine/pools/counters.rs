@@ -1,3 +1,5 @@
+//! A pool over all runs of its node.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::partition::Share;

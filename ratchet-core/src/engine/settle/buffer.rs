@@ -19,8 +19,8 @@ pub(crate) struct SettleBuffer {
 }
 
 /// One settlement, and what is to be known of it when it is written.
-pub(crate) struct Ending {
-    pub(crate) settlement: Settlement,
+pub(super) struct Ending {
+    pub(super) settlement: Settlement,
     pub(super) of: Of,
     /// Whom it lets go.
     pub(super) makes_room: MakesRoom,
@@ -43,7 +43,7 @@ pub(super) struct Of {
 
 impl Ending {
     /// The end of a claim of this pool that no hook needs to hear of.
-    pub(crate) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
+    pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
         let makes_room = if claim.route.permit.is_some() {
@@ -67,7 +67,7 @@ impl Ending {
     }
 
     /// Lets the hooks hear of the end of this claim.
-    pub(crate) fn tell(&mut self, claim: &Arc<Claim>) {
+    pub(super) fn tell(&mut self, claim: &Arc<Claim>) {
         self.of.told = Some(Arc::clone(claim));
     }
 }
@@ -147,7 +147,7 @@ impl FromIterator<Ending> for Batch {
 
 impl SettleBuffer {
     /// Adds one; `more_coming` says that others are likely to follow within microseconds.
-    pub(crate) fn push(&self, ending: Ending, more_coming: bool) {
+    pub(super) fn push(&self, ending: Ending, more_coming: bool) {
         let mut pending = self.pending();
         pending.push(ending);
         let count = pending.len();

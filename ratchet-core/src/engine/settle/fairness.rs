@@ -1,10 +1,10 @@
-//! Fairness: a node that freed a permit does not always have it back before the others know of it.
+//! Keeps a node from always reclaiming the permit that it just released.
 //!
-//! They are told ([`Client::wake_others`](crate::client::Client)), at most once in [`TELL`], since each
-//! hint costs every other node a look. But a hint has a way to go, and the node that frees a permit is
-//! the first to ask for it: with enough jobs of its own it would keep the permit for ever. So its
-//! pollers rest for [`PAUSE`] once in [`APART`] at most. A node that is alone in the cluster never does,
-//! and tells nobody.
+//! The node that releases a permit is the first to ask for it again: with enough jobs of its own it would
+//! keep the permit for ever. So it sends the other nodes a hint by
+//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], since each hint costs every other node a claim call;
+//! and since a hint takes time, its pollers rest for [`PAUSE`], at most once in [`APART`]. A node that is
+//! alone in the cluster does neither.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long after the beginning of a rest the next may begin: one part in twenty of the time.
 const APART: Duration = Duration::from_millis(200);
 
-/// What was done for the others, and when.
+/// When hints were sent and pollers rested.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness(Mutex<State>);
 

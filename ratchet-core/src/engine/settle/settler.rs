@@ -89,7 +89,7 @@ async fn gather(run: &SettlerHandles) {
 }
 
 /// What a settler remembers from one batch to the next.
-pub(crate) struct Settler {
+struct Settler {
     outage: Outage,
     /// Settlements that the store does not take, though it takes others.
     refused: Batch,
@@ -101,7 +101,7 @@ pub(crate) struct Settler {
 }
 
 impl Settler {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             outage: Outage::of("settler"),
             refused: Batch::default(),
@@ -120,7 +120,7 @@ impl Settler {
     }
 
     /// Sends what has gathered, until the store has taken it, and again what it refused before.
-    pub(crate) async fn tick(&mut self, run: &Arc<SettlerHandles>) {
+    async fn tick(&mut self, run: &Arc<SettlerHandles>) {
         while self.contended.try_join_next().is_some() {}
         let mut batch = run.claims.settlements.take();
         let mut backoff = RetryDelays::of("settler");
