@@ -41,7 +41,8 @@ enum Command {
     Features,
     /// Runs the tests of the SQL stores with one wrong statement at a time.
     Mutants(mutants::Args),
-    /// Checks that the core and the conformance suite know no backend, and that traits stay small.
+    /// Checks that the core and the conformance suite know no backend, that traits stay small, and that
+    /// the modules of the engine form no cycle.
     Boundaries,
 }
 
