@@ -1,6 +1,11 @@
 //! Checks the boundaries of the core: it, the conformance suite and the API over HTTP know no backend by
-//! name, depend on no driver, and the traits they share with the stores stay small. Also checks that the
-//! SQL stores have the same files of statements, and PostgreSQL and SQL Server the same statements.
+//! name, depend on no driver, and the traits they share with the stores stay small. No two types of the
+//! core have one name, and the modules of its engine have layers. The SQL stores have the same files of
+//! statements, and PostgreSQL and SQL Server the same statements.
+
+mod cycles;
+mod source;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,6 +30,10 @@ const NAMES: [&str; 6] = [
     "sqlx",
     "tiberius",
 ];
+/// The crate in which no two types have one name.
+const CORE: &str = "ratchet-core/src";
+/// The modules that must form no cycle.
+const ENGINE: &str = "ratchet-core/src/engine";
 /// The most methods that a trait may require.
 const MAX_METHODS: usize = 12;
 /// The stores whose statements have the same names, each with the statements that only it has.
@@ -89,12 +98,20 @@ pub(crate) fn run() -> Result<()> {
         );
     }
     problems.extend(statement_problems()?);
+    problems.extend(types_of_one_name()?);
+    let engine = cycles::Modules::read(&process::root().join(ENGINE), "engine")?;
+    for cycle in engine.cycles() {
+        let (files, chain) = (cycle.files.len(), cycle.chain.join(" -> "));
+        problems.push(format!("{ENGINE}: {files} files use each other: {chain}"));
+    }
     if !problems.is_empty() {
         bail!("boundaries are broken\n{}", problems.join("\n"));
     }
     println!(
-        "{} know no backend, the traits are small, and the SQL stores have the same statements.",
-        NEUTRAL.join(", ")
+        "{} know no backend, the traits are small, the SQL stores have the same statements, and the \
+         {} modules of the engine have layers.",
+        NEUTRAL.join(", "),
+        engine.count()
     );
     Ok(())
 }
@@ -150,6 +167,23 @@ fn differing((store, own, one): &Dialect<'_>, (other, _, theirs): &Dialect<'_>) 
         }
     }
     problems
+}
+
+/// The types of the core whose name another one has.
+fn types_of_one_name() -> Result<Vec<String>> {
+    let mut sources = Vec::new();
+    for file in rust_files(&process::root().join(CORE))? {
+        let shown = file.strip_prefix(process::root()).unwrap_or(&file);
+        sources.push((shown.display().to_string(), fs::read_to_string(&file)?));
+    }
+    let sources = sources
+        .iter()
+        .map(|(file, text)| (file.as_str(), text.as_str()));
+    let duplicates = types::duplicates(sources).into_iter();
+    let problem = |(name, files): (String, Vec<&str>)| {
+        format!("{name} is declared more than once: {}", files.join(", "))
+    };
+    Ok(duplicates.map(problem).collect())
 }
 
 fn rust_files(dir: &Path) -> Result<Vec<PathBuf>> {

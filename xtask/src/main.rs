@@ -42,7 +42,8 @@ enum Command {
     Features,
     /// Runs the tests of the SQL stores with one wrong statement at a time.
     Mutants(mutants::Args),
-    /// Checks that the core knows no backend, traits stay small, and SQL stores have the same statements.
+    /// Checks that the core and the conformance suite know no backend, that traits stay small, that the
+    /// modules of the engine form no cycle, and that the SQL stores have the same statements.
     Boundaries,
 }
 

@@ -81,13 +81,13 @@ impl Calls {
 /// Delays between tries of a failing store: doubling from 50 ms to 5 s, each cut by up to half at
 /// random so that nodes do not come back together. Logs the outage.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub(crate) struct RetryDelays {
     tries: u32,
     /// The outage of the store that is waited for. `None` if the wait is not for the store.
     outage: Option<Outage>,
 }
 
-impl Backoff {
+impl RetryDelays {
     const FIRST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(5);
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn backoff_doubles_up_to_its_limit_and_starts_again() {
-        let mut backoff = Backoff::default();
+        let mut backoff = RetryDelays::default();
         let delays: Vec<u128> = (0..9).map(|_| backoff.next(0.0).as_millis()).collect();
         assert_eq!(delays, [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
         backoff.reset();

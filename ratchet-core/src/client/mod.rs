@@ -1,7 +1,6 @@
 //! The client: enqueue jobs and look after them, without running any.
 
 mod archive;
-mod bells;
 mod bulk;
 mod call;
 mod cluster;
@@ -10,6 +9,7 @@ mod flow;
 mod permits;
 mod recurring;
 mod versions;
+mod wake_queue;
 mod workflows;
 
 use std::collections::BTreeSet;
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 pub use archive::ArchiveClient;
 pub(crate) use archive::archive;
-pub(crate) use bells::Bells;
 pub use bulk::{Bulk, BulkCounts};
-pub(crate) use call::{Backoff, Calls};
+pub(crate) use call::{Calls, RetryDelays};
 pub use flow::{Step, Workflow};
 pub use recurring::RecurringClient;
 pub(crate) use recurring::recurring;
 pub use versions::VersionWatch;
+pub(crate) use wake_queue::WakeQueue;
 
 use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -62,7 +62,7 @@ struct Inner {
     calls: Arc<Calls>,
     coordinator: Arc<dyn ClusterCoordinator>,
     /// The node this client belongs to, and what wakes its pollers.
-    node: Option<(NodeId, Arc<Bells>)>,
+    node: Option<(NodeId, Arc<WakeQueue>)>,
     wakes: Wakes,
 }
 
@@ -114,12 +114,12 @@ impl Client {
         calls: Arc<Calls>,
         coordinator: Arc<dyn ClusterCoordinator>,
         node: NodeId,
-        bells: Arc<Bells>,
+        wake_queue: Arc<WakeQueue>,
     ) -> Self {
         Self(Arc::new(Inner {
             calls,
             coordinator,
-            node: Some((node, bells)),
+            node: Some((node, wake_queue)),
             wakes: Wakes::default(),
         }))
     }
@@ -191,7 +191,7 @@ impl Client {
         #[cfg(feature = "otel")]
         let jobs = &*traced;
         NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some(), permits)?;
-        let mut backoff = Backoff::of("enqueue");
+        let mut backoff = RetryDelays::of("enqueue");
         let mut tries = 1;
         let answers = loop {
             let enqueued = self
@@ -226,8 +226,8 @@ impl Client {
     /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
     /// caller wait.
     pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
-        if let Some((node, bells)) = &self.0.node {
-            bells.ring(wakeup.queue.as_ref());
+        if let Some((node, wake_queue)) = &self.0.node {
+            wake_queue.wake(wakeup.queue.as_ref());
             wakeup = wakeup.from_node(*node);
         }
         self.notify(wakeup, Self::NOTIFY).await;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Backoff, Client};
+use super::{Client, RetryDelays};
 use crate::cluster::{Wakeup, WakeupStream};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::{Guard, Guarded};
@@ -91,7 +91,7 @@ impl VersionWatch {
     /// # Cancel safety
     /// No version is lost by dropping the future.
     pub async fn changed(&mut self) -> u64 {
-        let mut backoff = Backoff::of("version").about(&self.namespace);
+        let mut backoff = RetryDelays::of("version").about(&self.namespace);
         loop {
             self.wakeups.clear();
             let wait = match self.read().await {

@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use super::{Backoff, BulkCounts, Client};
+use super::{BulkCounts, Client, RetryDelays};
 use crate::cluster::Wakeup;
 use crate::error::{InvalidInput, Result};
 use crate::id::{BatchId, JobId};
@@ -90,7 +90,7 @@ impl Client {
     /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store; the call can
     /// be repeated.
     pub async fn open_batch(&self, batch: BatchId) -> Result<Changed> {
-        let mut backoff = Backoff::of("batch");
+        let mut backoff = RetryDelays::of("batch");
         let mut tries = 1;
         loop {
             let calls = &self.0.calls;
@@ -115,7 +115,7 @@ impl Client {
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store; the call can be repeated.
     pub async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
-        let mut backoff = Backoff::of("batch");
+        let mut backoff = RetryDelays::of("batch");
         let mut tries = 1;
         let closed = loop {
             let calls = &self.0.calls;

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
+use super::maintain::heartbeat;
+use super::maintain::undelivered;
 use super::run::Run;
-use super::{heartbeat, leader, undelivered};
 use crate::handler::CancelReason;
 use crate::metrics;
 use crate::model::NodeStatus;
@@ -18,11 +19,11 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Ends a run whose loops are still going.
 pub(super) async fn drain(run: &Run) {
-    let grace = run.shared.config.drain_grace;
-    run.draining.cancel();
-    run.hand_back_waiting();
-    run.set_status(NodeStatus::Draining);
-    if let Err(error) = heartbeat::announce(run, NodeStatus::Draining).await {
+    let grace = run.shared.common.config.drain_grace;
+    run.stops.draining.cancel();
+    run.claims.hand_back_waiting();
+    run.identity.set_status(NodeStatus::Draining);
+    if let Err(error) = heartbeat::announce(&run.heartbeat, NodeStatus::Draining).await {
         tracing::warn!(%error, "could not say that the node drains");
     }
     let (began, mut result) = (time::monotonic(), "clean");
@@ -30,12 +31,12 @@ pub(super) async fn drain(run: &Run) {
         result = "interrupted";
         run.running.cancel_all(CancelReason::Shutdown);
         if !settled_within(run, LAST_WORDS.min(grace)).await {
-            run.abort.cancel();
-            let deadline = run.shared.config.store_deadline;
+            run.stops.abort.cancel();
+            let deadline = run.shared.common.config.store_deadline;
             if !settled_within(run, deadline).await {
                 result = "abandoned";
                 tracing::error!(
-                    claims = run.held(),
+                    claims = run.claims.held(),
                     "left without settling: others take these jobs back"
                 );
             }
@@ -43,19 +44,25 @@ pub(super) async fn drain(run: &Run) {
     }
     metrics::drained(result, began.elapsed());
     // Their time to stop has been running since the drain began.
-    run.daemons.close();
-    let teardown = run.shared.config.leadership.teardown;
-    let _ = tokio::time::timeout(teardown + LAST_WORDS, run.daemons.wait()).await;
-    run.under_way.close();
-    let _ = tokio::time::timeout(run.shared.config.store_deadline, run.under_way.wait()).await;
-    leader::step_down(run).await;
+    run.daemon.instances.close();
+    let teardown = run.shared.common.config.leadership.teardown;
+    let _ = tokio::time::timeout(teardown + LAST_WORDS, run.daemon.instances.wait()).await;
+    run.recurring.under_way.close();
+    let _ = tokio::time::timeout(
+        run.shared.common.config.store_deadline,
+        run.recurring.under_way.wait(),
+    )
+    .await;
+    run.step_down().await;
     // A job left running under a node that has left would be taken back as a crash. The node waits for
     // no claim call any more, so whatever the store lists and the node does not hold goes back.
-    if let Err(error) = undelivered::beat_and_hand_back(run, NodeStatus::Draining).await {
+    if let Err(error) =
+        undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Draining).await
+    {
         tracing::warn!(%error, "could not hand back claims whose answer was lost");
     }
-    run.set_status(NodeStatus::Left);
-    if let Err(error) = undelivered::beat_and_hand_back(run, NodeStatus::Left).await {
+    run.identity.set_status(NodeStatus::Left);
+    if let Err(error) = undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Left).await {
         tracing::warn!(%error, "could not say that the node leaves");
     }
 }
@@ -63,10 +70,10 @@ pub(super) async fn drain(run: &Run) {
 /// Waits until no claim is held; false if that took longer than `patience`.
 async fn settled_within(run: &Run, patience: Duration) -> bool {
     let settled = async {
-        while run.held() > 0 {
-            run.settled.notified().await;
+        while run.claims.held() > 0 {
+            run.claims.settled.notified().await;
             // A claim call that was under way when the drain began may have brought more.
-            run.hand_back_waiting();
+            run.claims.hand_back_waiting();
         }
     };
     tokio::time::timeout(patience, settled).await.is_ok()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::outcome::panic_text;
+use super::panic_text::panic_text;
 use crate::id::NodeId;
 use crate::metrics;
 use crate::model::{Claim, Settlement};

@@ -1,4 +1,4 @@
-//! The engine: what runs jobs. One loop per file, all of them over `dyn` store traits.
+//! The engine: runs jobs on any store, over `dyn` store traits. One loop per file.
 //!
 //! ```text
 //!            wakeups ─▶ poller ──claims──▶ ready queue ──▶ executor slots ──▶ settler ─▶ store
@@ -6,84 +6,80 @@
 //!                   heartbeat · reporter · leader ─▶ reclaimer · maintenance
 //! ```
 //!
-//! The poller claims only what there is room for; the slots of the executor run the bodies; the
-//! settler ends claims, many at a time. Poller, ready queue and slots exist once per pool. The
-//! heartbeat keeps the node alive and learns of cancels, the reporter tells what bodies say. The
-//! leader loops campaign for the node's roles; on the node that leads in maintenance the reclaimer
-//! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring
-//! definitions. Each loop survives every store failure and its own panics.
+//! The poller claims only as many jobs as there is room for. The slots of the executor run the bodies.
+//! The settler ends claims, many in one call. Poller, ready queue and slots exist once per pool. The
+//! heartbeat keeps the node alive and learns of cancel requests; the reporter writes what bodies report.
+//! The leader loops campaign for the node's roles. On the leader of the role `maintenance`, the reclaimer
+//! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring definitions. Each
+//! loop survives every failure of the store and its own panics.
+//!
+//! # Layers
+//! A module uses only modules on lines below its own. `cargo xtask boundaries` holds the engine to that.
+//!
+//! ```text
+//! build · manual_run                     makes a node; runs one job at a time, for tests
+//! node                                   what a program has of it
+//! drain · loops                          end and start a run
+//! run                                    one run: builds the handles of its loops
+//! shared                                 what all runs of a node share
+//! claim · maintain · node_status         poller, prefetch; heartbeat, reclaimer, recurring and so on
+//! execute                                slots, reporter, admission
+//! lead                                   roles, leader, daemon, gate
+//! settle                                 the claims that the node holds, and the settler
+//! membership                             identity, interval of heartbeats, liveness
+//! pools · common · hooks · supervisor    pools and their ready queues; store, settings and jitter
+//! settings · stats · totals · panic_text
+//! ```
+//!
+//! No loop gets a whole `Run` or `Shared`, which are above all loops and hold something of each. Each gets
+//! these handles, and `Common` (store, settings, jitter) where it needs that:
+//!
+//! | loop | handles |
+//! |---|---|
+//! | `claim::poller` | identity, interval, claims, running, fairness, gate, wake queue, coordinator |
+//! | `claim::prefetch` `lead::gate` | claims |
+//! | `execute::executor` | identity, liveness, claims, running, reporter, gate, admission, suspects, newer payloads, registry, state, client, totals |
+//! | `execute::reporter` | running |
+//! | `settle::settler` | claims, fairness, interval, client, wake queue, totals |
+//! | `lead::leader` | identity, interval, the candidacy of its role |
+//! | `lead::daemon` | client, state, the candidacy of its role |
+//! | `maintain::heartbeat` | identity, interval, liveness, claims, running, roles, totals |
+//! | `maintain::undelivered` | heartbeat, claims, client, wake queue |
+//! | `maintain::reclaimer` | heartbeat, liveness, running, roles, hooks, totals, wake queue |
+//! | `maintain::recurring` | identity, client, wake queue, coordinator, totals |
+//! | `maintain::maintenance` | roles, totals |
+//! | `maintain::backlog` | roles |
 
-mod backlog;
-mod builder;
-mod bulkhead;
-mod claim_ledger;
-mod clock_watch;
-mod config;
-mod courtesy;
-mod daemon;
+mod build;
+mod claim;
+mod common;
 mod drain;
-mod edge;
-mod executor;
-mod heartbeat;
+mod execute;
 mod hooks;
-mod leader;
-mod limits;
-mod load;
-mod maintenance;
-mod newer;
+mod lead;
+mod loops;
+mod maintain;
+#[cfg(feature = "testing")]
+mod manual_run;
+mod membership;
 mod node;
-mod outcome;
-mod pace;
-mod partition;
-mod poller;
-mod pool;
-mod prefetch;
-mod presence;
-mod ready;
-mod reclaimer;
-mod recurring;
-mod reporter;
-mod retention;
+mod node_status;
+mod panic_text;
+mod pools;
 mod run;
-mod running;
-mod settler;
+mod settings;
+mod settle;
 mod shared;
-mod span;
-#[cfg(feature = "testing")]
-mod steps;
+mod stats;
 mod supervisor;
-mod suspects;
-mod taking;
-mod throttle;
 mod totals;
-mod undelivered;
 
-pub use builder::{BuildError, NodeBuilder};
-pub use daemon::{DaemonContext, DaemonResult};
+pub use build::{BuildError, NodeBuilder, Ratchet};
 pub use hooks::NodeHook;
-pub use node::{Node, RunError};
-pub use pool::{Pool, SYSTEM_QUEUE};
-pub use retention::{Retain, Retention};
-pub use shared::{NodeStats, PoolStats};
+pub use lead::daemon::{DaemonContext, DaemonResult};
 #[cfg(feature = "testing")]
-pub(crate) use steps::Steps;
-
-use crate::client::Client;
-use crate::store::SharedStore;
-
-/// Where everything starts.
-#[derive(Clone, Copy, Debug)]
-pub struct Ratchet;
-
-impl Ratchet {
-    /// Begins a node on this store.
-    pub fn builder(store: SharedStore) -> NodeBuilder {
-        NodeBuilder::new(store)
-    }
-
-    /// A client of this store: to enqueue and look after jobs without running any.
-    #[must_use]
-    pub fn client(store: SharedStore) -> Client {
-        Client::new(store)
-    }
-}
+pub(crate) use manual_run::ManualRun;
+pub use node::{Node, RunError};
+pub use settings::pool::{Pool, SYSTEM_QUEUE};
+pub use settings::retention::{Retain, Retention};
+pub use stats::{NodeStats, PoolStats};

@@ -1,25 +1,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use tokio::task::JoinSet;
-
+use super::maintain::heartbeat;
+use super::pools::counters::NodePool;
 use super::run::Run;
-use super::shared::{NodeStats, PoolStats, Shared, SharedPool};
-use super::{
-    backlog, daemon, drain, executor, heartbeat, leader, maintenance, poller, prefetch, reclaimer,
-    recurring, reporter, settler, supervisor, undelivered,
-};
-use crate::client::{Backoff, Client};
+use super::shared::Shared;
+use super::stats::{NodeStats, PoolStats};
+use super::{drain, loops};
+use crate::client::Client;
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
 use crate::id::NodeId;
 use crate::metrics::StepDown;
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
-
-/// How long to wait for loops and bodies to end once they were told to.
-const LEAVE_BEHIND: Duration = Duration::from_secs(1);
 
 /// A member of the cluster: runs jobs and takes part in looking after them. Clones are the same
 /// node.
@@ -95,14 +89,14 @@ impl Node {
     /// Who the node is: another with each run, and when the cluster took it for dead meanwhile.
     #[must_use]
     pub fn id(&self) -> NodeId {
-        self.shared.presence.identity().0
+        self.shared.node_status.identity().0
     }
 
     /// What people call the node: the label it was given, or one made of its id.
     #[must_use]
     pub fn label(&self) -> Name {
         let shared = &self.shared;
-        let label = shared.presence.label();
+        let label = shared.node_status.label();
         label.unwrap_or_else(|| shared.label_of(self.id()))
     }
 
@@ -111,7 +105,7 @@ impl Node {
     /// without I/O, as all of these.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
-        self.shared.presence.identity().1
+        self.shared.node_status.identity().1
     }
 
     /// Whether a run of the node is under way: from the call of [`run_until`](Self::run_until) until
@@ -124,8 +118,7 @@ impl Node {
     /// How many bodies the node runs at present.
     #[must_use]
     pub fn running(&self) -> usize {
-        let run = self.shared.presence.run();
-        run.map_or(0, |run| run.bodies())
+        self.shared.node_status.bodies()
     }
 
     /// How many bodies it may run at once; 0 if it runs no jobs.
@@ -156,7 +149,11 @@ impl Node {
     /// The node's pools, in the order in which they choose jobs, and what each has done so far.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolStats> {
-        self.shared.pools.iter().map(SharedPool::stats).collect()
+        self.shared
+            .pools
+            .iter()
+            .map(|pool| NodePool::stats(pool))
+            .collect()
     }
 
     /// Runs jobs until `shutdown` is ready or somebody asks the node to drain, then drains.
@@ -174,43 +171,43 @@ impl Node {
     /// bodies are dropped, and the cluster takes their jobs back once the node is taken for dead.
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
-        let run = Arc::new(Run::new(Arc::clone(&self.shared)));
-        self.shared.presence.begin(&run);
+        let run = Run::new(Arc::clone(&self.shared));
+        self.shared.node_status.begin(&run.identity, &run.running);
         let _ended = Ended(&run);
         tokio::pin!(shutdown);
         tokio::select! {
             biased;
             _ = &mut shutdown => {
                 // Perhaps it had registered already.
-                if let Err(error) = heartbeat::beat(&run, NodeStatus::Left).await {
+                if let Err(error) = heartbeat::beat(&run.heartbeat, NodeStatus::Left).await {
                     tracing::debug!(%error, "could not say that the node leaves");
                 }
-                run.set_status(NodeStatus::Left);
+                run.identity.set_status(NodeStatus::Left);
                 return Ok(());
             }
-            joined = join(&run) => joined.map_err(RunError::Store)?,
+            joined = run.join() => joined.map_err(RunError::Store)?,
         }
-        let hooks = &run.shared.hooks;
-        hooks.tell(|hook| hook.node_joined(run.node(), &run.label));
-        let tasks = start(&run);
+        let (hooks, identity) = (&run.shared.hooks, &run.identity);
+        hooks.tell(|hook| hook.node_joined(identity.node(), identity.label()));
+        let tasks = loops::start(&run);
         tokio::select! {
             biased;
-            () = run.displaced.cancelled() => {}
-            () = run.draining.cancelled() => {}
+            () = run.stops.displaced.cancelled() => {}
+            () = run.stops.draining.cancelled() => {}
             _ = &mut shutdown => {}
         }
         tokio::select! {
             biased;
-            () = run.displaced.cancelled() => {}
+            () = run.stops.displaced.cancelled() => {}
             () = drain::drain(&run) => {}
         }
-        end(tasks).await;
+        loops::end(tasks).await;
         // Whatever stopped the node: what it still leads in is free at once.
-        leader::step_down(&run).await;
-        hooks.tell(|hook| hook.node_left(run.node(), &run.label));
-        if run.displaced.is_cancelled() {
+        run.step_down().await;
+        hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
+        if run.stops.displaced.is_cancelled() {
             return Err(RunError::Displaced {
-                label: run.label.clone(),
+                label: identity.label().clone(),
             });
         }
         Ok(())
@@ -228,88 +225,6 @@ impl Node {
     }
 }
 
-/// Registers the node, waiting for the database if it is away.
-pub(super) async fn join(run: &Run) -> Result<()> {
-    for status in [NodeStatus::Joining, NodeStatus::Active] {
-        let mut backoff = Backoff::of("join");
-        while let Err(error) = heartbeat::beat(run, status).await {
-            if !error.is_transient() {
-                return Err(error);
-            }
-            tokio::time::sleep(backoff.failed(&error, run.shared.random())).await;
-        }
-        backoff.reset();
-        run.set_status(status);
-    }
-    tracing::info!(node = %run.node(), label = %run.label, "node joined");
-    Ok(())
-}
-
-/// Starts the loops and the slots; dropping the set ends them.
-fn start(run: &Arc<Run>) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    supervisor::keep(&mut tasks, run, "heartbeat", heartbeat::run);
-    supervisor::keep(&mut tasks, run, "undelivered", undelivered::run);
-    supervisor::keep(&mut tasks, run, "reclaimer", reclaimer::run);
-    supervisor::keep(&mut tasks, run, "settler", settler::run);
-    supervisor::keep(&mut tasks, run, "reporter", reporter::run);
-    supervisor::keep(&mut tasks, run, "prefetch", prefetch::run);
-    supervisor::keep(&mut tasks, run, "maintenance", maintenance::run);
-    supervisor::keep(&mut tasks, run, "backlog", backlog::run);
-    if run.shared.calls.store().recurring().is_some() {
-        supervisor::keep(&mut tasks, run, "recurring", recurring::run);
-    }
-    for candidacy in run.shared.roles.all() {
-        let (one, other) = (Arc::clone(candidacy), Arc::clone(candidacy));
-        supervisor::keep(&mut tasks, run, "leader", move |run| {
-            leader::run(run, Arc::clone(&one))
-        });
-        supervisor::keep(&mut tasks, run, "watchdog", move |_| {
-            leader::watchdog(Arc::clone(&other))
-        });
-    }
-    for daemon in &run.shared.daemons {
-        if let Some(candidacy) = run.shared.roles.get(daemon.role.as_str()) {
-            let (daemon, candidacy) = (daemon.clone(), Arc::clone(candidacy));
-            supervisor::keep(&mut tasks, run, "daemon", move |run| {
-                daemon::run(run, daemon.clone(), Arc::clone(&candidacy))
-            });
-        }
-    }
-    if let Some(gate) = run.shared.gate() {
-        let gate = gate.clone();
-        supervisor::keep(&mut tasks, run, "gate", move |run| {
-            leader::gate(run, gate.clone())
-        });
-    }
-    let pools = if run.shared.works { run.pools.len() } else { 0 };
-    for pool in 0..pools {
-        let slots = run.shared.pools[pool].share.concurrency;
-        run.pools[pool].metrics.open(slots);
-        for _ in 0..slots {
-            let slot = move |run| executor::slot(run, pool);
-            supervisor::keep(&mut tasks, run, "slot", slot);
-        }
-        let poller = move |run| poller::run(run, pool);
-        supervisor::keep(&mut tasks, run, "poller", poller);
-    }
-    tasks
-}
-
-/// Ends the loops and the slots. A body that blocks its thread cannot be ended; it is left behind,
-/// and what it still does for its job does not count.
-async fn end(mut tasks: JoinSet<()>) {
-    tasks.abort_all();
-    let ended = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(LEAVE_BEHIND, ended).await.is_err() {
-        tracing::error!(
-            bodies = tasks.len(),
-            "left bodies behind that block their threads"
-        );
-        tasks.detach_all();
-    }
-}
-
 /// Makes sure that a node that runs no more does not take itself for a leader, even if its run was
 /// dropped; the locks then expire by themselves.
 struct Ended<'a>(&'a Run);
@@ -320,7 +235,7 @@ impl Drop for Ended<'_> {
         for candidacy in shared.roles.all() {
             candidacy.leadership.step_down(StepDown::Resigned);
         }
-        shared.presence.end(self.0);
+        shared.node_status.end(&self.0.identity);
     }
 }
 

@@ -5,25 +5,25 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use super::outcome::panic_text;
-use super::run::Run;
+use super::panic_text::panic_text;
 use crate::metrics;
 
 /// How long a loop that panicked rests before it begins again.
 const REST: Duration = Duration::from_secs(1);
 
-/// Keeps a loop going whatever happens in it. It ends with the set.
-pub(super) fn keep<F>(
+/// Runs a loop with its handles, and again whenever it panics. It ends with the set.
+pub(super) fn keep<T, F>(
     tasks: &mut JoinSet<()>,
-    run: &Arc<Run>,
+    handles: &Arc<T>,
     name: &'static str,
-    task: impl Fn(Arc<Run>) -> F + Send + 'static,
+    task: impl Fn(Arc<T>) -> F + Send + 'static,
 ) where
+    T: Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let run = Arc::clone(run);
+    let handles = Arc::clone(handles);
     tasks.spawn(async move {
-        while let Err(panic) = AssertUnwindSafe(task(Arc::clone(&run)))
+        while let Err(panic) = AssertUnwindSafe(task(Arc::clone(&handles)))
             .catch_unwind()
             .await
         {

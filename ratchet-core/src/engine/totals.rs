@@ -1,6 +1,6 @@
-//! What the node has done since it was built, for its heartbeats.
+//! What the node has done since it was built, for its heartbeats and its program.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::model::{Claim, NodeTotals, Outcome};
 use crate::time::{millis_between, to_millis};
@@ -13,6 +13,20 @@ pub(super) struct Totals {
     succeeded: AtomicU64,
     failed: AtomicU64,
     retried: AtomicU64,
+    /// Slots of recurring definitions whose jobs this node made.
+    pub(super) fired: AtomicU64,
+    pub(super) maintained: Maintained,
+    /// By how many milliseconds the node's clock was last found ahead of the database's.
+    pub(super) clock_skew_millis: AtomicI64,
+}
+
+/// Counts the rows that maintenance has moved or deleted.
+#[derive(Debug, Default)]
+pub(super) struct Maintained {
+    pub(super) deleted: AtomicU64,
+    pub(super) archived: AtomicU64,
+    pub(super) deleted_from_archive: AtomicU64,
+    pub(super) batches: AtomicU64,
 }
 
 impl Totals {

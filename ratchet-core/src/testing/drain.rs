@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::TestingError;
-use crate::engine::{Node, Steps};
+use crate::engine::{ManualRun, Node};
 use crate::error::Result;
 use crate::id::JobId;
 use crate::memory::ManualClock;
@@ -130,20 +130,20 @@ impl Drain<'_> {
     async fn run(self) -> Result<Drained, TestingError> {
         let queue = self.queue.map(|queue| Name::new("queue", queue));
         let queue = queue.transpose().map_err(crate::StoreError::from)?;
-        let steps = Steps::begin(self.node).await?;
+        let run = ManualRun::begin(self.node).await?;
         let mut drained = Drained::default();
         let end = self
             .through
             .map(|(clock, span)| time::add(clock.now(), span));
         loop {
-            while let Some(step) = steps.next(queue.as_ref()).await? {
+            while let Some(taken) = run.next(queue.as_ref()).await? {
                 if drained.total() == self.limit {
-                    steps.hand_back(step).await;
-                    steps.end().await?;
+                    run.hand_back(taken).await;
+                    run.end().await?;
                     return Err(TestingError::Limit { drained });
                 }
-                let token = step.token();
-                steps.execute(step).await;
+                let token = taken.token();
+                run.execute(taken).await;
                 let history = self.node.client().history(token.job).await?;
                 let ended = history.iter().find(|ended| ended.seq == token.seq);
                 drained.count(ended.map_or(AttemptOutcome::Lost, |ended| ended.outcome));
@@ -159,7 +159,7 @@ impl Drain<'_> {
                 }
             }
         }
-        steps.end().await?;
+        run.end().await?;
         Ok(drained)
     }
 
@@ -238,15 +238,15 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
     let client = node.client();
     let read = async || client.job(job).await?.ok_or(TestingError::NotFound(job));
     let before = read().await?;
-    let steps = Steps::begin(node).await?;
-    let Some(step) = Box::pin(steps.find(&before)).await? else {
-        steps.end().await?;
+    let run = ManualRun::begin(node).await?;
+    let Some(taken) = Box::pin(run.find(&before)).await? else {
+        run.end().await?;
         let job = Box::new(read().await?);
         return Err(TestingError::NotRunnable { job });
     };
-    let token = step.token();
-    Box::pin(steps.execute(step)).await;
-    steps.end().await?;
+    let token = taken.token();
+    Box::pin(run.execute(taken)).await;
+    run.end().await?;
     let history = client.history(job).await?;
     Ok(Ran {
         job: read().await?,

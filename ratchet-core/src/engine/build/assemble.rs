@@ -1,0 +1,132 @@
+//! Checks the settings of a builder and makes the node.
+
+use std::sync::Arc;
+
+use super::builder::NodeBuilder;
+use super::check::{no_queue, taking};
+use super::error::BuildError;
+use crate::cluster::{Election, NoopCoordinator};
+use crate::engine::lead::roles::Roles;
+use crate::engine::node::Node;
+use crate::engine::pools::partition::partition;
+use crate::engine::settings::config::Config;
+use crate::engine::shared::{Settings, Shared};
+use crate::error::SettingProblem;
+use crate::model::NodeProfile;
+use crate::name::Name;
+use crate::store::SharedStore;
+
+impl NodeBuilder {
+    /// Checks everything and makes the node. Does no I/O.
+    ///
+    /// # Errors
+    /// [`BuildError`] with every problem: bad names, names that two job types claim, missing state,
+    /// pools that cannot work, timings that clash.
+    pub fn build(self) -> Result<Node, BuildError> {
+        let limit_problems = self.limit_problems();
+        #[cfg_attr(
+            not(feature = "tower"),
+            expect(unused_mut, reason = "it is changed by the layers only")
+        )]
+        let mut registry = self.registry;
+        let mut problems = self.problems;
+        #[cfg(feature = "tower")]
+        problems.extend(
+            registry
+                .stack(self.layers)
+                .err()
+                .into_iter()
+                .flatten()
+                .map(SettingProblem::from),
+        );
+        problems.extend(limit_problems.into_iter().map(SettingProblem::from));
+        problems.extend(self.config.problems());
+        if self.config.retention.needs_archive() && self.store.archive().is_none() {
+            let text = "jobs are to be archived, and the store has no archive";
+            problems.push(text.to_owned().into());
+        }
+        if registry.kinds().is_empty() && self.daemons.is_empty() {
+            let text = "no job is registered; to enqueue only, use a client";
+            problems.push(text.to_owned().into());
+        }
+        problems.extend(no_queue(&self.queues));
+        let recurring = !self.declared.is_empty() || self.config.retire_recurring;
+        if recurring && self.store.recurring().is_none() {
+            let text = "the store keeps no recurring definitions";
+            problems.push(text.to_owned().into());
+        }
+        for (kind, state) in registry.missing_state(&self.state) {
+            problems.push(format!("job {kind} needs state of type {state}").into());
+        }
+        let taking = taking(
+            &self.leads,
+            self.roles.as_deref(),
+            self.promotable,
+            self.active_in.as_ref(),
+            &mut problems,
+        );
+        let elections = elections(&self.store, &self.config, &taking.leads, &mut problems);
+        let kinds = match taking.works {
+            true => registry.kinds(),
+            false => Vec::new(),
+        };
+        let profile = NodeProfile::new(taking.names(), self.capabilities.clone()).kinds(kinds);
+        let pools = partition(
+            self.queues,
+            registry.kinds(),
+            self.capabilities,
+            &self.config,
+            &self.pools,
+        );
+        let pools = match pools {
+            Ok(pools) if problems.is_empty() => pools,
+            pools => {
+                problems.extend(pools.err().into_iter().flatten());
+                return Err(BuildError::new(problems));
+            }
+        };
+        let coordinator = self
+            .coordinator
+            .or_else(|| self.store.coordinator())
+            .unwrap_or_else(|| Arc::new(NoopCoordinator));
+        let shared = Shared::new(Settings {
+            store: self.store,
+            registry,
+            hooks: self.hooks,
+            state: self.state,
+            config: self.config,
+            label: self.label,
+            pools,
+            coordinator,
+            roles: Roles::new(elections),
+            works: taking.works,
+            active_in: self.active_in,
+            daemons: self.daemons,
+            declared: self.declared,
+            profile,
+            limits: self.limits,
+            seed: self.seed,
+        });
+        Ok(Node::new(Arc::new(shared)))
+    }
+}
+
+/// The elections that a node takes part in.
+fn elections(
+    store: &SharedStore,
+    config: &Config,
+    leads: &[Name],
+    problems: &mut Vec<SettingProblem>,
+) -> Vec<Election> {
+    let mut elections = Vec::new();
+    for role in leads {
+        match Election::new(Arc::clone(store), role, config.leadership) {
+            Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
+            // The timings and the role are among the problems already.
+            Err(_) if !config.leadership.problems().is_empty() => {}
+            Err(_) if Election::lock_of(role).is_err() => {}
+            Err(error) => problems.push(error.to_string().into()),
+        }
+    }
+    elections
+}

@@ -1,0 +1,102 @@
+//! The builder of nodes: its fields. The setters are in the files beside this one, by topic.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cluster::ClusterCoordinator;
+use crate::engine::hooks::Hooks;
+use crate::engine::lead::daemon::Daemon;
+use crate::engine::settings::config::Config;
+use crate::engine::settings::pool::Pool;
+use crate::error::{InvalidInput, SettingProblem};
+use crate::handler::{Registry, StateMap};
+use crate::limiter::Limit;
+use crate::model::Definition;
+use crate::name::Name;
+use crate::route::Selection;
+use crate::store::SharedStore;
+
+/// Builds a [`Node`](crate::Node).
+///
+/// Setters never fail; [`build`](Self::build) reports everything that is wrong at once.
+#[must_use]
+pub struct NodeBuilder {
+    pub(super) store: SharedStore,
+    pub(super) registry: Registry,
+    #[cfg(feature = "tower")]
+    pub(super) layers: crate::handler::Layers,
+    pub(super) hooks: Hooks,
+    pub(super) state: StateMap,
+    pub(super) config: Config,
+    pub(super) label: Option<Name>,
+    pub(super) queues: Selection,
+    pub(super) capabilities: Vec<Name>,
+    pub(super) pools: Vec<Pool>,
+    pub(super) coordinator: Option<Arc<dyn ClusterCoordinator>>,
+    pub(super) promotable: bool,
+    pub(super) leads: Vec<Name>,
+    pub(super) roles: Option<Vec<Name>>,
+    pub(super) active_in: Option<Name>,
+    pub(super) daemons: Vec<Daemon>,
+    pub(super) declared: Vec<Definition>,
+    pub(super) seed: Option<u64>,
+    pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) problems: Vec<SettingProblem>,
+}
+
+impl NodeBuilder {
+    pub(super) fn new(store: SharedStore) -> Self {
+        Self {
+            store,
+            registry: Registry::default(),
+            #[cfg(feature = "tower")]
+            layers: crate::handler::Layers::default(),
+            hooks: Hooks::default(),
+            state: StateMap::default(),
+            config: Config::default(),
+            label: None,
+            queues: Selection::All,
+            capabilities: Vec::new(),
+            pools: Vec::new(),
+            coordinator: None,
+            promotable: true,
+            leads: Vec::new(),
+            roles: None,
+            active_in: None,
+            daemons: Vec::new(),
+            declared: Vec::new(),
+            seed: None,
+            limits: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn keep<T>(&mut self, checked: Result<T, InvalidInput>) -> Option<T> {
+        checked
+            .map_err(|error| self.problems.push(error.into()))
+            .ok()
+    }
+
+    pub(super) fn names<'a>(
+        &mut self,
+        field: &'static str,
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<Name> {
+        texts
+            .into_iter()
+            .filter_map(|text| self.keep(Name::new(field, text)))
+            .collect()
+    }
+}
+
+impl fmt::Debug for NodeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBuilder")
+            .field("store", &self.store)
+            .field("kinds", &self.registry)
+            .field("config", &self.config)
+            .field("promotable", &self.promotable)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! Checks of settings that need neither handlers nor a store.
+
+use std::time::Duration;
+
+use super::builder::NodeBuilder;
+use super::role_selection::{RoleSelection, WORKER};
+use crate::cluster::{Election, LeaderTimings};
+use crate::engine::lead::roles::MAINTENANCE;
+use crate::engine::pools::partition::partition;
+use crate::engine::settings::retention::Retention;
+use crate::error::SettingProblem;
+use crate::name::Name;
+use crate::route::Selection;
+
+impl NodeBuilder {
+    /// What is wrong with the settings so far, whatever the program registers later: for those who
+    /// check settings that are not of the program. Before a job or a daemon is registered, kinds and
+    /// roles that a setting names count as known.
+    #[must_use]
+    pub fn check_settings(&self) -> Vec<SettingProblem> {
+        let mut problems = self.problems.clone();
+        problems.extend(self.config.problems());
+        problems.extend(no_queue(&self.queues));
+        let (mut kinds, mut leads) = (self.registry.kinds(), self.leads.clone());
+        if kinds.is_empty() && self.daemons.is_empty() {
+            let named = self.pools.iter().flat_map(|pool| &pool.kinds);
+            kinds.extend(named.filter_map(|kind| Name::new("kind", kind).ok()));
+            // Some kind is always left for the default pool.
+            kinds.extend(Name::new("kind", "any other"));
+            let chosen = self.roles.iter().flatten();
+            let others = chosen
+                .filter(|role| !leads.contains(role) && **role != WORKER && **role != MAINTENANCE);
+            let others: Vec<Name> = others.cloned().collect();
+            leads.extend(others);
+        }
+        let _ = taking(
+            &leads,
+            self.roles.as_deref(),
+            self.promotable,
+            self.active_in.as_ref(),
+            &mut problems,
+        );
+        let mut capabilities = self.capabilities.clone();
+        let refuses = !self.config.untagged || self.pools.iter().any(|pool| !pool.untagged);
+        if capabilities.is_empty() && refuses {
+            // The program or its environment may name some, without which it could take no job.
+            capabilities.extend(Name::new("capability", "any other"));
+        }
+        let pools = partition(
+            self.queues.clone(),
+            kinds,
+            capabilities,
+            &self.config,
+            &self.pools,
+        );
+        problems.extend(pools.err().into_iter().flatten());
+        problems
+    }
+
+    /// The timings of leadership that are set, for those who change some of them.
+    #[must_use]
+    pub const fn current_leader_timings(&self) -> LeaderTimings {
+        self.config.leadership
+    }
+
+    /// What becomes of finished jobs, as it is set.
+    #[must_use]
+    pub const fn current_retention(&self) -> &Retention {
+        &self.config.retention
+    }
+
+    /// The shortest and the longest delay between polls, as they are set.
+    #[must_use]
+    pub const fn current_poll_interval(&self) -> (Duration, Duration) {
+        (self.config.poll_min, self.config.poll_max)
+    }
+}
+
+/// A node that polls no queue.
+pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
+    let none = *queues == Selection::Only(Vec::new());
+    none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
+}
+
+/// What the node takes part in, as far as that can be said.
+pub(super) fn taking(
+    leads: &[Name],
+    only: Option<&[Name]>,
+    promotable: bool,
+    active_in: Option<&Name>,
+    problems: &mut Vec<SettingProblem>,
+) -> RoleSelection {
+    let taking = RoleSelection::new(leads, only, promotable).unwrap_or_else(|unknown| {
+        problems.extend(unknown);
+        RoleSelection::default()
+    });
+    for role in &taking.leads {
+        if let Err(problem) = Election::lock_of(role) {
+            let setting = match active_in {
+                Some(gate) if gate == role => "active_passive",
+                _ => "role",
+            };
+            problems.push(SettingProblem::new(&[setting], problem.to_string()));
+        }
+    }
+    if let Some(role) = active_in
+        && taking.works
+        && !taking.leads.contains(role)
+    {
+        let text =
+            format!("the node is to claim while it leads in {role}, in which it may not lead");
+        let settings = ["active_passive", "role", "promotable"];
+        problems.push(SettingProblem::new(&settings, text));
+    }
+    taking
+}

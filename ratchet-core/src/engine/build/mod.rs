@@ -1,0 +1,19 @@
+//! Builds nodes: the setters of [`NodeBuilder`], and the checks of what they set.
+
+mod assemble;
+mod builder;
+mod check;
+mod environment;
+mod error;
+mod hooks_and_layers;
+mod jobs;
+mod ratchet;
+mod rate_limits;
+mod recurring;
+mod role_selection;
+mod roles;
+mod upkeep;
+
+pub use builder::NodeBuilder;
+pub use error::BuildError;
+pub use ratchet::Ratchet;

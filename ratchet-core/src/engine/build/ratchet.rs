@@ -1,0 +1,20 @@
+use super::builder::NodeBuilder;
+use crate::client::Client;
+use crate::store::SharedStore;
+
+/// Where everything starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratchet;
+
+impl Ratchet {
+    /// Begins a node on this store.
+    pub fn builder(store: SharedStore) -> NodeBuilder {
+        NodeBuilder::new(store)
+    }
+
+    /// A client of this store: to enqueue and look after jobs without running any.
+    #[must_use]
+    pub fn client(store: SharedStore) -> Client {
+        Client::new(store)
+    }
+}

@@ -1,0 +1,64 @@
+//! Setters for rate limits.
+
+use super::builder::NodeBuilder;
+use crate::handler::Job;
+use crate::limiter::RateLimit;
+use crate::name::Name;
+
+impl NodeBuilder {
+    /// Begins bodies of this type no faster than the limit says. Those that have to wait keep no slot
+    /// from others, and it costs them no attempt.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, RateLimit, Ratchet};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Mail;
+    /// # impl Job for Mail {
+    /// #     const KIND: &'static str = "mail";
+    /// #     type Output = ();
+    /// #     async fn run(self, _: JobContext) -> JobResult<()> { Ok(()) }
+    /// # }
+    /// let node = Ratchet::builder(Arc::new(MemoryStore::new()))
+    ///     .register::<Mail>()
+    ///     .rate_limit::<Mail>(RateLimit::per_second(10).burst(20).strict())
+    ///     .build()?;
+    /// # let _ = node;
+    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// ```
+    pub fn rate_limit<J: Job>(mut self, limit: RateLimit<J>) -> Self {
+        let limit = limit.erased();
+        match Name::new("kind", J::KIND) {
+            Err(problem) => self.problems.push(problem.into()),
+            Ok(kind) => {
+                if let Err(problem) = limit.rate.validate() {
+                    let problem = format!("the rate limit of {kind}: {problem}");
+                    self.problems.push(problem.into());
+                }
+                if self.limits.insert(kind.clone(), limit).is_some() {
+                    let problem = format!("{kind} has two rate limits");
+                    self.problems.push(problem.into());
+                }
+            }
+        }
+        self
+    }
+
+    /// What is wrong with the limits, once everything else is known.
+    pub(super) fn limit_problems(&self) -> Vec<String> {
+        let kinds = self.registry.kinds();
+        let mut problems = Vec::new();
+        for (kind, limit) in &self.limits {
+            if !kinds.contains(kind) {
+                problems.push(format!("{kind} has a rate limit and is not registered"));
+            }
+            if limit.strategy.needs_store() && self.store.rates().is_none() {
+                problems.push(format!(
+                    "the rate limit of {kind} counts in the store, which cannot keep rates"
+                ));
+            }
+        }
+        problems
+    }
+}

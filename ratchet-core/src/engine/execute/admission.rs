@@ -1,0 +1,158 @@
+//! Admits claimed jobs under the rate limits of their kinds, and decides what becomes of those that have
+//! to wait.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::outcome::{Ended, outcome};
+use crate::engine::common::Common;
+use crate::engine::pools::run_pool::RunPool;
+use crate::limiter::{Counted, RateKey};
+use crate::metrics::{self, NotYet};
+use crate::model::{Claim, JobInput, Outcome, RateAnswer, Settlement};
+use crate::name::Name;
+use crate::rate::Rate;
+use crate::time;
+
+/// The longest wait that is believed: whoever says more is asked again then.
+const FARTHEST: Duration = Duration::from_secs(86_400);
+/// The longest a job of a limited key is put off at a time.
+const LONGEST: Duration = Duration::from_secs(600);
+/// From how many keys on those are forgotten that nothing is put off for any more.
+const MANY: usize = 1_024;
+/// By which part of an interval a job of a limited key is put off for longer than needed at most, so
+/// that those of several nodes do not come back together.
+const JITTER: f64 = 0.1;
+
+/// The rate limits of a node, and the jobs that they hold up during one run.
+pub(crate) struct Admission {
+    common: Arc<Common>,
+    limits: Arc<BTreeMap<Name, Arc<Counted>>>,
+    delays: KeyDelays,
+}
+
+impl Admission {
+    /// Begins to admit jobs under these limits, by kind and by alias.
+    pub(crate) fn new(common: Arc<Common>, limits: Arc<BTreeMap<Name, Arc<Counted>>>) -> Self {
+        Self {
+            common,
+            limits,
+            delays: KeyDelays::default(),
+        }
+    }
+
+    /// Whether jobs of this kind are limited.
+    pub(crate) fn limits(&self, kind: &Name) -> bool {
+        self.limits.contains_key(kind)
+    }
+}
+
+/// Whether the body of a claim may begin; the settlement of the claim if not. If all of its kind have
+/// to wait, it goes back to its place and the poller leaves the kind alone; otherwise it is put off
+/// behind those of its key that were put off before it.
+pub(crate) async fn admit(
+    admission: &Admission,
+    pool: &RunPool,
+    claim: &Claim,
+    input: &JobInput,
+) -> Result<(), Settlement> {
+    let (common, kind) = (&admission.common, &claim.route.kind);
+    let Some(limit) = admission.limits.get(kind) else {
+        return Ok(());
+    };
+    let end = |outcome| Err(Settlement::new(claim.token, outcome));
+    if pool.throttles.is_closed(kind, time::monotonic()) {
+        pool.metrics.put_off(NotYet::RateLimit);
+        return end(Outcome::Released);
+    }
+    let key = match catch_unwind(AssertUnwindSafe(|| {
+        limit.key(&input.payload, claim.payload_version)
+    })) {
+        Ok(Some(key)) => key,
+        Ok(None) => return Ok(()),
+        Err(panic) => return end(outcome(claim, Ended::Panicked(panic), common.random())),
+    };
+    let deadline = common.config.store_deadline;
+    let take = AssertUnwindSafe(limit.limiter.take(&key, &limit.rate));
+    let answer = tokio::time::timeout(deadline, futures_util::FutureExt::catch_unwind(take)).await;
+    let now = time::monotonic();
+    let wait = match answer {
+        Ok(Ok(Ok(RateAnswer::Granted))) => {
+            pool.throttles.works(kind);
+            return Ok(());
+        }
+        Ok(Ok(Ok(RateAnswer::Wait(wait)))) => {
+            pool.throttles.works(kind);
+            let wait = wait.clamp(Duration::from_millis(1), FARTHEST);
+            metrics::rate_limit_wait(kind, wait);
+            wait
+        }
+        failed => {
+            let why = match failed {
+                Ok(Ok(Err(error))) => error.to_string(),
+                Ok(Err(_)) => "it panicked".to_owned(),
+                _ => format!("no answer within {deadline:?}"),
+            };
+            tracing::warn!(%kind, error = why, "a rate limiter failed, trying again");
+            pool.throttles.fail(kind, common.random(), now);
+            pool.metrics.put_off(NotYet::LimiterFailed);
+            return end(Outcome::Released);
+        }
+    };
+    if limit.has_keys() {
+        pool.metrics.put_off(NotYet::RateLimitKey);
+        let jitter = limit.rate.interval().min(LONGEST);
+        let jitter = jitter.mul_f64(JITTER * common.random());
+        let delay = admission.delays.delay(key, &limit.rate, wait, now) + jitter;
+        return end(Outcome::Snoozed { delay });
+    }
+    // All of the kind have to wait, and of an alias when one of its jobs was seen.
+    pool.throttles.close(kind, &limit.rate, wait, now);
+    pool.metrics.put_off(NotYet::RateLimit);
+    end(Outcome::Released)
+}
+
+/// When the next job of each limited key may come back, so that those that wait come back one after
+/// the other and not all at once, again and again.
+#[derive(Debug, Default)]
+struct KeyDelays(Mutex<HashMap<RateKey, Instant>>);
+
+impl KeyDelays {
+    /// How long to put a job off that has to wait for so long at least.
+    fn delay(&self, key: RateKey, rate: &Rate, wait: Duration, now: Instant) -> Duration {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= MANY {
+            last.retain(|_, at| *at > now);
+        }
+        let first = now + wait.min(LONGEST);
+        let next = last
+            .get(&key)
+            .map_or(first, |last| first.max(*last + rate.interval()));
+        let delay = next.saturating_duration_since(now).min(LONGEST);
+        last.insert(key, now + delay);
+        delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_of_a_key_come_back_an_interval_apart_and_in_ten_minutes_at_the_latest() {
+        let (delays, now) = (KeyDelays::default(), time::monotonic());
+        let rate = Rate::new(1, Duration::from_secs(60));
+        let key = |text: &str| RateKey::of(Name::new("kind", "mail").unwrap(), text);
+        let wait = Duration::from_secs(30);
+        let delay = |text: &str, now| delays.delay(key(text), &rate, wait, now).as_secs();
+        assert_eq!([0; 3].map(|_| delay("a", now)), [30, 90, 150]);
+        assert_eq!(delay("b", now), 30);
+        assert_eq!([0; 9].map(|_| delay("a", now)).last(), Some(&600));
+        let later = now + Duration::from_secs(3_600);
+        assert_eq!(delay("a", later), 30);
+    }
+}

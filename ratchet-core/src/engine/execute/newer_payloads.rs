@@ -1,0 +1,73 @@
+//! Postpones jobs whose payload has a newer version than this node knows, so that a node of the next
+//! release can take them while a deploy is under way.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::model::Claim;
+use crate::name::Name;
+
+/// How long such a job is put off the first time.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// How long at most: so long may a job wait for the first node of the next release, and that often
+/// do nodes of the last one claim it in vain.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long a claim is put off, for a `random` in `0.0..1.0`: twice as long with every claim of the
+/// job up to [`LONGEST`], and up to half less at random, so that jobs do not come back together.
+pub(super) fn put_off(claim: &Claim, random: f64) -> Duration {
+    let doublings = u32::try_from(claim.token.seq.saturating_sub(1)).unwrap_or(u32::MAX);
+    let delay = SHORTEST.saturating_mul(1 << doublings.min(16));
+    delay.min(LONGEST).mul_f64(1.0 - random / 2.0)
+}
+
+/// Which kinds and versions were warned of: each once, since a deploy may have many such jobs.
+#[derive(Debug, Default)]
+pub(crate) struct NewerPayloads(Mutex<BTreeSet<(Name, u32)>>);
+
+impl NewerPayloads {
+    /// Tells that a claim is put off since the node knows only payloads up to `known`.
+    pub(crate) fn tell(&self, claim: &Claim, known: u32) {
+        let (id, kind, version) = (claim.token.job, &claim.route.kind, claim.payload_version);
+        let mut warned = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
+        if warned.insert((kind.clone(), version)) {
+            tracing::warn!(
+                %id, %kind, version, known,
+                "jobs have a newer payload than this node knows; they are left to a newer node"
+            );
+        } else {
+            tracing::debug!(%id, %kind, version, known, "left to a newer node");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{ClaimToken, JobId};
+    use crate::model::NewJob;
+    use crate::priority::Priority;
+    use crate::time::Timestamp;
+
+    #[test]
+    fn delays_double_up_to_their_limit() {
+        let delay = |seq: u64, random: f64| {
+            let claim = Claim::new(
+                ClaimToken::new(JobId::new(), seq, None, Timestamp::UNIX_EPOCH),
+                NewJob::new("kind", &()).spec().route.clone(),
+                Priority::Normal,
+                Timestamp::UNIX_EPOCH,
+            );
+            put_off(&claim, random).as_millis()
+        };
+        let first: Vec<u128> = (0..9).map(|seq| delay(seq, 0.0)).collect();
+        assert_eq!(
+            first,
+            [
+                1_000, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000
+            ]
+        );
+        assert_eq!((delay(u64::MAX, 0.0), delay(1, 1.0)), (60_000, 500));
+    }
+}

@@ -1,0 +1,175 @@
+//! The reporter: tells the store what bodies say, many at a time, and bodies what the store says.
+//!
+//! A body that runs for long is reported once by itself, so that its claim does not look like one
+//! that never began.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::running::{RunningJob, RunningSet};
+use crate::client::Calls;
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::handler::{CancelReason, ReportSink};
+use crate::id::ClaimToken;
+use crate::metrics;
+use crate::model::{Claim, Report, ReportKind, Reported};
+use crate::outage::Outage;
+use crate::time;
+
+/// How often reports are sent; each body's latest only.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// After how long a body that said nothing is reported to have begun. Together with the longest
+/// wait for a slot it is below the shortest start timeout any node of the cluster may have.
+const BEGUN_AFTER: Duration = Duration::from_secs(2);
+/// How long the last report of a body may hold its settlement up.
+const LAST_REPORT: Duration = Duration::from_secs(1);
+
+/// Sends what the bodies of a run report.
+pub(crate) struct Reporter {
+    calls: Arc<Calls>,
+    running: Arc<RunningSet>,
+    urgent: Notify,
+}
+
+impl Reporter {
+    pub(crate) fn new(calls: Arc<Calls>, running: Arc<RunningSet>) -> Self {
+        Self {
+            calls,
+            running,
+            urgent: Notify::new(),
+        }
+    }
+
+    /// Asks for the reports to be sent now.
+    pub(crate) fn hurry(&self) {
+        self.urgent.notify_one();
+    }
+
+    /// Sends what an ended body still has to tell; that it lived is told by its end. A failure
+    /// loses it: the job ends anyway.
+    pub(crate) async fn flush(&self, job: &RunningJob) {
+        let Some(kind) = job.take_report(time::monotonic()) else {
+            return;
+        };
+        if kind != ReportKind::Alive {
+            let report = [Report::new(job.claim.token, kind)];
+            if let Err(error) = self.send_within(LAST_REPORT, &report).await {
+                tracing::debug!(%error, "the last report of a job was lost");
+            }
+        }
+    }
+
+    /// Says that a body is about to begin, and waits until the store knows.
+    pub(crate) async fn announce(&self, token: ClaimToken) -> Result<Reported> {
+        let report = [Report::new(token, ReportKind::Alive)];
+        one(self.send_within(Duration::MAX, &report).await?)
+    }
+
+    async fn send_within(&self, deadline: Duration, reports: &[Report]) -> Result<Vec<Reported>> {
+        let report = self
+            .calls
+            .call_within(deadline, "report", |store| store.jobs().report(reports));
+        let answers = report.await;
+        metrics::reports(reports.len(), &answers);
+        answers
+    }
+}
+
+/// Where one body's reports go.
+pub(super) struct JobReports {
+    reporter: Arc<Reporter>,
+    job: Arc<RunningJob>,
+}
+
+impl JobReports {
+    pub(super) fn new(reporter: &Arc<Reporter>, job: &Arc<RunningJob>) -> Self {
+        Self {
+            reporter: Arc::clone(reporter),
+            job: Arc::clone(job),
+        }
+    }
+}
+
+#[async_trait]
+impl ReportSink for JobReports {
+    fn queue(&self, _claim: &Claim, kind: ReportKind) {
+        if self.job.queue(kind, time::monotonic()) {
+            self.reporter.hurry();
+        }
+    }
+
+    async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
+        // It lives, whether the store can be told so or not.
+        self.job.lives(time::monotonic());
+        let report = [Report::new(claim.token, kind)];
+        let answers = self.reporter.send_within(Duration::MAX, &report).await?;
+        self.job.told(time::monotonic());
+        one(answers)
+    }
+}
+
+/// The answer to the one report that was sent.
+fn one(answers: Vec<Reported>) -> Result<Reported> {
+    answers.into_iter().next().ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Other, "report").with_source("the store gave no answer")
+    })
+}
+
+/// Reports for as long as the node runs.
+pub(crate) async fn run(reporter: Arc<Reporter>) {
+    let mut outage = Outage::of("reporter");
+    loop {
+        tokio::select! {
+            biased;
+            () = reporter.urgent.notified() => {}
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        match tick(&reporter).await {
+            Ok(0) => {}
+            Ok(_) => outage.ended(),
+            Err(error) => outage.failed(&error),
+        }
+    }
+}
+
+/// Sends what there is to tell, and returns how many reports that were. A failure keeps them for the next
+/// time.
+async fn tick(reporter: &Reporter) -> Result<usize> {
+    let now = time::monotonic();
+    let (mut jobs, mut reports) = (Vec::new(), Vec::new());
+    for job in reporter.running.all() {
+        let long = now.saturating_duration_since(job.begun) > BEGUN_AFTER;
+        if long && !job.reported.load(Ordering::Acquire) {
+            job.keep(ReportKind::Alive);
+        }
+        if let Some(kind) = job.take_report(now) {
+            reports.push(Report::new(job.claim.token, kind));
+            jobs.push(job);
+        }
+    }
+    if reports.is_empty() {
+        return Ok(0);
+    }
+    match reporter.send_within(Duration::MAX, &reports).await {
+        Ok(answers) => {
+            for (job, answer) in jobs.iter().zip(answers) {
+                match answer {
+                    Reported::Applied { cancel_requested } if !cancel_requested => {}
+                    Reported::Applied { .. } => job.cancel.cancel(CancelReason::Requested),
+                    Reported::Stale => job.cancel.cancel(CancelReason::ClaimLost),
+                }
+            }
+            Ok(reports.len())
+        }
+        Err(error) => {
+            for (job, report) in jobs.iter().zip(reports) {
+                job.keep(report.kind);
+            }
+            Err(error)
+        }
+    }
+}

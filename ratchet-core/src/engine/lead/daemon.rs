@@ -1,0 +1,242 @@
+//! Daemons: bodies of which one instance runs in the whole cluster, where their role is led.
+
+use std::any::type_name;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::roles::Candidacy;
+use crate::client::{Client, RetryDelays};
+use crate::cluster::Leadership;
+use crate::engine::common::Common;
+use crate::engine::panic_text::panic_text;
+use crate::handler::StateMap;
+use crate::id::Fence;
+use crate::metrics;
+use crate::model::Guard;
+use crate::name::Name;
+use crate::time;
+
+/// What the body of a daemon returns. `Ok` ends it for this term; an error starts it again.
+pub type DaemonResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+type Body = Pin<Box<dyn Future<Output = DaemonResult> + Send>>;
+type Start = dyn Fn(DaemonContext) -> Body + Send + Sync;
+
+/// How often a daemon may fail in a row before its node leaves it to another.
+const MAX_FAILURES: u32 = 5;
+/// How long a daemon must run for its earlier failures to be forgotten.
+const RECOVERED: Duration = Duration::from_secs(60);
+/// How long a node whose daemon kept failing takes no part in the election of its role.
+const SIT_OUT: Duration = Duration::from_secs(300);
+
+/// A daemon of a node.
+#[derive(Clone)]
+pub(crate) struct Daemon {
+    pub(crate) role: Name,
+    start: Arc<Start>,
+}
+
+impl Daemon {
+    pub(crate) fn new<B, F>(role: Name, body: B) -> Self
+    where
+        B: Fn(DaemonContext) -> F + Send + Sync + 'static,
+        F: Future<Output = DaemonResult> + Send + 'static,
+    {
+        Self {
+            role,
+            start: Arc::new(move |context| Box::pin(body(context))),
+        }
+    }
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Daemon").field(&self.role).finish()
+    }
+}
+
+/// What the body of a daemon can ask for.
+#[derive(Clone, Debug)]
+pub struct DaemonContext {
+    term: Fence,
+    guard: Option<Guard>,
+    leadership: Leadership,
+    stop: CancellationToken,
+    state: Arc<StateMap>,
+    client: Client,
+}
+
+impl DaemonContext {
+    /// The term in which this instance runs. That of an instance on another node is another, and
+    /// larger if it came later; one that is started again on the same node may have the same.
+    #[must_use]
+    pub const fn term(&self) -> Fence {
+        self.term
+    }
+
+    /// What to give to writes that only this instance may make.
+    #[must_use]
+    pub const fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// Waits until the body is to stop: the node drains, or leads no more. It has the teardown time
+    /// of the [`LeaderTimings`](crate::cluster::LeaderTimings) to do so, then it is dropped.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Whether the body is to stop: the node drains, or leads no more in this [`term`](Self::term).
+    /// Synchronous, and without I/O. Like [`Leadership::is_leader`] it compares the deadline of the
+    /// tenure with the clock, so a process that was stopped past that deadline sees it at once, before
+    /// [`stopped`](Self::stopped) resolves.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled() || self.leadership.term() != Some(self.term)
+    }
+
+    /// A value that was given to the node by its type.
+    ///
+    /// # Panics
+    /// If the node has no such value.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(&self) -> &T {
+        match self.state.get::<T>() {
+            Some(value) => value,
+            None => panic!("the node has no state of type {}", type_name::<T>()),
+        }
+    }
+
+    /// The node's client.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The handles that the loops of daemons use.
+pub(crate) struct DaemonHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) client: Client,
+    pub(crate) state: Arc<StateMap>,
+    /// The instances that run.
+    pub(crate) instances: TaskTracker,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+}
+
+/// Runs the daemon whenever its role is led here.
+pub(crate) async fn run(run: Arc<DaemonHandles>, daemon: Daemon, candidacy: Arc<Candidacy>) {
+    let mut watch = candidacy.leadership.watch();
+    loop {
+        let term = tokio::select! {
+            biased;
+            () = run.draining.cancelled() => break,
+            term = watch.elected() => term,
+        };
+        serve(&run, &daemon, &candidacy, term).await;
+        tokio::select! {
+            biased;
+            () = run.draining.cancelled() => break,
+            () = watch.lost(term) => {}
+        }
+    }
+    // The role is free as soon as its daemon has stopped, and not only when the node has drained.
+    candidacy.resign().await;
+}
+
+/// Runs the daemon in one term, until it ends, fails too often, or is to stop.
+async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
+    let role = &daemon.role;
+    let (mut failures, mut backoff) = (0, RetryDelays::default());
+    loop {
+        let begun = time::monotonic();
+        tracing::info!(%role, term = term.0, "daemon starts");
+        metrics::daemon_started(role);
+        let Some(ended) = instance(run, daemon, candidacy, term).await else {
+            tracing::info!(%role, term = term.0, "daemon stopped");
+            return;
+        };
+        let Err(error) = ended else {
+            tracing::info!(%role, term = term.0, "daemon ended");
+            return;
+        };
+        if begun.elapsed() >= RECOVERED {
+            failures = 0;
+            backoff.reset();
+        }
+        failures += 1;
+        metrics::daemon_failed(role);
+        tracing::warn!(%role, %error, failures, "daemon failed");
+        if failures >= MAX_FAILURES {
+            tracing::error!(%role, "a daemon keeps failing here: left to another node");
+            candidacy.sit_out(SIT_OUT).await;
+            return;
+        }
+        let mut watch = candidacy.leadership.watch();
+        tokio::select! {
+            biased;
+            () = run.draining.cancelled() => return,
+            () = watch.lost(term) => return,
+            () = tokio::time::sleep(backoff.next(run.common.random())) => {}
+        }
+    }
+}
+
+/// Runs one instance to its end; none if it had to stop.
+async fn instance(
+    run: &DaemonHandles,
+    daemon: &Daemon,
+    candidacy: &Candidacy,
+    term: Fence,
+) -> Option<Result<(), String>> {
+    let _alive = run.instances.token();
+    let _in_use = candidacy.in_use.lock().await;
+    let stop = CancellationToken::new();
+    // Also if this future is dropped: what the body started elsewhere hears of the end.
+    let _stop_at_the_end = stop.clone().drop_guard();
+    let context = DaemonContext {
+        term,
+        guard: candidacy.leadership.guard(),
+        leadership: candidacy.leadership.clone(),
+        stop: stop.clone(),
+        state: Arc::clone(&run.state),
+        client: run.client.clone(),
+    };
+    let body = async {
+        (daemon.start)(context)
+            .await
+            .map_err(|error| error.to_string())
+    };
+    let body = AssertUnwindSafe(body).catch_unwind();
+    tokio::pin!(body);
+    let mut watch = candidacy.leadership.watch();
+    let ended = tokio::select! {
+        biased;
+        () = run.draining.cancelled() => None,
+        () = watch.lost(term) => None,
+        ended = &mut body => Some(ended),
+    };
+    match ended {
+        Some(Ok(ended)) => Some(ended),
+        Some(Err(panic)) => Some(Err(format!("panicked: {}", panic_text(&*panic)))),
+        None => {
+            stop.cancel();
+            let teardown = run.common.config.leadership.teardown;
+            if tokio::time::timeout(teardown, body).await.is_err() {
+                tracing::warn!(role = %daemon.role, "a daemon did not stop in time and was dropped");
+            }
+            None
+        }
+    }
+}

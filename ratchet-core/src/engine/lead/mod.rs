@@ -1,0 +1,6 @@
+//! Leads: the elections of the node's roles, and what runs on their leaders.
+
+pub(super) mod daemon;
+pub(super) mod gate;
+pub(super) mod leader;
+pub(super) mod roles;

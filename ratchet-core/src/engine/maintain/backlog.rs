@@ -1,0 +1,116 @@
+//! Measures the backlog of the queues named by `measured_queues`, for autoscalers.
+//!
+//! Only the leader of the maintenance role does it. A pass makes one call for all queues and one for each
+//! queue with due jobs, which counts no further than [`COUNTED`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::Leadership;
+use crate::engine::common::Common;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
+use crate::error::Result;
+use crate::metrics::QueueMetrics;
+use crate::name::Name;
+use crate::outage::Outage;
+use crate::time;
+
+/// How far the due jobs of a queue are counted. No autoscaler adds nodes by more than this tells.
+const COUNTED: u64 = 10_000;
+/// How often the backlog is measured: what autoscalers poll by default.
+const INTERVAL: Duration = Duration::from_secs(15);
+/// How many times longer than a pass the rest after it is, so that a slow database is asked seldom.
+const REST: u32 = 20;
+/// The longest rest, so a slow store cannot delay the next pass for longer.
+const LONGEST_REST: Duration = Duration::from_secs(120);
+/// How many passes in a row may fail before the gauges fall to 0. A single failure keeps the last
+/// figures; keeping them for a whole outage would let autoscalers act on a backlog of long ago.
+const FAILED_PASSES: u32 = 2;
+
+/// The handles that the measurement of the backlog uses.
+pub(crate) struct BacklogHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) roles: Arc<Roles>,
+}
+
+/// Measures for as long as the node runs.
+pub(crate) async fn run(run: Arc<BacklogHandles>) {
+    let leadership = run.roles.leadership(MAINTENANCE);
+    let Some(leadership) = leadership.filter(|_| !run.common.config.measured_queues.is_empty())
+    else {
+        return std::future::pending().await;
+    };
+    let mut watch = leadership.watch();
+    loop {
+        let term = watch.elected().await;
+        // What another leader measures counts from the moment this one is none any more.
+        tokio::select! {
+            biased;
+            () = watch.lost(term) => {}
+            () = measure(&run, leadership) => {}
+        }
+    }
+}
+
+/// Measures again and again. The gauges go when this is dropped.
+async fn measure(run: &BacklogHandles, leadership: &Leadership) {
+    let queues = &run.common.config.measured_queues;
+    let queues: BTreeMap<&Name, QueueMetrics> = queues
+        .iter()
+        .map(|queue| (queue, QueueMetrics::new(queue)))
+        .collect();
+    let (mut failed, mut outage) = (0, Outage::of("backlog"));
+    loop {
+        let began = time::monotonic();
+        if leadership.is_leader() {
+            match pass(run, queues.keys().copied()).await {
+                Ok(figures) => {
+                    failed = 0;
+                    outage.ended();
+                    for (metrics, (due, oldest)) in queues.values().zip(figures) {
+                        metrics.set(due, oldest);
+                    }
+                }
+                Err(error) => {
+                    failed += 1;
+                    outage.failed(&error);
+                    if failed == FAILED_PASSES {
+                        for metrics in queues.values() {
+                            metrics.set(0, Duration::ZERO);
+                        }
+                    }
+                }
+            }
+        }
+        let rest = (began.elapsed() * REST).clamp(INTERVAL, LONGEST_REST);
+        tokio::time::sleep(rest).await;
+    }
+}
+
+/// Reads how many jobs of each queue are due, and how long the oldest has been. Changes no gauge, so a
+/// pass that fails midway leaves figures of one time.
+async fn pass(
+    run: &BacklogHandles,
+    queues: impl Iterator<Item = &Name>,
+) -> Result<Vec<(u64, Duration)>> {
+    let calls = &run.common.calls;
+    let due = calls.call("due_routes", |store| store.queues().due_routes());
+    let mut oldest: BTreeMap<Name, Duration> = BTreeMap::new();
+    for due in due.await?.into_iter().filter(|due| !due.paused) {
+        let longest = oldest.entry(due.route.queue).or_default();
+        *longest = due.overdue.max(*longest);
+    }
+    let mut figures = Vec::new();
+    for queue in queues {
+        let Some(oldest) = oldest.get(queue) else {
+            figures.push((0, Duration::ZERO));
+            continue;
+        };
+        let count = calls.call("count_due", |store| {
+            store.queues().count_due(queue, COUNTED)
+        });
+        figures.push((count.await?, *oldest));
+    }
+    Ok(figures)
+}

@@ -1,0 +1,202 @@
+//! The heartbeat: keeps the node alive and carries orders to it.
+//!
+//! The reply lists the claims that the store has under this node, with the cancel requests for their
+//! jobs. It may order the node to drain, or say that the cluster took the node for dead. A node that
+//! was only slow then drops what it held and goes on under a new id; other nodes take those jobs. A
+//! node that was displaced by another node with its label stops.
+//!
+//! [`HeartbeatInterval`] decides how often it beats.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::load::Gauge;
+use crate::client::RetryDelays;
+use crate::engine::common::Common;
+use crate::engine::execute::running::RunningSet;
+use crate::engine::lead::roles::Roles;
+use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
+use crate::engine::membership::identity::Identity;
+use crate::engine::membership::liveness::Liveness;
+use crate::engine::settle::held_claims::HeldClaims;
+use crate::engine::totals::Totals;
+use crate::error::Result;
+use crate::handler::CancelReason;
+use crate::metrics;
+use crate::model::{
+    Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeStatus, Outcome, Settlement,
+};
+use crate::time::{self, Timestamp};
+
+/// The difference between the node's clock and the database's that is worth a warning.
+const SKEW: Duration = Duration::from_secs(1);
+
+/// The handles that the heartbeat uses.
+pub(crate) struct HeartbeatHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) interval: Arc<HeartbeatInterval>,
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) claims: Arc<HeldClaims>,
+    pub(crate) running: Arc<RunningSet>,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) gauge: Gauge,
+    /// What the node takes part in, and the time-zone data in use when the run began: reading its
+    /// version reads files, for which a heartbeat has no time.
+    pub(crate) profile: NodeProfile,
+    /// How many bodies the node may run at once.
+    pub(crate) capacity: usize,
+    /// Held during a heartbeat and what it leads to: two at a time could both change who the node is.
+    pub(crate) beating: Mutex<()>,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+    /// Cancelled when another node runs under this node's label.
+    pub(crate) displaced: CancellationToken,
+}
+
+/// Beats for as long as the node runs.
+pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
+    let mut backoff = RetryDelays::of("heartbeat");
+    loop {
+        let published = run.interval.interval();
+        let wait = match tick(&run).await {
+            Ok(()) => {
+                backoff.reset();
+                // Not later than was said, and sooner if there is news.
+                published.min(run.interval.interval())
+            }
+            Err(error) => {
+                let shortest = run.common.config.heartbeat_interval;
+                backoff.failed(&error, run.common.random()).min(shortest)
+            }
+        };
+        tokio::select! {
+            () = run.interval.beat_asked() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Beats once and does what the reply asks for.
+pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
+    let _beating = run.beating.lock().await;
+    let reply = beat(run, run.identity.status()).await?;
+    let skew = skew(reply.database_time);
+    run.totals.clock_skew_millis.store(skew, Ordering::Relaxed);
+    metrics::clock_skew(skew);
+    run.interval.learn(reply.others, is_at_rest(run));
+    let cancel_requested = reply.cancel_requested();
+    for pool in &run.claims.pools {
+        for claim in pool.ready.take_these(&cancel_requested) {
+            let cancelled = Settlement::new(claim.claim.token, Outcome::Cancelled);
+            run.claims
+                .settle_ended(pool, &claim.claim, cancelled.without_attempt());
+        }
+    }
+    for token in cancel_requested {
+        run.running.cancel(token, CancelReason::Requested);
+    }
+    match reply.status {
+        NodeStatus::Draining => run.draining.cancel(),
+        NodeStatus::Dead | NodeStatus::Left if run.identity.status().is_live() => {
+            return taken_for_dead(run).await;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Sends one heartbeat with this status, after the one that is under way, if there is one: two at once
+/// would take each other's `last_seen` for a rewind.
+pub(crate) async fn announce(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
+    let _beating = run.beating.lock().await;
+    beat(run, status).await
+}
+
+/// Sends one heartbeat with this status. The caller holds
+/// [`HeartbeatHandles::beating`], or no loop runs yet.
+pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
+    let config = &run.common.config;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let mut load = NodeLoad::new(count(run.running.len()), count(run.capacity));
+    load.connections = run.common.calls.store().connections();
+    load.totals = Some(run.totals.read());
+    load.unheld_claims = Some(count(run.claims.ledger.unheld()));
+    if let Some((cpu_percent, memory_bytes)) = run.gauge.read() {
+        load.cpu_percent = Some(cpu_percent);
+        load.memory_bytes = Some(memory_bytes);
+    }
+    let (label, interval) = (run.identity.label().clone(), run.interval.interval());
+    let heartbeat = Heartbeat::new(run.identity.node(), label, status, interval)
+        .load(load)
+        .profile(run.profile.clone());
+    let calls = &run.common.calls;
+    let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
+        store.nodes().heartbeat(&heartbeat)
+    });
+    let asked = time::monotonic();
+    run.liveness.beats(interval, asked);
+    let reply = call.await;
+    metrics::heartbeat(asked.elapsed(), reply.is_ok());
+    let reply = reply?;
+    run.liveness.heard(&heartbeat, asked, &reply);
+    run.claims.ledger.compare(&reply.claims);
+    run.identity
+        .metrics
+        .unheld_claims(run.claims.ledger.unheld());
+    let listed = reply.claims.iter().map(|claim| claim.token).collect();
+    run.running.doubt_unlisted(&listed, asked);
+    Ok(reply)
+}
+
+/// Whether no node would wait for the death of this one to be noticed: it holds nothing, leads in nothing,
+/// and neither comes nor goes.
+fn is_at_rest(run: &HeartbeatHandles) -> bool {
+    let idle = run.running.len() == 0 && !run.claims.has_waiting();
+    idle && run.identity.status() == NodeStatus::Active && !run.roles.any_leads()
+}
+
+async fn taken_for_dead(run: &HeartbeatHandles) -> Result<()> {
+    for pool in &run.claims.pools {
+        for ready in pool.ready.take_all() {
+            run.claims.lose_waiting(pool, ready.claim.token);
+        }
+    }
+    run.running.cancel_all(CancelReason::ClaimLost);
+    let nodes = run
+        .common
+        .calls
+        .call("nodes", |store| store.nodes().nodes())
+        .await?;
+    let displaced = nodes.iter().any(|node| {
+        node.label == *run.identity.label()
+            && node.node != run.identity.node()
+            && node.status.is_live()
+    });
+    metrics::taken_for_dead(displaced);
+    if displaced {
+        tracing::error!(label = %run.identity.label(), "another node has taken over this node's label");
+        run.displaced.cancel();
+        return Ok(());
+    }
+    run.identity.renew();
+    tracing::warn!(node = %run.identity.node(), "the node was taken for dead and goes on under a new id");
+    beat(run, run.identity.status()).await.map(drop)
+}
+
+/// By how many milliseconds this node's clock is ahead of the database's; warned of if it is much.
+fn skew(database_time: Timestamp) -> i64 {
+    let milliseconds = (time::wall_clock() - database_time).num_milliseconds();
+    if u128::from(milliseconds.unsigned_abs()) > SKEW.as_millis() {
+        tracing::warn!(
+            milliseconds,
+            "the clocks of this node and of the database differ"
+        );
+    }
+    milliseconds
+}

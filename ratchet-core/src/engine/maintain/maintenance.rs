@@ -1,0 +1,180 @@
+//! Maintenance: deletes or archives finished jobs that are older than the retention says, and deletes
+//! old batches and rates that nobody uses any more, a bounded pass at a time.
+//!
+//! The leader of the maintenance role does it, and each pass lands only in its term.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::client::archive;
+use crate::cluster::Leadership;
+use crate::engine::common::Common;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
+use crate::engine::pools::counters::Counters;
+use crate::engine::settings::retention::Retain;
+use crate::engine::totals::Totals;
+use crate::error::Result;
+use crate::metrics::{self, Rows};
+use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
+use crate::time;
+
+/// The most jobs one pass deletes, so that it never holds the database up.
+const PASS: usize = 1_000;
+/// The most jobs one pass archives: they are read and written whole.
+const ARCHIVE_PASS: usize = 200;
+
+/// The handles that maintenance uses.
+pub(crate) struct MaintenanceHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) totals: Arc<Totals>,
+}
+
+/// Maintains for as long as the node runs.
+pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
+    loop {
+        let wait = run.common.config.maintenance_interval;
+        tokio::time::sleep(wait.mul_f64(0.9 + 0.2 * run.common.random())).await;
+        let leads = run.roles.leadership(MAINTENANCE);
+        if !leads.is_some_and(Leadership::is_leader) {
+            continue;
+        }
+        let began = time::monotonic();
+        tick(&run).await;
+        metrics::maintained(began.elapsed());
+    }
+}
+
+/// Does away with what is old. What fails for one kind of job is tried for the others all the same.
+async fn tick(run: &MaintenanceHandles) {
+    let guard = run.roles.maintenance_guard(&**run.common.calls.store());
+    if guard.is_none() && run.common.calls.store().guards() {
+        // It has ceased to lead.
+        return;
+    }
+    let retention = &run.common.config.retention;
+    let maintained = &run.totals.maintained;
+    for (state, retain) in retention.states() {
+        let done = match retain {
+            Retain::Forever => continue,
+            Retain::Delete(age) => {
+                let request = PurgeRequest::new(state, age, PASS).guarded(guard.clone());
+                repeat(PASS, (&maintained.deleted, Rows::JobsDeleted), || {
+                    purge(run, &request)
+                })
+                .await
+            }
+            Retain::Archive(age) => {
+                let request = PurgeRequest::new(state, age, ARCHIVE_PASS).guarded(guard.clone());
+                let pass = || put_away(run, &request);
+                repeat(
+                    ARCHIVE_PASS,
+                    (&maintained.archived, Rows::JobsArchived),
+                    pass,
+                )
+                .await
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, %state, "old jobs could not be done away with");
+        }
+    }
+    if let Err(error) = forget_rates(run).await {
+        tracing::warn!(%error, "unused rates could not be deleted");
+    }
+    if let Some(age) = retention.batches() {
+        let request = BatchPurge::new(age, PASS).guarded(guard.clone());
+        let pass = || purge_batches(run, &request);
+        if let Err(error) = repeat(PASS, (&maintained.batches, Rows::BatchesDeleted), pass).await {
+            tracing::warn!(%error, "old batches could not be deleted");
+        }
+    }
+    if let Some(age) = retention.archived() {
+        let request = ArchivePurge::new(age, PASS).guarded(guard);
+        let pass = || purge_archive(run, &request);
+        if let Err(error) = repeat(
+            PASS,
+            (&maintained.deleted_from_archive, Rows::ArchiveDeleted),
+            pass,
+        )
+        .await
+        {
+            tracing::warn!(%error, "old archived jobs could not be deleted");
+        }
+    }
+}
+
+/// Makes passes until one finds less than it may take, or the tenure is over.
+async fn repeat<F>(
+    limit: usize,
+    (counter, rows): (&AtomicU64, Rows),
+    pass: impl Fn() -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<Guarded<u64>>>,
+{
+    loop {
+        let Guarded::Done(done) = pass().await? else {
+            metrics::stale_guarded_write("maintenance");
+            return Ok(());
+        };
+        metrics::maintenance_rows(rows, done);
+        let done = usize::try_from(done).unwrap_or(usize::MAX);
+        Counters::add(counter, done);
+        if done < limit {
+            return Ok(());
+        }
+    }
+}
+
+async fn purge(run: &MaintenanceHandles, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
+    calls
+        .call("purge", |store| store.jobs().purge(request))
+        .await
+}
+
+async fn put_away(run: &MaintenanceHandles, request: &PurgeRequest) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
+    let put_away = calls.call("archive", |store| async {
+        archive(store)?.archive(request).await
+    });
+    put_away.await
+}
+
+async fn purge_archive(run: &MaintenanceHandles, request: &ArchivePurge) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
+    let purge = calls.call("purge_archive", |store| async {
+        archive(store)?.purge_archive(request).await
+    });
+    purge.await
+}
+
+async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result<Guarded<u64>> {
+    let calls = &run.common.calls;
+    let purge = calls.call("purge_batches", |store| async move {
+        match store.workflows() {
+            Some(workflows) => workflows.purge_batches(request).await,
+            None => Ok(Guarded::Done(0)),
+        }
+    });
+    purge.await
+}
+
+/// Deletes the rates that are as if they had never been used. Whoever does it does no harm.
+async fn forget_rates(run: &MaintenanceHandles) -> Result<()> {
+    let calls = &run.common.calls;
+    loop {
+        let forgotten = calls.call("forget_idle", |store| async move {
+            match store.rates() {
+                None => Ok(0),
+                Some(rates) => rates.forget_idle(PASS).await,
+            }
+        });
+        let forgotten = forgotten.await?;
+        metrics::maintenance_rows(Rows::RatesForgotten, forgotten);
+        if forgotten < PASS as u64 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Maintains the node and the cluster: heartbeats, what dead nodes held, recurring jobs, old jobs.
+
+pub(super) mod backlog;
+pub(super) mod heartbeat;
+pub(super) mod load;
+pub(super) mod maintenance;
+pub(super) mod reclaimer;
+pub(super) mod recurring;
+pub(super) mod undelivered;

@@ -1,0 +1,212 @@
+//! The reclaimer: marks silent nodes dead and takes back what they held.
+//!
+//! The leader of the maintenance role does this, the first time as soon as it is elected; every node
+//! once when it starts, to take back its own, and then seldom, in case nobody leads. Passes that
+//! overlap reclaim each claim once. A pass begins with a heartbeat: a node that was asleep must not
+//! find itself among the dead. After an outage of the database, or a step of its clock, the others get
+//! `dead_after` to be heard again before their silence counts. A job whose crash budget is used up is
+//! settled here as failed, through the same fenced write as every other end. Jobs whose signal did not
+//! come in time are failed in the same passes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::heartbeat::{self, HeartbeatHandles};
+use crate::client::WakeQueue;
+use crate::cluster::Leadership;
+use crate::engine::common::Common;
+use crate::engine::execute::running::RunningSet;
+use crate::engine::hooks::Hooks;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
+use crate::engine::membership::liveness::Liveness;
+use crate::engine::settle::settler;
+use crate::engine::totals::Totals;
+use crate::error::{Result, StoreErrorKind};
+use crate::handler::CancelReason;
+use crate::id::JobId;
+use crate::metrics::{self, Rows};
+use crate::model::{Claim, Fenced, Guarded, NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::outage::Outage;
+use crate::time;
+
+/// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
+/// who cannot reclaim.
+const WITHOUT_LEADING: u32 = 10;
+/// The most jobs one pass fails because their signals did not come.
+const PASS: usize = 500;
+/// By what that is divided when the store runs out of time.
+const FEWER: usize = 8;
+/// How long after its last heartbeat an ended node is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
+
+/// The handles that the reclaimer uses.
+pub(crate) struct ReclaimerHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) heartbeat: Arc<HeartbeatHandles>,
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) running: Arc<RunningSet>,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+}
+
+/// Reclaims for as long as the node runs.
+pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
+    let interval = run.common.config.reclaim_interval;
+    let leadership = run.roles.leadership(MAINTENANCE);
+    let mut watch = leadership.map(Leadership::watch);
+    let mut outage = Outage::of("reclaimer");
+    loop {
+        let began = time::monotonic();
+        match tick(&run).await {
+            Ok(()) => outage.ended(),
+            Err(error) => outage.failed(&error),
+        }
+        metrics::reclaim_pass(began.elapsed());
+        if leadership.is_some_and(Leadership::is_leader) {
+            tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.common.random())).await;
+        }
+        let elected = async {
+            match &mut watch {
+                Some(watch) => watch.elected().await,
+                None => std::future::pending().await,
+            };
+        };
+        let _ = tokio::time::timeout(interval * WITHOUT_LEADING, elected).await;
+    }
+}
+
+/// One pass: over the nodes, then over the claims, until there are no more.
+async fn tick(run: &ReclaimerHandles) -> Result<()> {
+    heartbeat::tick(&run.heartbeat).await?;
+    let (calls, config) = (&run.common.calls, &run.common.config);
+    let silence_counts = run.liveness.trusts_silence();
+    if silence_counts {
+        let guard = run.roles.maintenance_guard(&**run.common.calls.store());
+        let sweep = NodeSweep::new(config.dead_after, FORGET_AFTER).guarded(guard);
+        let sweep = sweep.clock(run.liveness.clock_trust());
+        let swept = calls.call("sweep_nodes", |store| store.nodes().sweep_nodes(&sweep));
+        let swept = swept.await?;
+        if swept == Guarded::Stale {
+            metrics::stale_guarded_write("sweep");
+        }
+        let swept = swept.done().unwrap_or_default();
+        metrics::nodes_died(swept.died.len());
+        metrics::maintenance_rows(Rows::NodesForgotten, swept.forgotten);
+        for node in swept.died {
+            tracing::warn!(%node, "node is dead");
+        }
+    }
+    let request = config.reclaim_request().silence_counts(silence_counts);
+    loop {
+        let request = request.clone().clock(run.liveness.clock_trust());
+        let reclaimed = calls
+            .call("reclaim", |store| store.jobs().reclaim(&request))
+            .await?;
+        metrics::claims_reclaimed(&reclaimed);
+        for lost in &reclaimed {
+            run.running.cancel(lost.token, CancelReason::ClaimLost);
+        }
+        let failed = fail_exhausted(run, &reclaimed).await;
+        if !reclaimed.is_empty() {
+            tracing::warn!(
+                jobs = reclaimed.len(),
+                "took back jobs that nobody worked on"
+            );
+            run.wake_queue.wake(None);
+        }
+        // Claims that could not be settled are found again: in the next pass, so that this one ends.
+        let moved = reclaimed.iter().any(|lost| !lost.exhausted);
+        let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
+        if failed.is_err() || !more {
+            return failed.and(expire_signals(run).await);
+        }
+    }
+}
+
+/// Fails the jobs whose signal did not come in time; fewer at once where the store has no time for
+/// more, as many jobs may wait for one of them.
+async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
+    if run.common.calls.store().signals().is_none() {
+        return Ok(());
+    }
+    let mut limit = PASS;
+    loop {
+        let expire = run.common.calls.call("expire", |store| async move {
+            match store.signals() {
+                Some(signals) => signals.expire(limit).await,
+                None => Ok(Vec::new()),
+            }
+        });
+        let expired = match expire.await {
+            Err(error) if error.kind() == StoreErrorKind::Timeout && limit > 1 => {
+                tracing::warn!(%error, limit, "failing fewer jobs at once");
+                limit = (limit / FEWER).max(1);
+                continue;
+            }
+            expired => expired?,
+        };
+        metrics::signals_expired(expired.len());
+        if !expired.is_empty() {
+            tracing::warn!(
+                jobs = expired.len(),
+                "failed jobs whose signal did not come"
+            );
+            run.wake_queue.wake(None);
+        }
+        if expired.len() < limit {
+            return Ok(());
+        }
+    }
+}
+
+/// Fails the jobs whose crash budget is used up. Returns how many it failed.
+async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
+    let fail = |lost: &Reclaimed| {
+        let error = format!("lost with its node {} times", lost.crash_count);
+        Settlement::new(lost.token, Outcome::Failed { error }).without_attempt()
+    };
+    let failed: Vec<Settlement> = reclaimed
+        .iter()
+        .filter(|lost| lost.exhausted)
+        .map(fail)
+        .collect();
+    if failed.is_empty() {
+        return Ok(0);
+    }
+    let (mut applied, mut failure) = (Vec::new(), None);
+    for (end, answer) in failed
+        .iter()
+        .zip(settler::settle_each(&run.common, &failed).await)
+    {
+        match answer {
+            Ok(Fenced::Applied) => applied.push(end),
+            Ok(Fenced::Stale) => {}
+            Err(error) => failure = Some(error),
+        }
+    }
+    metrics::exhausted(applied.len());
+    for settlement in &applied {
+        run.totals.ended(&settlement.outcome);
+    }
+    if !run.hooks.is_empty() {
+        tell(run, &applied).await?;
+    }
+    failure.map_or(Ok(applied.len()), Err)
+}
+
+/// Lets the hooks hear of jobs that were failed here: what they were is read for that.
+async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) -> Result<()> {
+    let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
+    let calls = &run.common.calls;
+    let jobs = calls.call("get", |store| store.jobs().get(&ids)).await?;
+    for (end, job) in failed.iter().zip(jobs) {
+        if let Some(job) = job {
+            let mut claim = Claim::of(&job);
+            claim.token = end.token;
+            run.hooks.tell(|hook| hook.job_ended(&claim, end));
+        }
+    }
+    Ok(())
+}

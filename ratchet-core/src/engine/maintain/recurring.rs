@@ -1,0 +1,402 @@
+//! Recurring definitions: puts those that the program declares when the node starts, and fires those
+//! whose slots have come.
+//!
+//! Every node does this, and no node has to: nodes race for what is due, the store decides what that
+//! is, and the token of a claim lets one of them fire it. A node that dies between claim and firing
+//! delays these slots by the rest of its lease; more of them may be overdue then, and what becomes of
+//! those says the misfire policy. Between looks the loop sleeps until the next slot; waking early
+//! costs a look and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::client::{Client, RetryDelays, WakeQueue, recurring};
+use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use crate::engine::common::Common;
+use crate::engine::membership::identity::Identity;
+use crate::engine::pools::counters::Counters;
+use crate::engine::totals::Totals;
+use crate::error::{Result, StoreError};
+use crate::id::NodeId;
+use crate::metrics;
+use crate::model::{
+    Definition, DueRecurring, Enqueued, Fired, Guard, Guarded, PutRecurring, RecurringClaimRequest,
+    RecurringFiring, RetireRecurring,
+};
+use crate::name::Name;
+use crate::store::Acquired;
+use crate::time::{self, millis_between, to_millis};
+
+/// The most definitions that are claimed at once.
+const BATCH: usize = 100;
+/// The most jobs that one call makes, unless a single definition makes more.
+const JOBS: usize = 500;
+/// How long the others leave a claimed definition to this node. It only saves them the work of planning
+/// what this node fires already, so it is short: slots that wait for its end come late.
+const LEASE: Duration = Duration::from_secs(3);
+/// The least time between two looks that others ask for.
+const APART: Duration = Duration::from_millis(100);
+/// How much later than the others a node looks that met a definition it cannot read, perhaps one of the
+/// next release, and for how long: each time it claims it, it keeps it from them for a lease.
+const BEHIND: Duration = Duration::from_millis(500);
+const BEHIND_FOR: Duration = Duration::from_secs(60);
+/// By how much at most nodes that wait for one slot come one after the other.
+const JITTER: Duration = Duration::from_millis(20);
+/// How often a firing is tried before it is left to the end of its lease.
+const TRIES: u32 = 4;
+/// After how many definitions in a row that could not be fired the others are not tried.
+const GIVE_UP: u32 = 3;
+
+/// The lock under which definitions are retired.
+const STARTUP: &str = "startup/recurring";
+/// How often, and how far apart, a node tries to get it.
+const STARTUP_TRIES: u32 = 10;
+const STARTUP_PAUSE: Duration = Duration::from_millis(500);
+/// How long it may be held.
+const STARTUP_TTL: Duration = Duration::from_secs(30);
+
+/// The handles that the loop of recurring definitions uses.
+pub(crate) struct RecurringHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) client: Client,
+    pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
+    /// What the node's own wakeups carry as their source.
+    pub(crate) source: NodeId,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+    /// The recurring definitions of the program.
+    pub(crate) declared: Arc<Vec<Definition>>,
+    pub(crate) totals: Arc<Totals>,
+    /// The firings that are better ended than dropped before the node leaves.
+    pub(crate) under_way: TaskTracker,
+    /// Cancelled when the run stops claiming.
+    pub(crate) draining: CancellationToken,
+}
+
+/// Declares, then fires for as long as the node runs.
+pub(crate) async fn run(run: Arc<RecurringHandles>) {
+    let mut wakeups = run.coordinator.subscribe();
+    let mut waiting;
+    tokio::select! {
+        biased;
+        () = run.draining.cancelled() => return,
+        refused = declare(&run) => waiting = refused,
+    }
+    let mut backoff = RetryDelays::of("recurring");
+    let mut met: Option<Instant> = None;
+    while !run.draining.is_cancelled() {
+        wakeups.clear();
+        let looked = time::monotonic();
+        put_again(&run, &mut waiting).await;
+        let under_way = run.under_way.token();
+        let ticked = tick(&run).await;
+        drop(under_way);
+        let wait = match ticked {
+            Ok(looked) => {
+                backoff.reset();
+                if looked.unreadable {
+                    met = Some(time::monotonic());
+                }
+                pause(&run, looked.next)
+            }
+            Err(error) => backoff.failed(&error, run.common.random()),
+        };
+        let behind = met.filter(|met| met.elapsed() < BEHIND_FOR);
+        let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
+        let heed_from = looked + APART + behind;
+        idle(&run, wait + behind, &mut wakeups, heed_from).await;
+    }
+}
+
+/// What a look brought.
+struct Looked {
+    /// In how long the next slot comes.
+    next: Option<Duration>,
+    /// Whether there was a definition that this node cannot read.
+    unreadable: bool,
+}
+
+/// Fires what is due.
+async fn tick(run: &RecurringHandles) -> Result<Looked> {
+    let mut unreadable = false;
+    loop {
+        let request = RecurringClaimRequest::new(run.identity.node(), BATCH).lease(LEASE);
+        // What comes now takes part of the time until the next slot.
+        let asked = time::monotonic();
+        let claim = run.common.calls.call("claim_due_recurring", |store| async {
+            let definitions = recurring(store, "claim_due_recurring")?;
+            definitions.claim_due_recurring(&request).await
+        });
+        let due = claim.await?;
+        unreadable |= due.unreadable > 0;
+        metrics::unreadable_definitions(due.unreadable);
+        let next = fire_all(run, &due).await?;
+        if due.definitions.len() + due.unreadable < request.limit {
+            let next = due.next_in.into_iter().chain(next).min();
+            let next = next.map(|next| next.saturating_sub(asked.elapsed()));
+            return Ok(Looked { next, unreadable });
+        }
+    }
+}
+
+/// Fires the claimed definitions, and says in how long the first of them comes again.
+async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Duration>> {
+    let plans = due.definitions.iter();
+    let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
+    firings.iter().for_each(|one| metrics::late(one, due.now));
+    let mut rest = firings.as_slice();
+    let mut failed = Ok(());
+    while !rest.is_empty() {
+        let (part, behind) = rest.split_at(part_of(rest));
+        // What fails keeps nothing behind it from its slots.
+        failed = failed.and(fire_part(run, part).await);
+        rest = behind;
+    }
+    failed?;
+    let next = firings.iter().filter_map(|firing| firing.next_fire).min();
+    Ok(next.map(|next| millis_between(to_millis(due.now), to_millis(next))))
+}
+
+/// How many of the firings go into one call.
+fn part_of(firings: &[RecurringFiring]) -> usize {
+    let mut jobs = 0;
+    let fits = firings.iter().take_while(|firing| {
+        jobs += firing.jobs.len();
+        jobs <= JOBS
+    });
+    fits.count().max(1)
+}
+
+/// Fires definitions in one call, or, if that fails, each in its own: perhaps it is one of them that
+/// cannot be fired, and the others shall not suffer.
+async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<()> {
+    let tried = fire(run, part, TRIES).await;
+    let (Err(error), true) = (&tried, part.len() > 1) else {
+        return lasting(tried, part);
+    };
+    tracing::debug!(%error, "firing definitions one by one");
+    let mut failed = Ok(());
+    let mut in_a_row = 0;
+    for one in part.iter().map(std::slice::from_ref) {
+        let fired = lasting(fire(run, one, 1).await, one);
+        in_a_row = if fired.is_err() { in_a_row + 1 } else { 0 };
+        failed = failed.and(fired);
+        if in_a_row == GIVE_UP {
+            // The database is away, and not one definition odd.
+            break;
+        }
+    }
+    failed
+}
+
+/// Leaves a definition alone that cannot be fired at all; what may pass is an error.
+fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
+    match fired {
+        Err(error) if !error.is_transient() => {
+            let names = part.iter().map(|firing| &firing.token.name);
+            let names: Vec<&Name> = names.collect();
+            tracing::error!(%error, definitions = ?names, "definitions cannot be fired");
+            Ok(())
+        }
+        fired => fired,
+    }
+}
+
+/// Fires definitions in one call. Safe to repeat: what took effect is stale the next time.
+async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
+    let mut backoff = RetryDelays::of("recurring");
+    let mut tries = 1;
+    let answers = loop {
+        let fire = run.common.calls.call("fire", |store| async {
+            recurring(store, "fire")?.fire(firings).await
+        });
+        match fire.await {
+            Err(error) if error.is_transient() && tries < most_tries => {
+                tracing::debug!(%error, "firing failed, trying again");
+                tries += 1;
+                tokio::time::sleep(backoff.next(run.common.random())).await;
+            }
+            answers => break answers?,
+        }
+    };
+    let mut queues = BTreeSet::new();
+    for (firing, answer) in firings.iter().zip(&answers) {
+        note(run, firing, answer);
+        if tries > 1 || matches!(answer, Fired::Applied(_)) {
+            let jobs = firing.jobs.iter();
+            queues.extend(jobs.map(|job| &job.spec().route.queue));
+        }
+    }
+    for queue in queues {
+        run.client.wake(Wakeup::queue(queue.clone())).await;
+    }
+    Ok(())
+}
+
+/// Counts and logs a firing.
+fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
+    let name = &firing.token.name;
+    let Fired::Applied(jobs) = answer else {
+        metrics::not_fired();
+        tracing::debug!(definition = %name, "somebody else changed or fired the definition");
+        return;
+    };
+    let created = |job: &&Enqueued| matches!(job, Enqueued::Created(_));
+    let made = jobs.iter().filter(created).count();
+    let skipped = jobs.len() - made;
+    Counters::add(&run.totals.fired, made);
+    metrics::fired(firing, made, skipped);
+    tracing::debug!(definition = %name, jobs = made, skipped, "fired a recurring definition");
+    if firing.missed {
+        tracing::warn!(definition = %name, jobs = made, "slots were missed and do not run");
+    }
+}
+
+/// How long to sleep if the next slot comes then.
+fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
+    let random = run.common.random();
+    let longest = run
+        .common
+        .config
+        .recurring_interval
+        .mul_f64(0.9 + 0.1 * random);
+    match next {
+        Some(next) if next < longest => next.max(JITTER / 2) + JITTER.mul_f64(random),
+        _ => longest,
+    }
+}
+
+/// Sleeps, unless slots have changed. What others say is heeded from this time on.
+async fn idle(
+    run: &RecurringHandles,
+    wait: Duration,
+    wakeups: &mut WakeupStream,
+    heed_from: Instant,
+) {
+    let sleep = tokio::time::sleep(wait);
+    tokio::pin!(sleep);
+    loop {
+        tokio::select! {
+            biased;
+            () = run.draining.cancelled() => return,
+            () = run.wake_queue.recurring_woken() => return,
+            wakeup = wakeups.next() => {
+                // Wakeups about a queue are of jobs.
+                if wakeup.queue.is_none() && !wakeup.is_echo_of(run.source) {
+                    break;
+                }
+            }
+            () = &mut sleep => return,
+        }
+    }
+    tokio::select! {
+        biased;
+        () = run.draining.cancelled() => {}
+        () = tokio::time::sleep_until(heed_from) => {}
+    }
+}
+
+/// Puts what the program declares, waiting for the database if it is away; then retires what it does
+/// not declare any more, if that is wanted. What needs a permit that nobody has set yet is returned.
+async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
+    let mut waiting = Vec::new();
+    for definition in run.declared.iter() {
+        let mut backoff = RetryDelays::of("recurring");
+        while let Err(error) = put(run, definition).await {
+            let name = definition.name();
+            if run.common.calls.store().permits().is_some() && lacks_a_permit(&error) {
+                tracing::warn!(%error, definition = %name, "a definition waits for its permit");
+                waiting.push(definition);
+                break;
+            }
+            if !error.is_transient() {
+                tracing::error!(%error, definition = %name, "a definition cannot be put");
+                break;
+            }
+            tracing::warn!(%error, definition = %name, "cannot put a definition yet");
+            tokio::time::sleep(backoff.next(run.common.random())).await;
+        }
+    }
+    if run.common.config.retire_recurring
+        && let Err(error) = retire(run).await
+    {
+        tracing::warn!(%error, "definitions that are no longer declared were not retired");
+    }
+    waiting
+}
+
+/// Whether a put was refused because nobody has set the resource that the jobs need: that may come.
+fn lacks_a_permit(error: &StoreError) -> bool {
+    error
+        .invalid_input()
+        .is_some_and(|problem| problem.field() == "permit")
+}
+
+/// Puts declared definitions whose permit was missing, as soon as it is there.
+async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
+    let mut still = Vec::new();
+    for definition in waiting.drain(..) {
+        if put(run, definition).await.is_err() {
+            still.push(definition);
+        }
+    }
+    *waiting = still;
+}
+
+async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
+    let put = PutRecurring::new(definition.clone()).declared(true);
+    let outcome = run.client.recurring().put_checked(&put).await?;
+    tracing::debug!(definition = %definition.name(), ?outcome, "declared");
+    Ok(())
+}
+
+/// Deletes the definitions that were declared before this node began and that its program does not
+/// have, under a lock, so that two programs that start together do not undo each other's work.
+async fn retire(run: &RecurringHandles) -> Result<()> {
+    let Some(guard) = startup_guard(run).await? else {
+        tracing::warn!("somebody else retires definitions all the while");
+        return Ok(());
+    };
+    let calls = &run.common.calls;
+    let known = run.declared.iter();
+    let known = known.map(|definition| definition.name().clone()).collect();
+    let request = RetireRecurring::new(known, run.identity.node(), guard.clone());
+    let retired = calls.call("retire", |store| async {
+        recurring(store, "retire")?.retire(&request).await
+    });
+    let retired = retired.await;
+    let release = calls.call("release", |store| {
+        let locks = store.locks();
+        locks.release(&guard.lock, &guard.owner, guard.fence)
+    });
+    if let Err(error) = release.await {
+        tracing::debug!(%error, "the lock is free when its time has passed");
+    }
+    if let Guarded::Done(names) = retired? {
+        for name in names {
+            tracing::info!(definition = %name, "retired: no longer declared");
+        }
+    }
+    Ok(())
+}
+
+/// The lock under which definitions are retired; none if others have it all the while.
+async fn startup_guard(run: &RecurringHandles) -> Result<Option<Guard>> {
+    let lock = Name::new("lock", STARTUP).map_err(StoreError::from)?;
+    let owner = Name::new("owner", run.identity.node().to_string()).map_err(StoreError::from)?;
+    for _ in 0..STARTUP_TRIES {
+        let acquire = run.common.calls.call("acquire", |store| {
+            store.locks().acquire(&lock, &owner, STARTUP_TTL)
+        });
+        if let Acquired::Acquired { fence } = acquire.await? {
+            return Ok(Some(Guard { lock, owner, fence }));
+        }
+        tokio::time::sleep(STARTUP_PAUSE).await;
+    }
+    Ok(None)
+}

@@ -1,0 +1,76 @@
+//! Hands back the claims that the store lists under this node and the node never received.
+//!
+//! The heartbeat finds them; they are settled here, beside the heartbeat, so that a store that settles
+//! slowly keeps no node silent. What cannot be handed back is found again by the next heartbeat.
+
+use std::sync::Arc;
+
+use super::heartbeat::{self, HeartbeatHandles};
+use crate::client::{Client, WakeQueue};
+use crate::engine::common::Common;
+use crate::engine::settle::held_claims::HeldClaims;
+use crate::engine::settle::settler;
+use crate::error::Result;
+use crate::id::ClaimToken;
+use crate::limits;
+use crate::metrics;
+use crate::model::{Fenced, NodeStatus, Outcome, Settlement};
+use crate::outage::Outage;
+
+/// The handles that the hand-back of undelivered claims uses.
+pub(crate) struct UndeliveredHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) claims: Arc<HeldClaims>,
+    pub(crate) heartbeat: Arc<HeartbeatHandles>,
+    pub(crate) client: Client,
+    pub(crate) wake_queue: Arc<WakeQueue>,
+}
+
+/// Hands claims back for as long as the node runs.
+pub(crate) async fn run(run: Arc<UndeliveredHandles>) {
+    let mut outage = Outage::of("undelivered");
+    loop {
+        run.claims.ledger.compared().await;
+        match hand_back(&run).await {
+            Ok(()) => outage.ended(),
+            Err(error) => outage.failed(&error),
+        }
+    }
+}
+
+/// Beats with this status, and hands back what the reply shows to be undelivered.
+pub(crate) async fn beat_and_hand_back(run: &UndeliveredHandles, status: NodeStatus) -> Result<()> {
+    heartbeat::announce(&run.heartbeat, status).await?;
+    hand_back(run).await
+}
+
+/// Hands back what the last heartbeat found: at no attempt and no crash, with the old due times.
+async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
+    let (mut handed_back, mut failure) = (0, Ok(()));
+    for tokens in run
+        .claims
+        .ledger
+        .take_undelivered()
+        .chunks(limits::MAX_BATCH)
+    {
+        let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Undelivered);
+        let ends: Vec<Settlement> = tokens.iter().map(end).collect();
+        for answer in settler::settle_each(&run.common, &ends).await {
+            match answer {
+                Ok(Fenced::Applied) => handed_back += 1,
+                Ok(Fenced::Stale) => {}
+                Err(error) => failure = Err(error),
+            }
+        }
+    }
+    if handed_back > 0 {
+        metrics::claims_undelivered(handed_back);
+        tracing::warn!(
+            claims = handed_back,
+            "handed back claims whose answer never reached this node"
+        );
+        run.wake_queue.wake(None);
+        run.client.wake_others(settler::TELL).await;
+    }
+    failure
+}

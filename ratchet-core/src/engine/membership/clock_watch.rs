@@ -1,0 +1,252 @@
+//! Detects steps of the database's clock.
+//!
+//! The store reads the database's time of a heartbeat reply between sending and receiving. So two
+//! readings bound the time between them without any estimate of the network: at least from the receipt
+//! of the first reply to the sending of the second heartbeat, at most from the sending of the first to
+//! the receipt of the second. If the database's clock moved by more or by less than that, it stepped.
+//!
+//! A suspended process sees a step forward, because Linux stops the monotonic clock during suspend.
+//! That process cannot know how long the other nodes were silent, so it must take the same care.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::ClockTrust;
+use crate::time::{Timestamp, duration_millis, from_millis, millis_between, to_millis};
+
+/// The disagreement that is never a step: covers clocks that show ticks of up to 16 ms, and the
+/// switch to another server of a set.
+const TOLERANCE: i64 = 100;
+/// The share of the elapsed time that is drift and no step: a tenth, more than any time service
+/// slews a clock. It changes every wait by a tenth: too little for a living node to count as dead.
+const DRIFT: i64 = 10;
+
+/// One reading of the database's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) sent: Instant,
+    pub(super) received: Instant,
+    pub(super) database: Timestamp,
+}
+
+/// A step of the database's clock. Its size is known to within the round trips of both readings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClockStep {
+    /// By this much at most.
+    Forward(Duration),
+    /// By this much at most.
+    Back(Duration),
+}
+
+/// The last reading, and the steps seen so far.
+#[derive(Debug)]
+pub(super) struct ClockWatch {
+    last: Option<Reading>,
+    trust: ClockTrust,
+}
+
+impl ClockWatch {
+    pub(super) const fn new() -> Self {
+        Self {
+            last: None,
+            trust: ClockTrust::FULL,
+        }
+    }
+
+    /// Takes note of a reading; returns the step since the one before it, if there was one.
+    pub(super) fn note(&mut self, reading: Reading) -> Option<ClockStep> {
+        let last = self.last.replace(reading)?;
+        let least = duration_millis(reading.sent.saturating_duration_since(last.received));
+        let most = duration_millis(reading.received.saturating_duration_since(last.sent));
+        let (before, now) = (to_millis(last.database), to_millis(reading.database));
+        let moved = now.saturating_sub(before);
+        if moved > with_drift(most) {
+            // The upper bound: an age judged too short delays a recovery, one judged too long takes
+            // the claims of a living node.
+            let by = millis_between(least, moved);
+            let at = from_millis(before.saturating_add(with_drift(most)));
+            self.trust = self.trust.clone().stepped(at, by);
+            return Some(ClockStep::Forward(by));
+        }
+        if moved < least - least / DRIFT - TOLERANCE {
+            let surely = millis_between(moved, least);
+            self.trust = self.trust.clone().stepped_back(surely);
+            return Some(ClockStep::Back(millis_between(moved, most)));
+        }
+        None
+    }
+
+    /// What a call that is made until `deadline` may believe of the clock.
+    pub(super) fn trust(&self, deadline: Instant) -> ClockTrust {
+        let Some(last) = self.last else {
+            return self.trust.clone();
+        };
+        let most = duration_millis(deadline.saturating_duration_since(last.sent));
+        let latest = to_millis(last.database).saturating_add(with_drift(most));
+        self.trust.clone().until(from_millis(latest))
+    }
+}
+
+/// How far a clock that does not step can move in this time, at most.
+const fn with_drift(elapsed: i64) -> i64 {
+    elapsed.saturating_add(elapsed / DRIFT + TOLERANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Heartbeat, NodeRecord, NodeStatus, NodeSweep};
+    use crate::{Name, NodeId, time};
+
+    const BEGIN: i64 = 1_790_000_000_000;
+
+    /// Heartbeats of a node; everything in milliseconds.
+    struct Beats {
+        origin: Instant,
+        watch: ClockWatch,
+    }
+
+    impl Beats {
+        fn new() -> Self {
+            Self {
+                origin: time::monotonic(),
+                watch: ClockWatch::new(),
+            }
+        }
+
+        fn at(&self, millis: u64) -> Instant {
+            self.origin + Duration::from_millis(millis)
+        }
+
+        /// A heartbeat that is sent at `sent`, takes `took`, and reads this time.
+        fn beat(&mut self, sent: u64, took: u64, database: i64) -> Option<ClockStep> {
+            let (sent, received) = (self.at(sent), self.at(sent + took));
+            self.watch.note(Reading {
+                sent,
+                received,
+                database: from_millis(BEGIN + database),
+            })
+        }
+    }
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_steady_clock_never_steps_whatever_the_round_trips() {
+        let mut beats = Beats::new();
+        // The reading is anywhere between sending and receipt.
+        for (sent, took, read) in [
+            (0, 10, 0),
+            (5_000, 4_900, 9_900),
+            (10_000, 4_900, 10_000),
+            (15_000, 0, 15_000),
+            (45_000, 9_000, 54_000),
+            (55_000, 9_000, 55_000),
+        ] {
+            assert_eq!(beats.beat(sent, took, read), None, "sent at {sent}");
+        }
+    }
+
+    #[test]
+    fn a_step_forward_is_seen_with_the_most_it_can_be() {
+        let mut beats = Beats::new();
+        assert_eq!(beats.beat(0, 20, 10), None);
+        let step = beats.beat(5_000, 20, 3_605_010);
+        assert_eq!(step, Some(ClockStep::Forward(millis(3_600_020))));
+        assert_eq!(beats.beat(10_000, 20, 3_610_010), None, "one step, once");
+    }
+
+    #[test]
+    fn a_step_back_is_seen() {
+        let mut beats = Beats::new();
+        beats.beat(0, 20, 10);
+        let step = beats.beat(5_000, 20, -3_594_990);
+        assert_eq!(step, Some(ClockStep::Back(millis(3_600_020))));
+        assert_eq!(beats.beat(10_000, 20, -3_589_990), None);
+    }
+
+    #[test]
+    fn a_drift_of_a_tenth_is_no_step() {
+        for speed in [9, 11] {
+            let mut beats = Beats::new();
+            for round in 0..1_000 {
+                let at = round * 5_000;
+                let database = i64::try_from(at).unwrap() * speed / 10;
+                assert_eq!(beats.beat(at, 10, database), None, "round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_tolerance_is_exact() {
+        for (jump, steps) in [(600, false), (601, true)] {
+            let mut beats = Beats::new();
+            beats.beat(0, 0, 0);
+            assert_eq!(beats.beat(5_000, 0, 5_000 + jump).is_some(), steps);
+        }
+        for (jump, steps) in [(600, false), (601, true)] {
+            let mut beats = Beats::new();
+            beats.beat(0, 0, 0);
+            assert_eq!(beats.beat(5_000, 0, 5_000 - jump).is_some(), steps);
+        }
+    }
+
+    #[test]
+    fn an_outage_of_the_database_is_no_step_and_a_suspended_process_is_one() {
+        let mut beats = Beats::new();
+        beats.beat(0, 10, 0);
+        assert_eq!(beats.beat(600_000, 10, 600_000), None);
+        // Suspended for ten minutes: the monotonic clock stood still.
+        let step = beats.beat(605_000, 10, 1_205_000);
+        assert!(matches!(step, Some(ClockStep::Forward(_))), "{step:?}");
+    }
+
+    #[test]
+    fn a_step_makes_no_node_look_silent_and_later_silence_counts_as_ever() {
+        let mut beats = Beats::new();
+        let (dead_after, hour) = (millis(15_000), 3_600_000);
+        let seen_at = |at: i64| {
+            let label = Name::new("label", "n").unwrap();
+            let beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, millis(5_000));
+            NodeRecord::joined(&beat, from_millis(BEGIN + at))
+        };
+        beats.beat(0, 20, 10);
+        // Last seen before the step, which came just before the second heartbeat.
+        let (early, late) = (seen_at(10), seen_at(4_990));
+        beats.beat(5_000, 20, 5_010 + hour);
+        let after = seen_at(5_010 + hour);
+        let sweep =
+            NodeSweep::new(dead_after, dead_after).clock(beats.watch.trust(beats.at(60_000)));
+        let dead = |node: &NodeRecord, at: i64| sweep.marks_dead(node, from_millis(BEGIN + at));
+        for node in [&early, &late, &after] {
+            assert!(!dead(node, 15_010 + hour), "{:?}", node.last_seen);
+        }
+        // Late by the uncertainty of the step, which is that of both round trips.
+        assert!(dead(&early, 15_011 + hour + 20));
+        assert!(dead(&late, 19_991 + hour + 20));
+        assert!(dead(&after, 20_011 + hour));
+    }
+
+    #[test]
+    fn a_step_that_is_taken_back_leaves_no_more_than_its_uncertainty() {
+        let mut beats = Beats::new();
+        beats.beat(0, 20, 10);
+        beats.beat(5_000, 20, 3_605_010);
+        beats.beat(10_000, 20, 10_010);
+        let trust = beats.watch.trust(beats.at(10_000));
+        assert!(trust.now_for(BEGIN, BEGIN + 60_000) >= BEGIN + 60_000 - 40);
+    }
+
+    #[test]
+    fn a_pass_knows_the_latest_time_it_can_meet() {
+        let mut beats = Beats::new();
+        assert_eq!(beats.watch.trust(beats.at(0)), ClockTrust::FULL);
+        beats.beat(0, 20, 10);
+        let trust = beats.watch.trust(beats.at(10_000));
+        let latest = BEGIN + 10 + 11_100;
+        assert!(trust.allows(latest) && !trust.allows(latest + 1));
+    }
+}

@@ -1,0 +1,125 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::id::{ClaimToken, NodeId};
+use crate::model::{Claim, JobInput};
+
+/// A claim whose body has not begun.
+pub(crate) struct Ready {
+    pub(crate) claim: Arc<Claim>,
+    /// Whose claim it is: this node, unless it got another id meanwhile.
+    pub(crate) node: NodeId,
+    /// None: still to be read.
+    pub(crate) input: Option<JobInput>,
+    pub(crate) received: Instant,
+}
+
+/// Claims that wait for a slot, in claim order.
+pub(crate) struct ReadyQueue {
+    items: Mutex<VecDeque<Ready>>,
+    /// At least one permit per item; taking without an item just tries again.
+    permits: Semaphore,
+    len: AtomicUsize,
+}
+
+impl ReadyQueue {
+    pub(crate) fn new() -> Self {
+        Self {
+            items: Mutex::default(),
+            permits: Semaphore::new(0),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn push(&self, batch: impl IntoIterator<Item = Ready>) {
+        let mut items = self.items();
+        let before = items.len();
+        items.extend(batch);
+        let added = items.len() - before;
+        self.len.store(items.len(), Ordering::Release);
+        drop(items);
+        self.permits.add_permits(added);
+    }
+
+    /// The next claim, once there is one.
+    ///
+    /// # Cancel safety
+    /// Nothing is taken if the future is dropped.
+    pub(crate) async fn pop(&self) -> Ready {
+        loop {
+            match self.permits.acquire().await {
+                Ok(permit) => permit.forget(),
+                // Never closed; if it were, there would be nothing to take.
+                Err(_) => std::future::pending().await,
+            }
+            let mut items = self.items();
+            if let Some(item) = items.pop_front() {
+                self.len.store(items.len(), Ordering::Release);
+                return item;
+            }
+        }
+    }
+
+    /// Takes everything.
+    pub(crate) fn take_all(&self) -> Vec<Ready> {
+        self.take_while(|_| true)
+    }
+
+    /// Takes what has waited for longer than `age` at `now`.
+    pub(crate) fn take_older(&self, age: Duration, now: Instant) -> Vec<Ready> {
+        self.take_while(|item| now.saturating_duration_since(item.received) > age)
+    }
+
+    fn take_while(&self, taken: impl Fn(&Ready) -> bool) -> Vec<Ready> {
+        let mut items = self.items();
+        let count = items.iter().take_while(|item| taken(item)).count();
+        let out = items.drain(..count).collect();
+        self.len.store(items.len(), Ordering::Release);
+        out
+    }
+
+    /// Takes these, as far as they still wait.
+    pub(crate) fn take_these(&self, tokens: &[ClaimToken]) -> Vec<Ready> {
+        if tokens.is_empty() {
+            return Vec::new();
+        }
+        let mut items = self.items();
+        let (taken, kept): (VecDeque<Ready>, VecDeque<Ready>) = items
+            .drain(..)
+            .partition(|item| tokens.contains(&item.claim.token));
+        *items = kept;
+        self.len.store(items.len(), Ordering::Release);
+        Vec::from(taken)
+    }
+
+    /// The tokens of the first claims whose input is still to be read.
+    pub(crate) fn unread(&self, limit: usize) -> Vec<ClaimToken> {
+        let items = self.items();
+        let unread = items.iter().filter(|item| item.input.is_none());
+        unread.take(limit).map(|item| item.claim.token).collect()
+    }
+
+    /// Gives waiting claims the inputs that were read for them.
+    pub(crate) fn fill(&self, inputs: impl IntoIterator<Item = (ClaimToken, JobInput)>) {
+        let mut inputs: std::collections::HashMap<ClaimToken, JobInput> =
+            inputs.into_iter().collect();
+        for item in self.items().iter_mut().filter(|item| item.input.is_none()) {
+            item.input = inputs.remove(&item.claim.token);
+        }
+    }
+
+    fn items(&self) -> MutexGuard<'_, VecDeque<Ready>> {
+        self.items
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}

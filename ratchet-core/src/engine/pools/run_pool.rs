@@ -1,0 +1,65 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+use super::counters::{Counters, NodePool};
+use super::partition::Share;
+use super::ready::ReadyQueue;
+use super::throttle::Throttles;
+use crate::metrics::PoolMetrics;
+
+/// One pool during one run: its claims and the room for more. What its size is and which jobs it
+/// takes stands in its [`Share`].
+pub(crate) struct RunPool {
+    /// Its place among the pools of the node.
+    pub(crate) index: usize,
+    pool: Arc<NodePool>,
+    pub(crate) ready: ReadyQueue,
+    /// Claims it has, or has asked for, and has not settled.
+    held: AtomicUsize,
+    /// The poller is told of room when no more than this many claims are held.
+    pub(crate) refill_at: AtomicUsize,
+    pub(crate) room: Notify,
+    pub(crate) throttles: Throttles,
+    pub(crate) metrics: PoolMetrics,
+}
+
+impl RunPool {
+    pub(crate) fn new(index: usize, pool: &Arc<NodePool>) -> Self {
+        Self {
+            index,
+            pool: Arc::clone(pool),
+            ready: ReadyQueue::new(),
+            held: AtomicUsize::new(0),
+            refill_at: AtomicUsize::new(0),
+            room: Notify::new(),
+            throttles: Throttles::default(),
+            metrics: PoolMetrics::new(&pool.share.name, &pool.share.kinds),
+        }
+    }
+
+    pub(crate) fn share(&self) -> &Share {
+        &self.pool.share
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.pool.counters
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn hold(&self, claims: usize) {
+        self.held.fetch_add(claims, Ordering::SeqCst);
+    }
+
+    /// Forgets claims that were settled, handed back or lost.
+    pub(crate) fn let_go(&self, claims: usize) {
+        let held = self.held.fetch_sub(claims, Ordering::SeqCst) - claims;
+        if held <= self.refill_at.load(Ordering::SeqCst) {
+            self.room.notify_one();
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Throttles: kinds that a poller asks for by little, or not at all, since a rate limit holds them up.
+//!
+//! A claim of jobs that may not begin would only be handed back, so a kind that has to wait is left
+//! out of the ordinary requests of its pool. When the wait is over the poller asks for this kind alone,
+//! and for no more jobs than are about to be allowed; so the others keep their place in the claim
+//! order. The kind is back among the others once there are fewer of its jobs than that.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::RetryDelays;
+use crate::name::Name;
+use crate::rate::Rate;
+
+/// How seldom a kind is asked for, if so many may begin at once as are allowed in that time.
+const STEP: Duration = Duration::from_millis(100);
+
+/// The throttled kinds of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Throttles(Mutex<BTreeMap<Name, Throttle>>);
+
+#[derive(Debug)]
+struct Throttle {
+    /// Until then none of its jobs may begin.
+    closed_until: Instant,
+    /// When to ask for it next.
+    ask_at: Instant,
+    /// How many to ask for.
+    share: usize,
+    /// How long after asking for it to ask again.
+    pause: Duration,
+    /// The limiter failed, so often in a row.
+    failing: Option<RetryDelays>,
+}
+
+impl Throttles {
+    /// Nothing of this kind may begin for so long, which is limited to this rate.
+    pub(crate) fn close(&self, kind: &Name, rate: &Rate, wait: Duration, now: Instant) {
+        let (share, pause) = share(rate);
+        let until = now + wait;
+        let throttle = Throttle {
+            closed_until: until,
+            ask_at: until,
+            share,
+            pause,
+            failing: None,
+        };
+        self.kinds().insert(kind.clone(), throttle);
+    }
+
+    /// The limiter of this kind failed: nothing may begin until it was asked again, after a delay that
+    /// grows from one failure to the next.
+    pub(crate) fn fail(&self, kind: &Name, random: f64, now: Instant) {
+        let mut kinds = self.kinds();
+        let earlier = kinds.remove(kind).and_then(|throttle| throttle.failing);
+        let mut backoff = earlier.unwrap_or_else(|| RetryDelays::of("limiter"));
+        let wait = backoff.next(random);
+        let throttle = Throttle {
+            closed_until: now + wait,
+            ask_at: now + wait,
+            share: 1,
+            pause: wait,
+            failing: Some(backoff),
+        };
+        kinds.insert(kind.clone(), throttle);
+    }
+
+    /// The limiter of this kind works.
+    pub(crate) fn works(&self, kind: &Name) {
+        let mut kinds = self.kinds();
+        if kinds
+            .get(kind)
+            .is_some_and(|throttle| throttle.failing.is_some())
+        {
+            kinds.remove(kind);
+        }
+    }
+
+    /// Whether no job of this kind may begin, so that its limiter need not be asked.
+    pub(crate) fn is_closed(&self, kind: &Name, now: Instant) -> bool {
+        self.kinds()
+            .get(kind)
+            .is_some_and(|throttle| now < throttle.closed_until)
+    }
+
+    /// These kinds without those that are throttled.
+    pub(crate) fn open_ones(&self, kinds: &[Name]) -> Vec<Name> {
+        let throttled = self.kinds();
+        let open = kinds.iter().filter(|kind| !throttled.contains_key(*kind));
+        open.cloned().collect()
+    }
+
+    /// A throttled kind that it is time to ask for, and for how many jobs.
+    pub(crate) fn due(&self, now: Instant) -> Option<(Name, usize)> {
+        let mut kinds = self.kinds();
+        let due = kinds
+            .iter_mut()
+            .filter(|(_, throttle)| throttle.ask_at <= now);
+        let due = due.min_by_key(|(_, throttle)| throttle.ask_at);
+        due.map(|(kind, throttle)| {
+            // Who is late catches up: what was allowed meanwhile is still there, up to the burst.
+            throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
+            (kind.clone(), throttle.share)
+        })
+    }
+
+    /// When to ask for a throttled kind next.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.kinds().values().map(|throttle| throttle.ask_at).min()
+    }
+
+    /// There were fewer jobs of this kind than were asked for.
+    pub(crate) fn lift(&self, kind: &Name) {
+        self.kinds().remove(kind);
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, BTreeMap<Name, Throttle>> {
+        self.0.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+/// How many jobs to ask for at a time, and how long to wait in between.
+fn share(rate: &Rate) -> (usize, Duration) {
+    let interval = rate.interval();
+    let in_step = STEP.as_micros() / interval.as_micros().max(1);
+    let share = u32::try_from(in_step).unwrap_or(u32::MAX);
+    let share = share.clamp(1, rate.at_once());
+    let pause = interval.saturating_mul(share);
+    (usize::try_from(share).unwrap_or(usize::MAX), pause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn kind() -> Name {
+        Name::new("kind", "mail").unwrap()
+    }
+
+    #[test]
+    fn as_many_are_asked_for_as_are_allowed_in_a_step() {
+        let table = [
+            (Rate::new(10, SECOND), 1, 100),
+            (Rate::new(1, SECOND), 1, 1_000),
+            (Rate::new(1_000, SECOND), 100, 100),
+            (Rate::new(1_000, SECOND).burst(5), 5, 5),
+        ];
+        for (rate, jobs, pause) in table {
+            let expected = (jobs, Duration::from_millis(pause));
+            assert_eq!(share(&rate), expected, "{rate:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_kind_is_left_out_and_asked_for_when_its_wait_is_over() {
+        let (throttles, now, wait) = (Throttles::default(), time::monotonic(), SECOND);
+        let kinds = [kind(), Name::new("kind", "other").unwrap()];
+        throttles.close(&kind(), &Rate::new(10, SECOND), wait, now);
+        assert_eq!(throttles.open_ones(&kinds), kinds[1..]);
+        assert!(throttles.is_closed(&kind(), now));
+        assert_eq!(throttles.due(now), None);
+        let later = throttles.next().unwrap();
+        assert_eq!(later, now + wait);
+        assert_eq!(throttles.due(later), Some((kind(), 1)));
+        assert_eq!(throttles.due(later), None);
+        assert!(!throttles.is_closed(&kind(), later));
+        // It stays out of the ordinary requests until there are no more of its jobs.
+        assert_eq!(throttles.open_ones(&kinds), kinds[1..]);
+        throttles.lift(&kind());
+        assert_eq!(throttles.open_ones(&kinds), kinds);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_close_a_kind_for_longer_and_longer_until_one_call_works() {
+        let (throttles, now) = (Throttles::default(), time::monotonic());
+        for expected in [50, 100, 200] {
+            throttles.fail(&kind(), 0.0, now);
+            assert_eq!(
+                throttles.next(),
+                Some(now + Duration::from_millis(expected))
+            );
+        }
+        throttles.works(&kind());
+        assert_eq!(throttles.next(), None);
+        throttles.fail(&kind(), 0.0, now);
+        assert_eq!(throttles.next(), Some(now + Duration::from_millis(50)));
+        // What is limited, and whose limiter works, stays limited.
+        throttles.close(&kind(), &Rate::new(10, SECOND), SECOND, now);
+        throttles.works(&kind());
+        assert_eq!(throttles.next(), Some(now + SECOND));
+    }
+}

@@ -1,0 +1,255 @@
+use std::time::Duration;
+
+use super::retention::{LONGEST, Retention};
+use crate::cluster::LeaderTimings;
+use crate::error::SettingProblem;
+use crate::model::{NodeRecord, ReclaimRequest};
+use crate::name::Name;
+use crate::priority::Aging;
+
+/// The most queues whose backlog a node measures: each is two time series and a call in every pass.
+const MAX_MEASURED_QUEUES: usize = 50;
+
+/// The settings of a node, with the reasons for their defaults. Set through
+/// [`NodeBuilder`](crate::NodeBuilder), checked by [`Config::problems`].
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Bodies at once in the default pool. 32: jobs mostly wait for others.
+    pub(crate) concurrency: usize,
+    /// Bodies at once in the pool of the system queue. 2, so that one that hangs is not the end.
+    pub(crate) system_concurrency: usize,
+    /// Whether jobs that require no capability are taken. Yes: most jobs require none.
+    pub(crate) untagged: bool,
+    /// Claims held beyond that, at most, while jobs are so short that a round trip to the store
+    /// would be longer than the work at hand.
+    pub(crate) prefetch: usize,
+    /// How long a prefetched claim may wait for a slot before it is handed back. 5 s.
+    pub(crate) prefetch_ttl: Duration,
+    /// Whether payloads are read when a body is about to begin instead of with the claim.
+    pub(crate) lazy_payloads: bool,
+    pub(crate) aging: Aging,
+    /// The first delay after a poll that found less than asked for. 100 ms.
+    pub(crate) poll_min: Duration,
+    /// The longest delay between polls of an idle node. 1 s: what a lost wakeup costs.
+    pub(crate) poll_max: Duration,
+    /// 5 s: three of them are the default patience of the others.
+    pub(crate) heartbeat_interval: Duration,
+    /// The longest interval of a node at rest. 30 s.
+    pub(crate) heartbeat_max: Duration,
+    /// 15 s of silence mean death.
+    pub(crate) dead_after: Duration,
+    /// How often orphans are looked for. 5 s.
+    pub(crate) reclaim_interval: Duration,
+    /// How long a claim may wait for its body. 5 min.
+    pub(crate) start_timeout: Duration,
+    /// Lost claims that a job survives. 3: the fourth makes it a dead letter.
+    pub(crate) max_crashes: u32,
+    /// How long a drain waits for running bodies. 30 s.
+    pub(crate) drain_grace: Duration,
+    /// What becomes of finished jobs. Successes go after a day, the others after 90 days.
+    pub(crate) retention: Retention,
+    /// The queues whose backlog the leader measures. None: each costs two time series and a call.
+    pub(crate) measured_queues: Vec<Name>,
+    /// How often old jobs are looked for. 1 min.
+    pub(crate) maintenance_interval: Duration,
+    /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a definition
+    /// may come into effect that another process put, without wakeups.
+    pub(crate) recurring_interval: Duration,
+    /// Whether definitions are deleted that were declared once and are not any more. No: what this
+    /// program does not have another may.
+    pub(crate) retire_recurring: bool,
+    /// How long one call of the store may take. 10 s.
+    pub(crate) store_deadline: Duration,
+    pub(crate) leadership: LeaderTimings,
+    /// How long the node leaves it to others to take over from a leader that vanished. Not at all.
+    pub(crate) takeover_delay: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            concurrency: 32,
+            system_concurrency: 2,
+            untagged: true,
+            prefetch: Self::prefetch_for(32),
+            prefetch_ttl: seconds(5),
+            lazy_payloads: false,
+            aging: Aging::default(),
+            poll_min: Duration::from_millis(100),
+            poll_max: seconds(1),
+            heartbeat_interval: seconds(5),
+            heartbeat_max: seconds(30),
+            dead_after: NodeRecord::DEAD_AFTER,
+            reclaim_interval: seconds(5),
+            start_timeout: seconds(300),
+            max_crashes: 3,
+            drain_grace: seconds(30),
+            retention: Retention::default(),
+            measured_queues: Vec::new(),
+            maintenance_interval: seconds(60),
+            recurring_interval: seconds(5),
+            retire_recurring: false,
+            store_deadline: seconds(10),
+            leadership: LeaderTimings::default(),
+            takeover_delay: Duration::ZERO,
+        }
+    }
+}
+
+impl Config {
+    /// The prefetch of a pool for which none was set: 30 claims for each slot, and 960 at most.
+    pub(crate) const fn prefetch_for(concurrency: usize) -> usize {
+        if concurrency < 32 {
+            concurrency * 30
+        } else {
+            960
+        }
+    }
+
+    /// The longest interval that may be configured.
+    const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
+
+    /// How long a heartbeat may take: one that hangs must leave time for another before the node
+    /// is taken for dead.
+    pub(crate) fn heartbeat_deadline(&self) -> Duration {
+        self.heartbeat_interval.min(self.store_deadline)
+    }
+
+    /// From how many lost claims on a job is run while no other suspect runs on the node, so that
+    /// a job that kills its process uses up its own crash budget only.
+    pub(crate) fn isolate_from(&self) -> u32 {
+        self.max_crashes.saturating_sub(1).max(1)
+    }
+
+    pub(crate) fn reclaim_request(&self) -> ReclaimRequest {
+        ReclaimRequest::new()
+            .dead_after(self.dead_after)
+            .start_timeout(self.start_timeout)
+            .max_crashes(self.max_crashes)
+    }
+
+    /// Everything that cannot work, each with the values that clash.
+    pub(crate) fn problems(&self) -> Vec<SettingProblem> {
+        let mut problems = Vec::new();
+        let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {
+            if wrong {
+                problems.push(SettingProblem::new(settings, text));
+            }
+        };
+        refuse(
+            self.concurrency == 0,
+            &["concurrency"],
+            "concurrency is 0".to_owned(),
+        );
+        let measured = self.measured_queues.len();
+        refuse(
+            measured > MAX_MEASURED_QUEUES,
+            &["measured_queues"],
+            format!(
+                "measured_queues names {measured} queues; at most {MAX_MEASURED_QUEUES} can be measured"
+            ),
+        );
+        for (name, value) in [
+            ("prefetch_ttl", self.prefetch_ttl),
+            ("poll_interval.min", self.poll_min),
+            ("heartbeat_interval", self.heartbeat_interval),
+            ("dead_after", self.dead_after),
+            ("reclaim_interval", self.reclaim_interval),
+            ("start_timeout", self.start_timeout),
+            ("maintenance_interval", self.maintenance_interval),
+            ("recurring_interval", self.recurring_interval),
+            ("store_deadline", self.store_deadline),
+        ] {
+            refuse(value.is_zero(), &[name], format!("{name} is zero"));
+            refuse(
+                value > LONGEST,
+                &[name],
+                format!("{name} {value:?} is longer than ten years"),
+            );
+        }
+        for (name, value) in [
+            ("poll_interval.max", self.poll_max),
+            ("drain_grace", self.drain_grace),
+            ("takeover_delay", self.takeover_delay),
+        ] {
+            refuse(
+                value > LONGEST,
+                &[name],
+                format!("{name} {value:?} is longer than ten years"),
+            );
+        }
+        refuse(
+            self.poll_min > self.poll_max,
+            &["poll_interval.min", "poll_interval.max"],
+            format!(
+                "poll_interval.min {:?} is longer than poll_interval.max {:?}",
+                self.poll_min, self.poll_max
+            ),
+        );
+        refuse(
+            self.heartbeat_max > Self::LONGEST_HEARTBEAT,
+            &["heartbeat_max"],
+            format!(
+                "heartbeat_max {:?} is longer than {:?}",
+                self.heartbeat_max,
+                Self::LONGEST_HEARTBEAT
+            ),
+        );
+        refuse(
+            self.heartbeat_interval > self.heartbeat_max,
+            &["heartbeat_interval", "heartbeat_max"],
+            format!(
+                "heartbeat_interval {:?} is longer than heartbeat_max {:?}",
+                self.heartbeat_interval, self.heartbeat_max
+            ),
+        );
+        refuse(
+            self.dead_after < self.heartbeat_interval.saturating_mul(3),
+            &["dead_after", "heartbeat_interval"],
+            format!(
+                "dead_after {:?} is shorter than three heartbeat intervals of {:?}",
+                self.dead_after, self.heartbeat_interval
+            ),
+        );
+        refuse(
+            self.start_timeout < self.prefetch_ttl.saturating_mul(2),
+            &["start_timeout", "prefetch_ttl"],
+            format!(
+                "start_timeout {:?} is shorter than twice prefetch_ttl {:?}",
+                self.start_timeout, self.prefetch_ttl
+            ),
+        );
+        problems.extend(self.retention.problems());
+        problems.extend(self.leadership.refused());
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_work() {
+        assert_eq!(Config::default().problems(), []);
+    }
+
+    #[test]
+    fn every_clash_is_named() {
+        let config = Config {
+            concurrency: 0,
+            poll_min: Duration::from_secs(9),
+            heartbeat_interval: Duration::from_secs(6),
+            store_deadline: Duration::ZERO,
+            ..Config::default()
+        };
+        let problems = config.problems();
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problems = problems.join("\n");
+        for part in ["concurrency is 0", "9s", "dead_after 15s", "store_deadline"] {
+            assert!(problems.contains(part), "{part} not in {problems}");
+        }
+        assert_eq!(config.problems().len(), 4);
+    }
+}

@@ -1,0 +1,219 @@
+use std::time::Duration;
+
+use crate::error::SettingProblem;
+use crate::state::JobState;
+
+/// The longest duration a setting may have: ten years, far from every overflow.
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// The age of what is archived, as problems name it.
+const ARCHIVE: &str = "retention.archive";
+
+/// What becomes of jobs once they have ended.
+///
+/// Ages count from the end of the job, by the database's clock. A job stays until all jobs that were
+/// linked to it have ended too, however old it is: they may read its result.
+///
+/// An ended [batch](crate::Client::create_batch), which is a row with counts, is deleted when it is
+/// older than the longest of the ages set here for jobs, so not before those of its jobs that go.
+/// Jobs that stay for ever stay without it. If all jobs stay for ever, so do batches. Nothing of a batch
+/// is archived but its id with each job.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet_core::{Retain, Retention};
+///
+/// const DAY: Duration = Duration::from_secs(86_400);
+/// // Successes for a day, dead letters for 90 and then in the archive, which keeps a year.
+/// let retention = Retention::default()
+///     .failed(Retain::Archive(90 * DAY))
+///     .archive(Some(365 * DAY));
+/// # let _ = retention;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    succeeded: Retain,
+    failed: Retain,
+    cancelled: Retain,
+    archive: Option<Duration>,
+}
+
+/// What becomes of jobs that ended in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Retain {
+    /// They stay.
+    Forever,
+    /// They are deleted when they are older than this.
+    Delete(Duration),
+    /// They are moved into the archive when they are older than this.
+    Archive(Duration),
+}
+
+impl Retention {
+    /// The same for all.
+    #[must_use]
+    pub const fn all(retain: Retain) -> Self {
+        Self {
+            succeeded: retain,
+            failed: retain,
+            cancelled: retain,
+            archive: None,
+        }
+    }
+
+    /// Sets what becomes of jobs that succeeded. Default: deleted after a day.
+    #[must_use]
+    pub const fn succeeded(mut self, retain: Retain) -> Self {
+        self.succeeded = retain;
+        self
+    }
+
+    /// Sets what becomes of dead letters. Default: deleted after 90 days.
+    #[must_use]
+    pub const fn failed(mut self, retain: Retain) -> Self {
+        self.failed = retain;
+        self
+    }
+
+    /// Sets what becomes of cancelled jobs. Default: deleted after 90 days.
+    #[must_use]
+    pub const fn cancelled(mut self, retain: Retain) -> Self {
+        self.cancelled = retain;
+        self
+    }
+
+    /// Deletes archived jobs when they are older than this; none: the archive keeps them for ever,
+    /// which is the default.
+    #[must_use]
+    pub const fn archive(mut self, delete_after: Option<Duration>) -> Self {
+        self.archive = delete_after;
+        self
+    }
+
+    /// What becomes of the jobs of each terminal state.
+    pub(crate) const fn states(&self) -> [(JobState, Retain); 3] {
+        [
+            (JobState::Succeeded, self.succeeded),
+            (JobState::Failed, self.failed),
+            (JobState::Cancelled, self.cancelled),
+        ]
+    }
+
+    /// When ended batches are deleted: not before those of their children that are. None: never.
+    pub(crate) fn batches(&self) -> Option<Duration> {
+        let age = |(_, retain)| match retain {
+            Retain::Forever => None,
+            Retain::Delete(age) | Retain::Archive(age) => Some(age),
+        };
+        self.states().into_iter().filter_map(age).max()
+    }
+
+    /// When archived jobs are deleted.
+    pub(crate) const fn archived(&self) -> Option<Duration> {
+        self.archive
+    }
+
+    /// Whether it needs an archive.
+    pub(crate) fn needs_archive(&self) -> bool {
+        let archives = |(_, retain)| matches!(retain, Retain::Archive(_));
+        self.archive.is_some() || self.states().into_iter().any(archives)
+    }
+
+    /// Everything that cannot work, with the values.
+    pub(crate) fn problems(&self) -> Vec<SettingProblem> {
+        let mut problems = Vec::new();
+        let mut refuse = |settings: &[&'static str], text: String| {
+            problems.push(SettingProblem::new(settings, text));
+        };
+        let too_long = |age: Duration| age > LONGEST;
+        let names = [
+            "retention.succeeded",
+            "retention.failed",
+            "retention.cancelled",
+        ];
+        for ((state, retain), name) in self.states().into_iter().zip(names) {
+            let (Retain::Delete(age) | Retain::Archive(age)) = retain else {
+                continue;
+            };
+            if too_long(age) {
+                let text = format!("retention {age:?} of {state} jobs is longer than ten years");
+                refuse(&[name], text);
+            }
+            if let Some(kept) = self.archive
+                && matches!(retain, Retain::Archive(_))
+                && kept <= age
+            {
+                let text = format!(
+                    "{state} jobs are archived after {age:?}, and deleted from there after {kept:?}"
+                );
+                refuse(&[name, ARCHIVE], text);
+            }
+        }
+        if let Some(age) = self.archive.filter(|age| too_long(*age)) {
+            let text = format!("retention {age:?} of the archive is longer than ten years");
+            refuse(&[ARCHIVE], text);
+        }
+        problems
+    }
+}
+
+impl Default for Retention {
+    /// Successes for a day, since they are many and nobody asks for them later; dead letters and
+    /// cancelled jobs, about which somebody may want to know, for 90 days.
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(86_400);
+        Self::all(Retain::Delete(90 * DAY)).succeeded(Retain::Delete(DAY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn what_cannot_work_is_named() {
+        assert_eq!(Retention::default().problems(), []);
+        let archive = Retention::all(Retain::Archive(DAY));
+        assert_eq!(archive.clone().archive(Some(2 * DAY)).problems(), []);
+        let at_once = archive
+            .archive(Some(DAY))
+            .failed(Retain::Forever)
+            .problems();
+        assert_eq!(at_once.len(), 2, "{at_once:?}");
+        assert!(
+            at_once[1].to_string().contains("cancelled jobs"),
+            "{at_once:?}"
+        );
+        let too_long = Retention::all(Retain::Delete(DAY))
+            .failed(Retain::Archive(4_000 * DAY))
+            .archive(Some(5_000 * DAY));
+        assert_eq!(too_long.problems().len(), 2);
+    }
+
+    #[test]
+    fn batches_go_after_the_last_jobs_that_go_and_stay_if_all_stay() {
+        let days = |count| count * DAY;
+        let kept = Retention::all(Retain::Forever);
+        assert_eq!(kept.batches(), None);
+        let some = kept.succeeded(Retain::Delete(days(3)));
+        assert_eq!(some.batches(), Some(days(3)));
+        let most = some.cancelled(Retain::Archive(days(7)));
+        assert_eq!(most.batches(), Some(days(7)));
+        assert_eq!(Retention::default().batches(), Some(days(90)));
+    }
+
+    #[test]
+    fn an_archive_is_needed_by_who_fills_or_empties_it() {
+        let forever = Retention::all(Retain::Forever);
+        assert!(!forever.needs_archive() && !Retention::default().needs_archive());
+        assert!(
+            forever
+                .clone()
+                .cancelled(Retain::Archive(DAY))
+                .needs_archive()
+        );
+        assert!(forever.archive(Some(DAY)).needs_archive());
+    }
+}

@@ -1,0 +1,195 @@
+//! The buffer in which settlements gather until the settler sends them.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+use crate::engine::pools::run_pool::RunPool;
+use crate::metrics::JobPlace;
+use crate::model::{Claim, Settlement};
+
+/// How many settlements are enough to go.
+pub(super) const ENOUGH: usize = 256;
+
+/// Settlements that are to be sent.
+#[derive(Default)]
+pub(crate) struct SettleBuffer {
+    pending: Mutex<Batch>,
+    pub(super) changed: Notify,
+}
+
+/// One settlement, and what is to be known of it when it is written.
+pub(super) struct Ending {
+    pub(super) settlement: Settlement,
+    pub(super) of: Of,
+    /// Whom it lets go.
+    pub(super) makes_room: MakesRoom,
+}
+
+/// What a settlement belongs to.
+pub(super) struct Of {
+    /// The place of the pool whose claim it ends.
+    pub(super) pool: usize,
+    /// The job's kind, for the metrics.
+    pub(super) kind: JobPlace,
+    /// The claim, if the hooks are to hear of its end.
+    pub(super) told: Option<Arc<Claim>>,
+    /// Whether other jobs wait for this end, in its lane or by links, so that the store has to write
+    /// what others write too.
+    pub(super) awaited: bool,
+    /// Whether the store has refused it before.
+    pub(super) refused: bool,
+}
+
+impl Ending {
+    /// The end of a claim of this pool that no hook needs to hear of.
+    pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
+        let waited_for = claim.lane.is_some() || claim.awaited;
+        let awaited = waited_for && settlement.effect(false).state.is_terminal();
+        let makes_room = if claim.route.permit.is_some() {
+            MakesRoom::ForAnybody
+        } else if awaited {
+            MakesRoom::Here
+        } else {
+            MakesRoom::No
+        };
+        Self {
+            settlement,
+            of: Of {
+                pool: pool.index,
+                kind: pool.metrics.place(&claim.route.kind),
+                told: None,
+                awaited,
+                refused: false,
+            },
+            makes_room,
+        }
+    }
+
+    /// Lets the hooks hear of the end of this claim.
+    pub(super) fn tell(&mut self, claim: &Arc<Claim>) {
+        self.of.told = Some(Arc::clone(claim));
+    }
+}
+
+/// Whether other jobs may be claimed once a claim has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MakesRoom {
+    #[default]
+    No,
+    /// Those that waited for the end of this one, in its lane or by links: this node asks for them.
+    Here,
+    /// It held a permit, which jobs may wait for that only other nodes run: those hear of it too.
+    ForAnybody,
+}
+
+/// Settlements, and beside each what belongs to it: the store is given the settlements as they lie.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) settlements: Vec<Settlement>,
+    pub(super) of: Vec<Of>,
+    /// Whether other jobs may be claimed once they are settled.
+    pub(super) makes_room: MakesRoom,
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> usize {
+        self.settlements.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.settlements.is_empty()
+    }
+
+    pub(super) fn push(&mut self, ending: Ending) {
+        self.settlements.push(ending.settlement);
+        self.of.push(ending.of);
+        self.makes_room = self.makes_room.max(ending.makes_room);
+    }
+
+    /// Takes the first `count`.
+    pub(super) fn take(&mut self, count: usize) -> Self {
+        let rest = Self {
+            makes_room: match count < self.len() {
+                true => self.makes_room,
+                false => MakesRoom::No,
+            },
+            settlements: self.settlements.split_off(count),
+            of: self.of.split_off(count),
+        };
+        std::mem::replace(self, rest)
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = Ending> {
+        let makes_room = self.makes_room;
+        let ending = move |(settlement, of)| Ending {
+            settlement,
+            of,
+            makes_room,
+        };
+        self.settlements.into_iter().zip(self.of).map(ending)
+    }
+}
+
+impl Extend<Ending> for Batch {
+    fn extend<T: IntoIterator<Item = Ending>>(&mut self, endings: T) {
+        endings.into_iter().for_each(|ending| self.push(ending));
+    }
+}
+
+impl FromIterator<Ending> for Batch {
+    fn from_iter<T: IntoIterator<Item = Ending>>(endings: T) -> Self {
+        let mut batch = Self::default();
+        batch.extend(endings);
+        batch
+    }
+}
+
+impl SettleBuffer {
+    /// Adds one; `more_coming` says that others are likely to follow within microseconds.
+    pub(super) fn push(&self, ending: Ending, more_coming: bool) {
+        let mut pending = self.pending();
+        pending.push(ending);
+        let count = pending.len();
+        drop(pending);
+        if count == 1 || count == ENOUGH || !more_coming {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Puts back what could not be sent, before the others.
+    pub(super) fn put_back(&self, endings: impl Iterator<Item = Ending>) {
+        let mut first: Batch = endings.collect();
+        let mut pending = self.pending();
+        first.settlements.append(&mut pending.settlements);
+        first.of.append(&mut pending.of);
+        first.makes_room = first.makes_room.max(pending.makes_room);
+        *pending = first;
+        drop(pending);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending().len()
+    }
+
+    /// Whether others are likely to join: a body is about to begin in a pool of which something is
+    /// to be settled. What waits in other pools holds nothing up.
+    pub(super) fn awaits(&self, pools: &[RunPool]) -> bool {
+        let pending = self.pending();
+        let mut of = pending.of.iter();
+        of.any(|of| pools[of.pool].ready.len() > 0)
+    }
+
+    pub(super) fn take(&self) -> Batch {
+        let mut pending = self.pending();
+        let count = pending.len().min(crate::limits::MAX_BATCH);
+        pending.take(count)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Batch> {
+        self.pending
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}

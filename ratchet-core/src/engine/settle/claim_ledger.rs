@@ -1,0 +1,266 @@
+//! The claims that a run holds, compared with those that the store lists under its node.
+//!
+//! A claim call whose answer is lost may have claimed jobs: they are `Running` under a node that
+//! knows nothing of them. Each heartbeat lists the node's claims. A listed claim is undelivered if the
+//! node does not hold it and no claim call under way can return it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+use crate::id::ClaimToken;
+use crate::model::OwnedClaim;
+
+/// How many lists in a row must lack a claim that the node gave up before it is forgotten: a list may
+/// lack a claim that another call is writing.
+const ABSENCES: u32 = 3;
+
+/// Which claims the node holds, and which claim calls are under way.
+#[derive(Debug, Default)]
+pub(crate) struct ClaimLedger {
+    entries: Mutex<Entries>,
+    compared: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// Received, and neither settled nor known to be gone.
+    held: HashSet<ClaimToken>,
+    /// Claims of bodies that stalled, each with the number of lists in a row that lacked it. The
+    /// cluster takes these back, since that counts as a crash.
+    given_up: HashMap<ClaimToken, u32>,
+    /// The number of the next claim call.
+    next_call: u64,
+    /// The numbers of the claim calls under way.
+    calls: BTreeSet<u64>,
+    /// Listed and not held, each with the number of the first claim call that began after that was
+    /// seen. Until all calls before it have ended, one of them may still deliver the claim.
+    unreceived: HashMap<ClaimToken, u64>,
+    /// To be handed back.
+    undelivered: Vec<ClaimToken>,
+    /// Listed, and neither held nor given up, each with the number of lists in a row that had it.
+    unheld: HashMap<ClaimToken, u32>,
+}
+
+/// A claim call under way. Dropping it ends the call without an answer.
+#[derive(Debug)]
+pub(crate) struct ClaimCall<'a> {
+    ledger: &'a ClaimLedger,
+    number: u64,
+}
+
+impl ClaimCall<'_> {
+    /// Ends the call with an answer: the node holds these claims from now on.
+    pub(crate) fn deliver(self, tokens: impl IntoIterator<Item = ClaimToken>) {
+        let mut entries = self.ledger.entries();
+        entries.held.extend(tokens);
+        entries.calls.remove(&self.number);
+    }
+}
+
+impl Drop for ClaimCall<'_> {
+    fn drop(&mut self) {
+        self.ledger.entries().calls.remove(&self.number);
+    }
+}
+
+impl ClaimLedger {
+    /// Begins a claim call.
+    pub(crate) fn begin_call(&self) -> ClaimCall<'_> {
+        let mut entries = self.entries();
+        let number = entries.next_call;
+        entries.next_call += 1;
+        entries.calls.insert(number);
+        drop(entries);
+        ClaimCall {
+            ledger: self,
+            number,
+        }
+    }
+
+    /// Removes claims that the store has ended.
+    pub(crate) fn settled(&self, tokens: impl IntoIterator<Item = ClaimToken>) {
+        let mut entries = self.entries();
+        for token in tokens {
+            entries.held.remove(&token);
+        }
+    }
+
+    /// Removes a claim that the store has taken away.
+    pub(crate) fn lost(&self, token: ClaimToken) {
+        self.entries().held.remove(&token);
+    }
+
+    /// Removes a claim whose body stalled.
+    pub(crate) fn give_up(&self, token: ClaimToken) {
+        let mut entries = self.entries();
+        entries.held.remove(&token);
+        entries.given_up.insert(token, 0);
+    }
+
+    /// Whether claims were listed that a call under way at that time could have delivered.
+    pub(crate) fn awaits_calls(&self) -> bool {
+        !self.entries().unreceived.is_empty()
+    }
+
+    /// Returns how many claims the last two lists had that the node neither holds nor gave up. One list
+    /// alone often has a claim whose answer is under way.
+    pub(crate) fn unheld(&self) -> usize {
+        let entries = self.entries();
+        entries.unheld.values().filter(|lists| **lists > 1).count()
+    }
+
+    /// Compares what the node holds with all that the store lists under it.
+    pub(crate) fn compare(&self, listed: &[OwnedClaim]) {
+        let mut entries = self.entries();
+        let Entries {
+            held,
+            given_up,
+            next_call,
+            calls,
+            unreceived,
+            undelivered,
+            unheld,
+        } = &mut *entries;
+        let listed: HashSet<ClaimToken> = listed.iter().map(|claim| claim.token).collect();
+        given_up.retain(|token, absences| {
+            *absences = if listed.contains(token) {
+                0
+            } else {
+                *absences + 1
+            };
+            *absences < ABSENCES
+        });
+        unreceived.retain(|token, _| listed.contains(token) && !held.contains(token));
+        let is_unreceived =
+            |token: &&ClaimToken| !held.contains(token) && !given_up.contains_key(token);
+        unheld.retain(|token, _| listed.contains(token) && is_unreceived(&token));
+        for token in listed.iter().filter(is_unreceived) {
+            unreceived.entry(*token).or_insert(*next_call);
+            *unheld.entry(*token).or_default() += 1;
+        }
+        let oldest_call = calls.first().copied().unwrap_or(*next_call);
+        // What cannot be handed back is listed again.
+        let taken = unreceived.extract_if(|_, seen| *seen <= oldest_call);
+        *undelivered = taken.map(|(token, _)| token).collect();
+        self.compared.notify_one();
+    }
+
+    /// Waits until a list was compared: there may be claims to hand back.
+    pub(crate) async fn compared(&self) {
+        self.compared.notified().await;
+    }
+
+    /// Takes the claims to hand back.
+    pub(crate) fn take_undelivered(&self) -> Vec<ClaimToken> {
+        std::mem::take(&mut self.entries().undelivered)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+    use crate::time::Timestamp;
+
+    fn token() -> ClaimToken {
+        ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH)
+    }
+
+    /// What a list with these claims shows to be undelivered.
+    fn undelivered(ledger: &ClaimLedger, listed: &[ClaimToken]) -> Vec<ClaimToken> {
+        let listed = listed.iter().map(|token| OwnedClaim::new(*token, false));
+        ledger.compare(&listed.collect::<Vec<_>>());
+        ledger.take_undelivered()
+    }
+
+    #[test]
+    fn a_listed_claim_that_no_call_can_deliver_is_undelivered() {
+        let ledger = ClaimLedger::default();
+        let (held, lost) = (token(), token());
+        ledger.begin_call().deliver([held]);
+        drop(ledger.begin_call());
+        assert_eq!(undelivered(&ledger, &[held, lost]), [lost]);
+        assert_eq!(undelivered(&ledger, &[held]), []);
+    }
+
+    #[test]
+    fn a_claim_that_a_call_under_way_may_deliver_is_not_undelivered() {
+        let ledger = ClaimLedger::default();
+        let (early, late) = (token(), token());
+        let first = ledger.begin_call();
+        assert_eq!(undelivered(&ledger, &[early]), []);
+        assert!(ledger.awaits_calls());
+        // A call that began after the claim was listed cannot have made it.
+        let second = ledger.begin_call();
+        assert_eq!(undelivered(&ledger, &[early, late]), []);
+        drop(first);
+        assert_eq!(undelivered(&ledger, &[early, late]), [early]);
+        second.deliver([late]);
+        assert_eq!(undelivered(&ledger, &[early, late]), [early]);
+        assert!(!ledger.awaits_calls());
+    }
+
+    #[test]
+    fn a_claim_that_two_lists_in_a_row_had_is_unheld_until_it_is_received_or_gone() {
+        let ledger = ClaimLedger::default();
+        let (late, lost) = (token(), token());
+        let call = ledger.begin_call();
+        undelivered(&ledger, &[late, lost]);
+        assert_eq!(ledger.unheld(), 0);
+        undelivered(&ledger, &[late, lost]);
+        assert_eq!(ledger.unheld(), 2);
+        call.deliver([late]);
+        // It could not be handed back.
+        assert_eq!(undelivered(&ledger, &[late, lost]), [lost]);
+        assert_eq!(ledger.unheld(), 1);
+        undelivered(&ledger, &[late]);
+        assert_eq!(ledger.unheld(), 0);
+    }
+
+    #[test]
+    fn what_is_no_longer_listed_is_forgotten() {
+        let ledger = ClaimLedger::default();
+        let token = token();
+        let first = ledger.begin_call();
+        assert_eq!(undelivered(&ledger, &[token]), []);
+        assert_eq!(undelivered(&ledger, &[]), []);
+        let second = ledger.begin_call();
+        drop(first);
+        assert_eq!(undelivered(&ledger, &[token]), []);
+        drop(second);
+        assert_eq!(undelivered(&ledger, &[token]), [token]);
+    }
+
+    #[test]
+    fn a_lost_claim_that_is_listed_again_is_undelivered() {
+        let ledger = ClaimLedger::default();
+        let token = token();
+        ledger.begin_call().deliver([token]);
+        ledger.lost(token);
+        drop(ledger.begin_call());
+        assert_eq!(undelivered(&ledger, &[token]), [token]);
+    }
+
+    #[test]
+    fn the_cluster_takes_back_what_the_node_gave_up() {
+        let ledger = ClaimLedger::default();
+        let (settled, given_up) = (token(), token());
+        ledger.begin_call().deliver([settled, given_up]);
+        ledger.settled([settled]);
+        ledger.give_up(given_up);
+        // A list may lack it for once.
+        for listed in [&[given_up][..], &[], &[], &[given_up], &[], &[], &[]] {
+            assert_eq!(undelivered(&ledger, listed), []);
+        }
+        let entries = ledger.entries();
+        assert!(entries.given_up.is_empty() && entries.held.is_empty());
+    }
+}

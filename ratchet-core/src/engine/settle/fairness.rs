@@ -1,0 +1,117 @@
+//! Keeps a node from always reclaiming the permit that it just released.
+//!
+//! The node that releases a permit is the first to ask for it again: with enough jobs of its own it would
+//! keep the permit for ever. So it sends the other nodes a hint by
+//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], since each hint costs every other node a claim call;
+//! and since a hint takes time, its pollers rest for [`PAUSE`], at most once in [`APART`]. A node that is
+//! alone in the cluster does neither.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The least time between two hints, unless the pollers begin to rest.
+const TELL: Duration = Duration::from_millis(20);
+/// How long pollers rest: longer than a hint and the claim that it leads to take.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long after the beginning of a rest the next may begin: one part in twenty of the time.
+const APART: Duration = Duration::from_millis(200);
+
+/// When hints were sent and pollers rested.
+#[derive(Debug, Default)]
+pub(crate) struct Fairness(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the last rest began.
+    rested: Option<Instant>,
+    /// When the others were told last.
+    told: Option<Instant>,
+    /// Whether a permit was freed since then.
+    owed: bool,
+}
+
+impl Fairness {
+    /// A permit is free again: whether the others are to be told at once.
+    pub(crate) fn freed(&self, now: Instant) -> bool {
+        let passed = |last: Option<Instant>, time| {
+            last.is_none_or(|last| now.saturating_duration_since(last) >= time)
+        };
+        let mut state = self.state();
+        let rests = passed(state.rested, APART);
+        if rests {
+            state.rested = Some(now);
+        }
+        let tells = rests || passed(state.told, TELL);
+        if tells {
+            state.told = Some(now);
+        }
+        state.owed = !tells;
+        tells
+    }
+
+    /// Until when the pollers rest, if they do.
+    pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
+        let rested = self.state().rested;
+        rested.map(|at| at + PAUSE).filter(|until| *until > now)
+    }
+
+    /// Waits until the others are to be told of permits that they were not told of at once.
+    pub(crate) async fn owed(&self) {
+        let at = {
+            let state = self.state();
+            state.told.filter(|_| state.owed)
+        };
+        match at {
+            Some(told) => tokio::time::sleep_until(told + TELL).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The others are told now.
+    pub(crate) fn told(&self, now: Instant) {
+        let mut state = self.state();
+        state.told = Some(now);
+        state.owed = false;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time;
+
+    #[tokio::test(start_paused = true)]
+    async fn rests_are_short_and_seldom_however_many_permits_are_freed() {
+        let (fairness, start) = (Fairness::default(), time::monotonic());
+        assert_eq!(fairness.until(start), None);
+        let (mut rested, mut told) = (0, 0);
+        for millis in 0..1_000 {
+            let now = start + Duration::from_millis(millis);
+            told += u32::from(fairness.freed(now));
+            rested += u32::from(fairness.until(now).is_some());
+        }
+        assert_eq!((rested, told), (50, 50));
+        let later = start + Duration::from_secs(60);
+        assert_eq!(fairness.until(later), None);
+        assert!(fairness.freed(later));
+        assert_eq!(fairness.until(later), Some(later + PAUSE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_permit_that_is_freed_is_told_of_too() {
+        let (fairness, start) = (Fairness::default(), time::monotonic());
+        assert!(fairness.freed(start));
+        assert!(!fairness.freed(start + TELL / 2));
+        fairness.owed().await;
+        assert_eq!(time::monotonic(), start + TELL);
+        fairness.told(time::monotonic());
+        let never = tokio::time::timeout(APART, fairness.owed()).await;
+        assert!(never.is_err(), "nothing is owed");
+    }
+}

@@ -1,0 +1,110 @@
+//! The claims that a run holds, and every way in which it stops holding one.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::buffer::{Ending, SettleBuffer};
+use super::claim_ledger::ClaimLedger;
+use crate::engine::hooks::Hooks;
+use crate::engine::pools::ready::Ready;
+use crate::engine::pools::run_pool::RunPool;
+use crate::id::ClaimToken;
+use crate::model::{Claim, Outcome, Settlement};
+
+/// The claims of one run, by pool: what waits for a slot, what runs, and what is to be settled.
+pub(crate) struct HeldClaims {
+    pub(crate) pools: Box<[RunPool]>,
+    /// The claims that the node holds, compared with the store's list at each heartbeat.
+    pub(crate) ledger: ClaimLedger,
+    pub(crate) settlements: SettleBuffer,
+    /// Notified whenever claims were settled.
+    pub(crate) settled: Notify,
+    pub(crate) hooks: Arc<Hooks>,
+}
+
+impl HeldClaims {
+    pub(crate) fn new(pools: Box<[RunPool]>, hooks: Arc<Hooks>) -> Self {
+        Self {
+            pools,
+            ledger: ClaimLedger::default(),
+            settlements: SettleBuffer::default(),
+            settled: Notify::new(),
+            hooks,
+        }
+    }
+
+    /// Whether claims wait for a slot.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.pools.iter().any(|pool| pool.ready.len() > 0)
+    }
+
+    /// How many claims all pools hold.
+    pub(crate) fn held(&self) -> usize {
+        self.pools.iter().map(RunPool::held).sum()
+    }
+
+    /// Forgets claims of a pool that were settled, handed back or lost.
+    pub(crate) fn let_go(&self, pool: &RunPool, claims: usize) {
+        pool.let_go(claims);
+        self.settled.notify_one();
+    }
+
+    /// Forgets a claim of a pool that the node lost while its body ran.
+    pub(crate) fn lose_running(&self, pool: &RunPool, token: ClaimToken) {
+        pool.metrics.lost_running();
+        self.ledger.lost(token);
+        self.let_go(pool, 1);
+    }
+
+    /// Forgets a claim of a pool whose body stalled: the cluster takes it back.
+    pub(crate) fn give_up_stalled(&self, pool: &RunPool, token: ClaimToken) {
+        pool.metrics.lost_running();
+        self.ledger.give_up(token);
+        self.let_go(pool, 1);
+    }
+
+    /// Forgets a claim of a pool that was taken away before its body began.
+    pub(crate) fn lose_waiting(&self, pool: &RunPool, token: ClaimToken) {
+        pool.metrics.lost_waiting();
+        self.ledger.lost(token);
+        self.let_go(pool, 1);
+    }
+
+    /// Hands claims of a pool back whose bodies have not begun.
+    pub(crate) fn hand_back(&self, pool: &RunPool, claims: Vec<Ready>) {
+        pool.metrics.handed_back(claims.len());
+        for ready in claims {
+            let released = Settlement::new(ready.claim.token, Outcome::Released);
+            self.settle(pool, &ready.claim, released);
+        }
+    }
+
+    /// Hands back everything that waits for a slot.
+    pub(crate) fn hand_back_waiting(&self) {
+        for pool in &self.pools {
+            self.hand_back(pool, pool.ready.take_all());
+        }
+    }
+
+    /// Ends a claim of a pool, soon; it is settled together with others while more are about to
+    /// end. If others may go on with it, in its lane, waiting for it or for its permit, their next
+    /// poll is not waited for.
+    pub(crate) fn settle(&self, pool: &RunPool, claim: &Claim, settlement: Settlement) {
+        self.add(Ending::new(settlement, claim, pool), pool);
+    }
+
+    /// The same for a claim whose body ran, or whose job ends with it: the hooks hear of it.
+    pub(crate) fn settle_ended(&self, pool: &RunPool, claim: &Arc<Claim>, settlement: Settlement) {
+        let mut ending = Ending::new(settlement, claim, pool);
+        if !self.hooks.is_empty() {
+            ending.tell(claim);
+        }
+        self.add(ending, pool);
+    }
+
+    fn add(&self, ending: Ending, pool: &RunPool) {
+        let more_coming = pool.ready.len() > 0;
+        self.settlements.push(ending, more_coming);
+    }
+}
