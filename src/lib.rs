@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod backends;
 #[cfg(feature = "config")]
+#[macro_use]
 pub mod configured;
 mod connect;
 
@@ -21,26 +23,12 @@ pub mod http {
     pub use ratchet_http::*;
 }
 
-/// Ratchet on SQLite.
-#[cfg(feature = "sqlite")]
-pub mod sqlite {
-    pub use ratchet_store_sqlite::*;
-}
-
-/// Ratchet on PostgreSQL.
-#[cfg(feature = "postgres")]
-pub mod postgres {
-    pub use ratchet_store_postgres::*;
-}
-
-/// Ratchet on SQL Server.
-#[cfg(feature = "sqlserver")]
-pub mod sqlserver {
-    pub use ratchet_store_sqlserver::*;
-}
-
-/// Ratchet on MongoDB.
+// The backends. Their table is in `backends`.
 #[cfg(feature = "mongo")]
-pub mod mongo {
-    pub use ratchet_store_mongo::*;
-}
+pub mod mongo;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(feature = "sqlserver")]
+pub mod sqlserver;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ratchet_core::{BuildError, MemoryStore, Ratchet, SettingProblem};
 
+use crate::backend::{BACKENDS, Backend};
 use crate::config::Config;
 use crate::load::Reading;
 use crate::problem::{ConfigError, Problem};
@@ -115,22 +116,6 @@ fn elsewhere(reading: &mut Reading) {
     }
 }
 
-/// The sections of the backends, with the schemes whose they are.
-const BACKENDS: [(&str, &[&str]); 4] = [
-    ("store.sqlite", &["sqlite"]),
-    ("store.postgres", &["postgres", "postgresql"]),
-    ("store.sqlserver", &["sqlserver", "mssql"]),
-    ("store.mongo", &["mongodb", "mongodb+srv"]),
-];
-
-/// The section of the backend of a scheme.
-pub(crate) fn section_of(scheme: &str) -> Option<&'static str> {
-    let own = BACKENDS
-        .iter()
-        .find(|(_, schemes)| schemes.contains(&scheme));
-    own.map(|(section, _)| *section)
-}
-
 /// What backends without a server do not have.
 const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"];
 
@@ -141,27 +126,25 @@ fn backends(reading: &mut Reading) {
         return;
     };
     let scheme = url.scheme().unwrap_or_default().to_owned();
-    let local = matches!(scheme.as_str(), "memory" | "sqlite");
-    if !local && section_of(&scheme).is_none() {
-        let schemes = BACKENDS.iter().flat_map(|(_, schemes)| *schemes);
-        let known: Vec<&str> = schemes.copied().collect();
-        let known = known.join(", ");
-        let rule = format!("no backend is known for it; the schemes are {known}, memory");
+    let Some(backend) = Backend::of(&scheme) else {
+        let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
+        let known = schemes.copied().collect::<Vec<_>>().join(", ");
+        let rule = format!("no backend is known for it; the schemes are {known}");
         let places = vec![reading.place("store.url")];
         return reading.problems.push(Problem { places, rule });
-    }
+    };
     let set: Vec<String> = reading.config.origins.keys().cloned().collect();
     for key in set {
-        let section = key.rsplit_once('.').map_or("", |(section, _)| section);
-        let other = BACKENDS
+        let section = key.rsplit_once('.').map(|(section, _)| section);
+        let owner = BACKENDS
             .iter()
-            .find(|(of, schemes)| *of == section && !schemes.contains(&scheme.as_str()));
-        let rule = match other {
-            Some((_, schemes)) => format!("is for {} URLs only", schemes[0]),
-            None if local && OF_SERVERS.contains(&key.as_str()) => {
+            .find(|of| of.section.is_some() && of.section == section);
+        let rule = match owner {
+            Some(owner) if owner != backend => format!("is for {} URLs only", owner.schemes[0]),
+            None if !backend.server && OF_SERVERS.contains(&key.as_str()) => {
                 format!("is for databases with a server; `{scheme}:` has none")
             }
-            None => continue,
+            _ => continue,
         };
         // Somebody goes to another database for once: what belongs to the other one has no meaning.
         if reading.config.origin(&key).rank() < reading.config.origin("store.url").rank() {

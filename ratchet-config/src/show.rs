@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::backend::Backend;
 use crate::config::Config;
 use crate::problem::Place;
-use crate::rules::section_of;
 use crate::section::Section;
 use crate::value::DatabaseUrl;
 
@@ -68,7 +68,7 @@ impl Config {
     /// All sections but those of backends that are not used.
     fn sections_of_interest(&self) -> Vec<(String, &dyn Section)> {
         let scheme = self.store.url.as_ref().and_then(DatabaseUrl::scheme);
-        let used = section_of(scheme.unwrap_or_default());
+        let used = scheme.and_then(Backend::of).and_then(|it| it.section);
         let mut sections = self.sections();
         sections.retain(|(path, _)| {
             let of = |key: &String| key.rsplit_once('.').is_some_and(|(of, _)| of == path);

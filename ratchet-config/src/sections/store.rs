@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::backend::Backend;
 use crate::section::{Key, section};
 use crate::value::{DatabaseUrl, choice};
 
@@ -45,7 +46,7 @@ impl StoreConfig {
     #[must_use]
     pub fn key_of(&self, setting: &str) -> Option<String> {
         let scheme = self.url.as_ref().and_then(DatabaseUrl::scheme);
-        let own = crate::rules::section_of(scheme.unwrap_or_default());
+        let own = scheme.and_then(Backend::of).and_then(|it| it.section);
         let own = crate::keys().filter(|key| Some(key.section) == own);
         let mut keys = own.chain(Self::KEYS);
         let setting = if setting == "the path" {
