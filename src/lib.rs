@@ -1,15 +1,107 @@
 #![doc = include_str!("../README.md")]
+//!
+//! ## Where things are
+//!
+//! The root has what an application uses: jobs, the client, nodes, limits, schedules, errors. Beside
+//! it, each with its Cargo feature: [`testing`], [`config`], [`http`], and a module for each backend,
+//! such as [`sqlite`]. [`metrics`] lists the metrics. Authors of stores and coordinators use
+//! [`store_api`].
 
 mod backends;
 #[cfg(feature = "config")]
 #[macro_use]
 pub mod configured;
 mod connect;
+pub mod store_api;
 
+// Connecting to a database.
 #[cfg(feature = "config")]
 pub use configured::{Migration, connect_configured, migrations, pending_migrations};
 pub use connect::{ConnectError, connect};
-pub use ratchet_core::*;
+#[doc(inline)]
+pub use ratchet_core::{MemoryStore, SharedStore, Store, store::StoreInfo};
+
+// Job types and their bodies.
+#[doc(inline)]
+pub use ratchet_core::{
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, Json, ParentJob, Requires,
+    Verdict,
+};
+#[cfg(feature = "tower")]
+#[doc(inline)]
+pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
+
+// Enqueueing: new jobs, retries, workflows, batches, signals.
+#[doc(inline)]
+pub use ratchet_core::{
+    Backoff, BatchCondition, BatchId, Condition, Enqueued, JobId, Name, NewJob, Priority,
+    RetryPolicy, Step, TraceContext, Workflow,
+    model::{After, BatchClosed, BatchRecord, Delivered, Link, LinkState, Parent, RunAt},
+    time::Timestamp,
+};
+
+// The client: reading jobs, and acting on them.
+#[doc(inline)]
+pub use ratchet_core::{
+    ArchiveClient, Bulk, BulkCounts, Client, JobAction, JobRecord, JobState, VersionWatch, Wakes,
+    model::{
+        Acted, ActionOutcome, ArchiveFilter, ArchivePage, ArchivedJob, Attempt, AttemptOutcome,
+        JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PermitInfo, Progress,
+        QueueInfo, SignalRecord, StateCounts,
+    },
+    state::Response,
+    store::Changed,
+};
+
+// Nodes: what runs jobs.
+#[doc(inline)]
+pub use ratchet_core::{
+    Aging, BuildError, DaemonContext, DaemonResult, Fence, Node, NodeBuilder, NodeId, NodeStats,
+    Pool, PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE, SettingProblem,
+    cluster::{InProcessCoordinator, LeaderTimings, Leadership, LeadershipWatch, NoopCoordinator},
+    model::{Guard, Guarded},
+};
+
+// Hooks: what a node tells the application of its jobs.
+#[doc(inline)]
+pub use ratchet_core::{
+    ClaimToken, NodeHook, Route,
+    model::{Claim, Outcome, Settlement},
+};
+
+// Rate limits.
+#[doc(inline)]
+pub use ratchet_core::{
+    Rate, RateLimit,
+    limiter::{HybridLimiter, LocalLimiter, RateKey, RateLimiter, StrictLimiter},
+    model::RateAnswer,
+};
+
+// Recurring jobs.
+#[doc(inline)]
+pub use ratchet_core::{
+    Misfire, Overlap, PutOutcome, Recurring, RecurringClient, RecurringRecord, Schedule,
+    model::{Definition, RecurringPage},
+    schedule::ZoneData,
+};
+
+// The cluster: nodes, leaders, locks, and what is wrong with the database.
+#[doc(inline)]
+pub use ratchet_core::{
+    DueRoute, Leader,
+    model::{Finding, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeTotals, Severity},
+    store::{HeldLock, LockInfo},
+};
+
+// Errors.
+#[doc(inline)]
+pub use ratchet_core::{InvalidInput, Result, SchemaProblem, StoreError, StoreErrorKind};
+
+#[doc(inline)]
+pub use ratchet_core::metrics;
+#[cfg(feature = "testing")]
+#[doc(inline)]
+pub use ratchet_core::testing;
 
 /// Settings from `ratchet.toml` and the environment.
 #[cfg(feature = "config")]

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ratchet::cluster::NoopCoordinator;
-use ratchet::model::{ClaimRequest, Outcome as Ending, Settlement};
-use ratchet::{Client, Job, NewJob, Node, NodeId, Priority, Ratchet, SharedStore};
+use ratchet::store_api::model::ClaimRequest;
+use ratchet::{
+    Client, Job, NewJob, Node, NodeId, NoopCoordinator, Outcome as Ending, Priority, Ratchet,
+    Settlement, SharedStore,
+};
 use tokio::task::JoinSet;
 
 use crate::Options;
@@ -282,8 +284,9 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
         );
         latencies.add(elapsed);
         spent += elapsed;
-        let release =
-            |job: &ratchet::model::ClaimedJob| Settlement::new(job.claim.token, Ending::Released);
+        let release = |job: &ratchet::store_api::model::ClaimedJob| {
+            Settlement::new(job.claim.token, Ending::Released)
+        };
         store
             .jobs()
             .settle(&claimed.iter().map(release).collect::<Vec<_>>())

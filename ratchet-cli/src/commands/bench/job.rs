@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratchet::time::monotonic;
+use ratchet::store_api::time::monotonic;
 use ratchet::{Job, JobContext, JobResult, Requires};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;

@@ -10,9 +10,8 @@ mod lock;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::model::JobFilter;
-use ratchet::time::monotonic;
-use ratchet::{Client, Job, JobAction, Name, NewJob, Node, NodeId, Ratchet, RunError};
+use ratchet::store_api::time::monotonic;
+use ratchet::{Client, Job, JobAction, JobFilter, Name, NewJob, Node, NodeId, Ratchet, RunError};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
