@@ -124,3 +124,33 @@ pub mod postgres;
 pub mod sqlite;
 #[cfg(feature = "sqlserver")]
 pub mod sqlserver;
+
+#[cfg(all(test, not(feature = "cron")))]
+mod tests {
+    use crate::{Definition, InvalidInput, Name, NewJob, Recurring, Schedule};
+
+    fn names_the_feature(error: &InvalidInput) {
+        assert_eq!(error.field(), "cron");
+        assert!(error.to_string().contains("feature `cron`"), "{error}");
+    }
+
+    #[test]
+    fn a_cron_schedule_names_the_missing_feature() {
+        names_the_feature(&Schedule::cron("0 3 * * *", "Europe/Berlin").unwrap_err());
+        let declared = Recurring::cron("0 3 * * *").job(NewJob::new("mail", &1));
+        names_the_feature(&declared.named("nightly").check().unwrap_err());
+    }
+
+    #[test]
+    fn so_does_a_stored_definition_with_one() {
+        let name = Name::new("name", "nightly").unwrap();
+        let hourly = Recurring::every(std::time::Duration::from_secs(3_600));
+        let hourly = hourly.job(NewJob::new("mail", &1)).named("nightly").check();
+        let text = hourly.unwrap().to_stored().unwrap();
+        let interval = r#"{"every":{"millis":3600000}}"#;
+        assert!(text.contains(interval), "{text}");
+        let cron = r#"{"cron":{"expression":"0 3 * * *","zone":"UTC"}}"#;
+        let text = text.replace(interval, cron);
+        names_the_feature(&Definition::from_stored(name, &text).unwrap_err());
+    }
+}

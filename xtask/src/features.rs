@@ -1,4 +1,5 @@
-//! Each feature of the facade, and of the command, must build by itself, and so must both without any.
+//! Each feature of the facade, of the core and of the command must build by itself, and so must each of
+//! them without any.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -6,7 +7,13 @@ use serde_json::Value;
 use crate::process;
 
 /// The packages, and what of them is built.
-const PACKAGES: [(&str, &str); 2] = [("ratchet", "--lib"), ("ratchet-cli", "--bins")];
+const PACKAGES: [(&str, &str); 3] = [
+    (FACADE, "--lib"),
+    ("ratchet-core", "--lib"),
+    ("ratchet-cli", "--bins"),
+];
+
+const FACADE: &str = "ratchet";
 
 pub(crate) fn run() -> Result<()> {
     let metadata = process::metadata()?;
@@ -21,7 +28,15 @@ pub(crate) fn run() -> Result<()> {
             features.join(", ")
         );
     }
-    Ok(())
+    // The tests of the errors that name a missing feature.
+    let tests = [
+        "test",
+        "--package",
+        FACADE,
+        "--lib",
+        "--no-default-features",
+    ];
+    process::run(&mut process::cargo(&tests))
 }
 
 /// Clippy and not only a build, so that code which is unused without some feature is found.

@@ -92,7 +92,7 @@ pub(super) async fn beat(run: &Run, status: NodeStatus) -> Result<HeartbeatReply
         load.memory_bytes = Some(memory_bytes);
     }
     let mut profile = run.shared.profile.clone();
-    profile.zone_data = Some(run.zone_data.clone());
+    profile.zone_data.clone_from(&run.zone_data);
     let (label, interval) = (run.label.clone(), run.pace.interval());
     let heartbeat = Heartbeat::new(run.node(), label, status, interval)
         .load(load)

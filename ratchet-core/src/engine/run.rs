@@ -26,7 +26,7 @@ use crate::model::{
 };
 use crate::name::Name;
 use crate::outage::Outage;
-use crate::schedule::ZoneData;
+use crate::schedule::{self, ZoneData};
 use crate::time::{self, Timestamp};
 
 /// One run of a node, from joining to leaving: what its loops share.
@@ -61,7 +61,7 @@ pub(super) struct Run {
     pub(super) gauge: Gauge,
     /// The time-zone data in use when the run began: reading its version reads files, for which a
     /// heartbeat has no time.
-    pub(super) zone_data: ZoneData,
+    pub(super) zone_data: Option<ZoneData>,
     /// The next heartbeat is due at once.
     pub(super) beat_now: Notify,
     /// Held during a heartbeat and what it leads to: two at a time could both change who the node
@@ -124,7 +124,7 @@ impl Run {
             executors_outage: Mutex::new(Outage::of("executor")),
             pace,
             gauge: Gauge::new(),
-            zone_data: ZoneData::in_use(),
+            zone_data: schedule::zone_data_in_use(),
             beat_now: Notify::new(),
             beating: tokio::sync::Mutex::new(()),
             daemons: TaskTracker::new(),

@@ -119,7 +119,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(step)).await;
             let now = i64::try_from(began.elapsed().as_micros()).unwrap();
             let taken = rate.take(known, now);
-            if let crate::rate::Taken::Granted { tat } = taken {
+            if let Taken::Granted { tat } = taken {
                 known = Some(tat);
             }
             let answer = limiter.take(&key("a"), &rate).await.unwrap();
