@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex};
 use anyhow::Result;
 use ratchet::store_api::model::{ClaimRequest, Fenced};
 use ratchet::{JobId, NodeId, Outcome as Ending, Settlement, SharedStore};
+use ratchet_bench::figures::Outcome;
 use tokio::task::JoinSet;
-
-use crate::result::Outcome;
 
 /// Jobs per claim.
 const CLAIM: usize = 50;
