@@ -12,34 +12,26 @@ pub struct Backend {
 
 /// The table of backends.
 pub const BACKENDS: &[Backend] = &[
-    Backend {
-        section: None,
-        schemes: &["memory"],
-        server: false,
-    },
-    Backend {
-        section: Some("store.sqlite"),
-        schemes: &["sqlite"],
-        server: false,
-    },
-    Backend {
-        section: Some("store.postgres"),
-        schemes: &["postgres", "postgresql"],
-        server: true,
-    },
-    Backend {
-        section: Some("store.sqlserver"),
-        schemes: &["sqlserver", "mssql"],
-        server: true,
-    },
-    Backend {
-        section: Some("store.mongo"),
-        schemes: &["mongodb", "mongodb+srv"],
-        server: true,
-    },
+    Backend::new(None, &["memory"], false),
+    Backend::new(Some("store.sqlite"), &["sqlite"], false),
+    Backend::new(Some("store.postgres"), &["postgres", "postgresql"], true),
+    Backend::new(Some("store.sqlserver"), &["sqlserver", "mssql"], true),
+    Backend::new(Some("store.mongo"), &["mongodb", "mongodb+srv"], true),
 ];
 
 impl Backend {
+    const fn new(
+        section: Option<&'static str>,
+        schemes: &'static [&'static str],
+        server: bool,
+    ) -> Self {
+        Self {
+            section,
+            schemes,
+            server,
+        }
+    }
+
     /// Finds the backend of a scheme.
     pub(crate) fn of(scheme: &str) -> Option<&'static Self> {
         let mut backends = BACKENDS.iter();
