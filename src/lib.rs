@@ -3,9 +3,8 @@
 //! ## Where things are
 //!
 //! The root has what an application uses: jobs, the client, nodes, limits, schedules, errors. Beside
-//! it, each with its Cargo feature: [`testing`], [`config`], [`http`], and a module for each backend,
-//! such as [`sqlite`]. [`metrics`] lists the metrics. Authors of stores and coordinators use
-//! [`store_api`].
+//! it, each behind its Cargo feature: `testing`, `config`, `http`, and a module for each backend, such
+//! as `sqlite`. [`metrics`] lists the metrics. Authors of stores and coordinators use [`store_api`].
 
 mod backends;
 #[cfg(feature = "config")]
@@ -19,7 +18,7 @@ pub mod store_api;
 pub use configured::{Migration, connect_configured, migrations, pending_migrations};
 pub use connect::{ConnectError, connect};
 #[doc(inline)]
-pub use ratchet_core::{MemoryStore, SharedStore, Store, store::StoreInfo};
+pub use ratchet_core::{MemoryStore, SharedStore, Store, memory::ManualClock, store::StoreInfo};
 
 // Job types and their bodies.
 #[doc(inline)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Ratchet reads the operating system's copy of the IANA database: the directory that the environment
 /// variable `TZDIR` names, or else `/usr/share/zoneinfo` (`/usr/share/lib/zoneinfo`, `/etc/zoneinfo`).
 /// Where there is none, and for a name that it lacks, it uses the copy that is compiled in. If `TZDIR`
-/// is set, no other directory is read.
+/// is set, no other directory is read. Reading it needs the Cargo feature `cron`.
 ///
 /// ```
 /// use ratchet_core::schedule::ZoneData;
