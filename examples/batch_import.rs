@@ -15,10 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use ratchet::model::{JobFilter, PageRequest, Parent};
 use ratchet::{
-    BatchCondition, BatchId, Client, Job, JobContext, JobError, JobResult, JobState, NewJob,
-    Ratchet,
+    BatchCondition, BatchId, Client, Job, JobContext, JobError, JobFilter, JobResult, JobState,
+    NewJob, PageRequest, Parent, Ratchet,
 };
 use serde::{Deserialize, Serialize};
 

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use ratchet::model::{JobFilter, JobOrder, PageRequest};
 use ratchet::{
-    Client, Enqueued, Job, JobContext, JobResult, JobState, Priority, Ratchet, RetryPolicy,
+    Client, Enqueued, Job, JobContext, JobFilter, JobOrder, JobResult, JobState, PageRequest,
+    Priority, Ratchet, RetryPolicy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -128,9 +128,8 @@ async fn all_ended(client: &Client) {
     loop {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let queues = client.queues().await.unwrap_or_default();
-        let ended = |queue: &ratchet::model::QueueInfo| {
-            queue.counts.keys().all(|state| state.is_terminal())
-        };
+        let ended =
+            |queue: &ratchet::QueueInfo| queue.counts.keys().all(|state| state.is_terminal());
         if !queues.is_empty() && queues.iter().all(ended) {
             return;
         }

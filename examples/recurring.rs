@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ratchet::time::Timestamp;
 use ratchet::{
     Enqueued, Job, JobContext, JobResult, Misfire, Node, Overlap, Ratchet, Recurring, Requires,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

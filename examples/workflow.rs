@@ -5,8 +5,10 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
-use ratchet::model::{JobFilter, JobOrder, PageRequest};
-use ratchet::{Client, Job, JobContext, JobError, JobId, JobResult, JobState, Ratchet, Workflow};
+use ratchet::{
+    Client, Job, JobContext, JobError, JobFilter, JobId, JobOrder, JobResult, JobState,
+    PageRequest, Ratchet, Workflow,
+};
 use serde::{Deserialize, Serialize};
 
 /// Looks at a photo and says how many pixels it has.
@@ -144,9 +146,8 @@ async fn all_ended(client: &Client) {
     loop {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let queues = client.queues().await.unwrap_or_default();
-        let ended = |queue: &ratchet::model::QueueInfo| {
-            queue.counts.keys().all(|state| state.is_terminal())
-        };
+        let ended =
+            |queue: &ratchet::QueueInfo| queue.counts.keys().all(|state| state.is_terminal());
         if !queues.is_empty() && queues.iter().all(ended) {
             return;
         }

@@ -1,6 +1,6 @@
-use std::sync::Arc;
+use ratchet_core::{SharedStore, StoreError};
 
-use ratchet_core::{MemoryStore, SharedStore, StoreError};
+use crate::backends::{driver, schemes};
 
 /// Connects to the database that the URL names; its scheme chooses the backend.
 ///
@@ -26,84 +26,7 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 /// # Cancel safety
 /// Dropped, the connection is given up; a migration that had begun has taken full effect or none.
 pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
-    match scheme(url) {
-        "memory" => Ok(Arc::new(MemoryStore::new())),
-        "sqlite" => sqlite(url).await,
-        "postgres" | "postgresql" => postgres(url).await,
-        "sqlserver" | "mssql" => sqlserver(url).await,
-        "mongodb" | "mongodb+srv" => mongo(url).await,
-        _ => Err(missing(url)),
-    }
-}
-
-/// Why nothing serves the scheme of a URL.
-pub(crate) fn missing(url: &str) -> ConnectError {
-    let (scheme, feature) = match scheme(url) {
-        "sqlite" => ("sqlite", "sqlite"),
-        "postgres" | "postgresql" => ("postgres", "postgres"),
-        "sqlserver" | "mssql" => ("sqlserver", "sqlserver"),
-        "mongodb" | "mongodb+srv" => ("mongodb", "mongo"),
-        other => return ConnectError::UnknownScheme(other.to_owned()),
-    };
-    ConnectError::MissingFeature { scheme, feature }
-}
-
-/// What stands before the first colon, if that can be a scheme; a connection string of another form
-/// may hold a password and must not be told to anybody.
-pub(crate) fn scheme(url: &str) -> &str {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-    match url.split_once(':') {
-        Some((scheme, _)) if scheme.len() <= 32 && scheme.chars().all(allowed) => scheme,
-        _ => "",
-    }
-}
-
-#[cfg(feature = "sqlite")]
-async fn sqlite(url: &str) -> Result<SharedStore, ConnectError> {
-    let store = ratchet_store_sqlite::SqliteStore::connect(url).await?;
-    Ok(Arc::new(store))
-}
-
-#[cfg(not(feature = "sqlite"))]
-#[expect(clippy::unused_async, reason = "as with the feature")]
-async fn sqlite(url: &str) -> Result<SharedStore, ConnectError> {
-    Err(missing(url))
-}
-
-#[cfg(feature = "postgres")]
-async fn postgres(url: &str) -> Result<SharedStore, ConnectError> {
-    let store = ratchet_store_postgres::PostgresStore::connect(url).await?;
-    Ok(Arc::new(store))
-}
-
-#[cfg(not(feature = "postgres"))]
-#[expect(clippy::unused_async, reason = "as with the feature")]
-async fn postgres(url: &str) -> Result<SharedStore, ConnectError> {
-    Err(missing(url))
-}
-
-#[cfg(feature = "sqlserver")]
-async fn sqlserver(url: &str) -> Result<SharedStore, ConnectError> {
-    let store = ratchet_store_sqlserver::SqlServerStore::connect(url).await?;
-    Ok(Arc::new(store))
-}
-
-#[cfg(not(feature = "sqlserver"))]
-#[expect(clippy::unused_async, reason = "as with the feature")]
-async fn sqlserver(url: &str) -> Result<SharedStore, ConnectError> {
-    Err(missing(url))
-}
-
-#[cfg(feature = "mongo")]
-async fn mongo(url: &str) -> Result<SharedStore, ConnectError> {
-    let store = ratchet_store_mongo::MongoStore::connect(url).await?;
-    Ok(Arc::new(store))
-}
-
-#[cfg(not(feature = "mongo"))]
-#[expect(clippy::unused_async, reason = "as with the feature")]
-async fn mongo(url: &str) -> Result<SharedStore, ConnectError> {
-    Err(missing(url))
+    Ok((driver(url)?.connect)(url).await?)
 }
 
 /// Why [`connect`] gave no store.
@@ -112,8 +35,8 @@ async fn mongo(url: &str) -> Result<SharedStore, ConnectError> {
 pub enum ConnectError {
     /// No backend has this scheme.
     #[error(
-        "no backend is known for URLs that begin with `{0}:`; known are sqlite, postgres, \
-         sqlserver, mssql, mongodb, mongodb+srv and memory"
+        "no backend is known for URLs that begin with `{0}:`; the schemes are {known}",
+        known = schemes()
     )]
     UnknownScheme(String),
     /// The backend exists but is not compiled in.
@@ -149,7 +72,11 @@ mod tests {
     #[tokio::test]
     async fn unknown_schemes_are_named_and_nothing_else_of_the_url() {
         let error = connect("mysql://bob:secret@db/jobs").await.unwrap_err();
-        assert!(error.to_string().contains("`mysql:`"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "no backend is known for URLs that begin with `mysql:`; the schemes are memory, sqlite, \
+             postgres, postgresql, sqlserver, mssql, mongodb, mongodb+srv"
+        );
         for url in ["Server=db;Password=secret", "", "p:w@secret", "a b:secret"] {
             let error = connect(url).await.unwrap_err();
             assert!(matches!(error, ConnectError::UnknownScheme(_)), "{url}");

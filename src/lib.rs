@@ -1,13 +1,106 @@
 #![doc = include_str!("../README.md")]
+//!
+//! ## Where things are
+//!
+//! The root has what an application uses: jobs, the client, nodes, limits, schedules, errors. Beside
+//! it, each behind its Cargo feature: `testing`, `config`, `http`, and a module for each backend, such
+//! as `sqlite`. [`metrics`] lists the metrics. Authors of stores and coordinators use [`store_api`].
 
+mod backends;
 #[cfg(feature = "config")]
+#[macro_use]
 pub mod configured;
 mod connect;
+pub mod store_api;
 
+// Connecting to a database.
 #[cfg(feature = "config")]
 pub use configured::{Migration, connect_configured, migrations, pending_migrations};
 pub use connect::{ConnectError, connect};
-pub use ratchet_core::*;
+#[doc(inline)]
+pub use ratchet_core::{MemoryStore, SharedStore, Store, memory::ManualClock, store::StoreInfo};
+
+// Job types and their bodies.
+#[doc(inline)]
+pub use ratchet_core::{
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, Json, ParentJob, Requires,
+    Verdict,
+};
+#[cfg(feature = "tower")]
+#[doc(inline)]
+pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
+
+// Enqueueing: new jobs, retries, workflows, batches, signals.
+#[doc(inline)]
+pub use ratchet_core::{
+    Backoff, BatchCondition, BatchId, Condition, Enqueued, JobId, Name, NewJob, Priority,
+    RetryPolicy, Step, TraceContext, Workflow,
+    model::{After, BatchClosed, BatchRecord, Delivered, Link, LinkState, Parent, RunAt},
+    time::Timestamp,
+};
+
+// The client: reading jobs, and acting on them.
+#[doc(inline)]
+pub use ratchet_core::{
+    ArchiveClient, Bulk, BulkCounts, Client, JobAction, JobRecord, JobState, VersionWatch, Wakes,
+    model::{
+        Acted, ActionOutcome, ArchiveFilter, ArchivePage, ArchivedJob, Attempt, AttemptOutcome,
+        JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PermitInfo, Progress,
+        QueueInfo, SignalRecord, StateCounts,
+    },
+    state::Response,
+    store::Changed,
+};
+
+// Nodes: what runs jobs.
+#[doc(inline)]
+pub use ratchet_core::{
+    Aging, BuildError, DaemonContext, DaemonResult, Fence, Node, NodeBuilder, NodeId, NodeStats,
+    Pool, PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE, SettingProblem,
+    cluster::{InProcessCoordinator, LeaderTimings, Leadership, LeadershipWatch, NoopCoordinator},
+    model::{Guard, Guarded},
+};
+
+// Hooks: what a node tells the application of its jobs.
+#[doc(inline)]
+pub use ratchet_core::{
+    ClaimToken, NodeHook, Route,
+    model::{Claim, Outcome, Settlement},
+};
+
+// Rate limits.
+#[doc(inline)]
+pub use ratchet_core::{
+    Rate, RateLimit,
+    limiter::{HybridLimiter, LocalLimiter, RateKey, RateLimiter, StrictLimiter},
+    model::RateAnswer,
+};
+
+// Recurring jobs.
+#[doc(inline)]
+pub use ratchet_core::{
+    Misfire, Overlap, PutOutcome, Recurring, RecurringClient, RecurringRecord, Schedule,
+    model::{Definition, RecurringPage},
+    schedule::ZoneData,
+};
+
+// The cluster: nodes, leaders, locks, and what is wrong with the database.
+#[doc(inline)]
+pub use ratchet_core::{
+    DueRoute, Leader,
+    model::{Finding, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeTotals, Severity},
+    store::{HeldLock, LockInfo},
+};
+
+// Errors.
+#[doc(inline)]
+pub use ratchet_core::{InvalidInput, Result, SchemaProblem, StoreError, StoreErrorKind};
+
+#[doc(inline)]
+pub use ratchet_core::metrics;
+#[cfg(feature = "testing")]
+#[doc(inline)]
+pub use ratchet_core::testing;
 
 /// Settings from `ratchet.toml` and the environment.
 #[cfg(feature = "config")]
@@ -21,26 +114,42 @@ pub mod http {
     pub use ratchet_http::*;
 }
 
-/// Ratchet on SQLite.
-#[cfg(feature = "sqlite")]
-pub mod sqlite {
-    pub use ratchet_store_sqlite::*;
-}
-
-/// Ratchet on PostgreSQL.
-#[cfg(feature = "postgres")]
-pub mod postgres {
-    pub use ratchet_store_postgres::*;
-}
-
-/// Ratchet on SQL Server.
-#[cfg(feature = "sqlserver")]
-pub mod sqlserver {
-    pub use ratchet_store_sqlserver::*;
-}
-
-/// Ratchet on MongoDB.
+// The backends. Their table is in `backends`.
 #[cfg(feature = "mongo")]
-pub mod mongo {
-    pub use ratchet_store_mongo::*;
+pub mod mongo;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(feature = "sqlserver")]
+pub mod sqlserver;
+
+#[cfg(all(test, not(feature = "cron")))]
+mod tests {
+    use crate::{Definition, InvalidInput, Name, NewJob, Recurring, Schedule};
+
+    fn names_the_feature(error: &InvalidInput) {
+        assert_eq!(error.field(), "cron");
+        assert!(error.to_string().contains("feature `cron`"), "{error}");
+    }
+
+    #[test]
+    fn a_cron_schedule_names_the_missing_feature() {
+        names_the_feature(&Schedule::cron("0 3 * * *", "Europe/Berlin").unwrap_err());
+        let declared = Recurring::cron("0 3 * * *").job(NewJob::new("mail", &1));
+        names_the_feature(&declared.named("nightly").check().unwrap_err());
+    }
+
+    #[test]
+    fn so_does_a_stored_definition_with_one() {
+        let name = Name::new("name", "nightly").unwrap();
+        let hourly = Recurring::every(std::time::Duration::from_secs(3_600));
+        let hourly = hourly.job(NewJob::new("mail", &1)).named("nightly").check();
+        let text = hourly.unwrap().to_stored().unwrap();
+        let interval = r#"{"every":{"millis":3600000}}"#;
+        assert!(text.contains(interval), "{text}");
+        let cron = r#"{"cron":{"expression":"0 3 * * *","zone":"UTC"}}"#;
+        let text = text.replace(interval, cron);
+        names_the_feature(&Definition::from_stored(name, &text).unwrap_err());
+    }
 }

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use ratchet::model::{ClaimRequest, Fenced, Outcome as Ending, Settlement};
-use ratchet::{JobId, NodeId, SharedStore};
+use ratchet::store_api::model::{ClaimRequest, Fenced};
+use ratchet::{JobId, NodeId, Outcome as Ending, Settlement, SharedStore};
+use ratchet_bench::figures::Outcome;
 use tokio::task::JoinSet;
-
-use crate::result::Outcome;
 
 /// Jobs per claim.
 const CLAIM: usize = 50;

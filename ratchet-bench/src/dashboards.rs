@@ -37,8 +37,9 @@ pub(crate) struct Dashboards {
 impl Dashboards {
     /// Serves the API of the node on loopback and waits until so many dashboards are open on it.
     pub(crate) async fn open(node: &Node, count: usize) -> Result<Self> {
+        // All of them are one client, which may have three quarters of the places at most.
         let limits = Limits::default()
-            .event_clients(count)
+            .event_clients(2 * count)
             .connections(4 * count);
         let api = Api::builder(node.client().clone()).node(node);
         let api = api.limits(limits).build()?;

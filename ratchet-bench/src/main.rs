@@ -6,16 +6,14 @@
 mod contend;
 mod dashboards;
 mod floor;
-mod job;
 mod measure;
 mod ours;
-mod result;
 mod server;
 
-use self::result::Outcome;
 use self::server::Fresh;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ratchet_bench::figures::Outcome;
 
 #[derive(Parser)]
 #[command(version, about = "Load generator and benchmark of Ratchet")]

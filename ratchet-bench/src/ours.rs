@@ -1,21 +1,22 @@
 //! Ratchet, measured through its public interface.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use ratchet::cluster::NoopCoordinator;
-use ratchet::model::{ClaimRequest, Outcome as Ending, Settlement};
-use ratchet::{Client, Job, NewJob, Node, NodeId, Priority, Ratchet, SharedStore};
+use anyhow::{Result, bail, ensure};
+use ratchet::store_api::model::ClaimRequest;
+use ratchet::{
+    Client, Job, NewJob, Node, NodeId, NoopCoordinator, Outcome as Ending, Priority, Ratchet,
+    Settlement, SharedStore,
+};
+use ratchet_bench::figures::Outcome;
+use ratchet_bench::load::{Clock, Enqueue, Ledger, Nothing, enqueue_at, wait_for};
 use tokio::task::JoinSet;
 
 use crate::Options;
 use crate::contend;
 use crate::dashboards::Dashboards;
-use crate::job::{Ledger, Nothing};
-use crate::measure::{Clock, Latencies, Meter, progress, rate};
-use crate::result::Outcome;
+use crate::measure::{Meter, progress};
 
 /// Jobs per call when preloading.
 const LOAD: usize = 500;
@@ -40,42 +41,20 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
         "contend" => contend(store, options).await?,
         _ => claim(store, options).await?,
     };
-    outcome.peer = "ratchet";
-    outcome.scenario = scenario;
+    outcome.peer = "ratchet".to_owned();
+    outcome.scenario = scenario.to_owned();
     Ok(outcome)
-}
-
-/// A batch of jobs, with the numbers from `first` on.
-fn jobs(first: usize, count: usize) -> Vec<NewJob> {
-    (first..first + count)
-        .map(|n| Nothing::number(n).into_job())
-        .collect()
 }
 
 async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(store);
-    let bar = progress("enqueue", options.jobs);
-    let next = Arc::new(AtomicUsize::new(0));
     let meter = Meter::start(&options.url).await?;
-    let mut producers = JoinSet::new();
-    for _ in 0..options.producers {
-        let (client, next, bar) = (client.clone(), Arc::clone(&next), bar.clone());
-        let (batch, total) = (options.batch, options.jobs);
-        producers.spawn(async move {
-            loop {
-                let first = next.fetch_add(batch, Ordering::Relaxed);
-                if first >= total {
-                    return anyhow::Ok(());
-                }
-                let count = batch.min(total - first);
-                client.enqueue_all(&jobs(first, count)).await?;
-                bar.inc(count as u64);
-            }
-        });
-    }
-    while let Some(ended) = producers.join_next().await {
-        ended??;
-    }
+    let how = Enqueue {
+        jobs: options.jobs,
+        batch: options.batch,
+        producers: options.producers,
+    };
+    enqueue_all(&client, "enqueue", how, |n| Nothing::number(n).into_job()).await?;
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, options.jobs).await?;
     let stored: u64 = client
@@ -85,7 +64,6 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
         .flat_map(|queue| queue.counts.values())
         .sum();
     outcome.missing = options.jobs - usize::try_from(stored)?;
-    bar.finish_and_clear();
     Ok(outcome)
 }
 
@@ -158,27 +136,18 @@ impl Nodes {
     /// Waits until so many jobs have ended.
     async fn wait_for(&mut self, jobs: usize) -> Result<()> {
         let bar = progress("drain", jobs);
-        let (mut seen, mut since) = (0, Clock::start());
-        loop {
+        wait_for(jobs, STUCK, || {
             let finished = self.finished();
             bar.set_position(finished as u64);
-            if finished >= jobs {
-                bar.finish_and_clear();
-                return Ok(());
-            }
-            if finished > seen {
-                (seen, since) = (finished, Clock::start());
-            }
-            ensure!(
-                since.elapsed() < STUCK,
-                "stuck at {finished} of {jobs} jobs"
-            );
             if let Some(ended) = self.tasks.try_join_next() {
                 ended??;
-                anyhow::bail!("a node ended early");
+                bail!("a node ended early");
             }
-            tokio::time::sleep(Duration::from_micros(500)).await;
-        }
+            Ok(finished)
+        })
+        .await?;
+        bar.finish_and_clear();
+        Ok(())
     }
 
     async fn stop(mut self, outcome: &mut Outcome) -> Result<()> {
@@ -197,7 +166,7 @@ impl Nodes {
 
 async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
-    load(&client, options.jobs, |n, job| in_lane(n, job, options)).await?;
+    load(&client, options.jobs, options.lanes, |_, job| job).await?;
     let ledger = Ledger::new(options.jobs);
     let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
     let meter = Meter::start(&options.url).await?;
@@ -206,7 +175,7 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, options.jobs).await?;
     nodes.stop(&mut outcome).await?;
-    ledger.judge(&mut outcome, false);
+    ledger.judge(&mut outcome);
     Ok(outcome)
 }
 
@@ -222,33 +191,22 @@ async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     };
     let bar = progress("latency", total);
     let meter = Meter::start(&options.url).await?;
-    let mut ticks = tokio::time::interval(Duration::from_secs(1) / options.rate);
-    let mut sends = JoinSet::new();
-    for n in 0..total {
-        ticks.tick().await;
-        let (client, ledger) = (client.clone(), Arc::clone(&ledger));
-        sends.spawn(async move {
-            client.enqueue(Nothing::number(n).into_job()).await?;
-            ledger.sent(n);
-            anyhow::Ok(())
-        });
-        bar.inc(1);
-    }
-    while let Some(sent) = sends.join_next().await {
-        sent??;
-    }
+    let pace = Duration::from_secs(1) / options.rate;
+    let job = |n| Nothing::number(n).into_job();
+    enqueue_at(pace, &client, &ledger, job, |jobs| bar.inc(jobs as u64)).await?;
     bar.finish_and_clear();
     nodes.wait_for(total).await?;
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, total).await?;
     nodes.stop(&mut outcome).await?;
-    ledger.judge(&mut outcome, true);
+    ledger.judge(&mut outcome);
+    outcome.percentiles(ledger.latencies());
     Ok(outcome)
 }
 
 async fn contend(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
-    load(&client, options.jobs, |n, job| in_lane(n, job, options)).await?;
+    load(&client, options.jobs, options.lanes, |_, job| job).await?;
     let stores = stores(store, options).await?;
     let meter = Meter::start(&options.url).await?;
     let mut outcome = contend::run(stores, options.jobs).await?;
@@ -260,10 +218,9 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
     let now = store.nodes().database_time().await?;
     // Up to four hours late, so that aging mixes the levels.
-    load(&client, options.backlog, |n, job| {
+    load(&client, options.backlog, options.lanes, move |n, job| {
         let late = Duration::from_secs((n as u64 * 7_919) % 14_400);
-        let job = job.priority(Priority::ALL[n % 5]).run_at(now - late);
-        in_lane(n, job, options)
+        job.priority(Priority::ALL[n % 5]).run_at(now - late)
     })
     .await?;
     let pending = match options.lanes {
@@ -271,7 +228,7 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
         lanes => lanes.min(options.backlog),
     };
     let request = ClaimRequest::new(NodeId::new(), CLAIM);
-    let (mut latencies, mut spent) = (Latencies::default(), Duration::ZERO);
+    let mut latencies = Vec::with_capacity(CLAIMS);
     for _ in 0..CLAIMS {
         let clock = Clock::start();
         let claimed = store.jobs().claim_next_batch(&request).await?;
@@ -280,44 +237,54 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
             claimed.len() == CLAIM.min(pending),
             "a claim came back short"
         );
-        latencies.add(elapsed);
-        spent += elapsed;
-        let release =
-            |job: &ratchet::model::ClaimedJob| Settlement::new(job.claim.token, Ending::Released);
+        latencies.push(elapsed);
+        let release = |job: &ratchet::store_api::model::ClaimedJob| {
+            Settlement::new(job.claim.token, Ending::Released)
+        };
         store
             .jobs()
             .settle(&claimed.iter().map(release).collect::<Vec<_>>())
             .await?;
     }
     let mut outcome = Outcome::default();
-    rate(&mut outcome, CLAIMS * CLAIM.min(pending), spent);
-    latencies.report(&mut outcome);
+    outcome.timed(CLAIMS * CLAIM.min(pending), latencies.iter().sum());
+    outcome.percentiles(latencies);
     outcome.claims = CLAIMS as u64;
     Ok(outcome)
 }
 
-/// Puts job `n` into its lane, if there are lanes.
-fn in_lane(n: usize, job: NewJob, options: &Options) -> NewJob {
-    match options.lanes {
-        0 => job,
-        lanes => job.lane(&format!("lane {}", n % lanes)),
-    }
-}
-
-/// Enqueues `count` jobs before the measurement.
+/// Enqueues `count` jobs before the measurement, dealt out to so many lanes if there are any.
 async fn load(
     client: &Client,
     count: usize,
-    refine: impl Fn(usize, NewJob) -> NewJob,
+    lanes: usize,
+    refine: impl Fn(usize, NewJob) -> NewJob + Clone + Send + 'static,
 ) -> Result<()> {
-    let bar = progress("load", count);
-    for first in (0..count).step_by(LOAD) {
-        let batch = LOAD.min(count - first);
-        let batch = jobs(first, batch).into_iter().zip(first..);
-        let batch: Vec<NewJob> = batch.map(|(job, n)| refine(n, job)).collect();
-        client.enqueue_all(&batch).await?;
-        bar.inc(batch.len() as u64);
-    }
+    let how = Enqueue {
+        jobs: count,
+        batch: LOAD,
+        producers: 1,
+    };
+    let job = move |n| {
+        let job = refine(n, Nothing::number(n).into_job());
+        match lanes {
+            0 => job,
+            lanes => job.lane(&format!("lane {}", n % lanes)),
+        }
+    };
+    enqueue_all(client, "load", how, job).await
+}
+
+async fn enqueue_all(
+    client: &Client,
+    what: &'static str,
+    how: Enqueue,
+    job: impl Fn(usize) -> NewJob + Clone + Send + 'static,
+) -> Result<()> {
+    let bar = progress(what, how.jobs);
+    let shown = bar.clone();
+    let done = move |jobs| shown.inc(jobs as u64);
+    how.run(client, job, done).await?;
     bar.finish_and_clear();
     Ok(())
 }

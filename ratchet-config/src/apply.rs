@@ -6,13 +6,15 @@ use ratchet_core::SettingProblem;
 use ratchet_core::{Aging, NodeBuilder, Pool};
 
 use crate::config::Config;
+use crate::sample::{POOL, keys};
+use crate::section::Key;
 use crate::sections::{PoolConfig, WorkerConfig};
 
-/// Calls a setter of the builder for each value that is set.
+/// Calls a setter of the builder for each value that is set, with what a function makes of it.
 macro_rules! set {
-    ($builder:ident, $section:expr, $($name:ident),*) => {
-        $(if let Some(value) = $section.$name {
-            $builder = $builder.$name(value);
+    ($builder:ident, $section:expr, $form:expr; $($name:ident),*) => {
+        $(if let Some(value) = &$section.$name {
+            $builder = $builder.$name($form(value));
         })*
     };
 }
@@ -39,41 +41,21 @@ impl Config {
 
     fn apply_node(&self, mut builder: NodeBuilder) -> NodeBuilder {
         let node = &self.node;
-        if let Some(label) = &node.label {
-            builder = builder.label(label);
+        set!(builder, node, String::as_str; label, active_passive);
+        set!(builder, node, texts; capabilities, roles);
+        set!(builder, node, Clone::clone; promotable, drain_grace, store_deadline);
+        match &node.capabilities_file {
+            Some(path) => builder.capabilities_from_file(path),
+            None => builder,
         }
-        if let Some(names) = &node.capabilities {
-            builder = builder.capabilities(texts(names));
-        }
-        if let Some(path) = &node.capabilities_file {
-            builder = builder.capabilities_from_file(path);
-        }
-        if let Some(roles) = &node.roles {
-            builder = builder.roles(texts(roles));
-        }
-        if let Some(role) = &node.active_passive {
-            builder = builder.active_passive(role);
-        }
-        set!(builder, node, promotable, drain_grace, store_deadline);
-        builder
     }
 
     fn apply_cluster(&self, mut builder: NodeBuilder) -> NodeBuilder {
         let cluster = &self.cluster;
-        if let Some(queues) = &cluster.measured_queues {
-            builder = builder.measured_queues(texts(queues));
-        }
-        set!(
-            builder,
-            cluster,
-            heartbeat_interval,
-            heartbeat_max,
-            dead_after,
-            start_timeout,
-            max_crashes,
-            takeover_delay,
-            retire_recurring
-        );
+        set!(builder, cluster, texts; measured_queues);
+        set!(builder, cluster, Clone::clone; heartbeat_interval, heartbeat_max, dead_after);
+        set!(builder, cluster, Clone::clone; start_timeout, max_crashes, takeover_delay);
+        set!(builder, cluster, Clone::clone; retire_recurring);
         let mut timings = builder.current_leader_timings();
         for (value, set) in [
             (&mut timings.heartbeat, cluster.leader_heartbeat),
@@ -86,22 +68,15 @@ impl Config {
         }
         builder = builder.leader_timings(timings);
         let mut retention = builder.current_retention().clone();
-        set!(retention, cluster.retention, succeeded, failed, cancelled);
-        if let Some(age) = cluster.retention.archive {
-            retention = retention.archive(Some(age));
-        }
+        set!(retention, cluster.retention, Clone::clone; succeeded, failed, cancelled);
+        set!(retention, cluster.retention, |age: &Duration| Some(*age); archive);
         builder.retention(retention)
     }
 
     fn apply_poll(&self, mut builder: NodeBuilder) -> NodeBuilder {
         let poll = &self.poll;
-        set!(
-            builder,
-            poll,
-            reclaim_interval,
-            recurring_interval,
-            maintenance_interval
-        );
+        set!(builder, poll, Clone::clone; reclaim_interval, recurring_interval);
+        set!(builder, poll, Clone::clone; maintenance_interval);
         let (min, max): (Duration, Duration) = builder.current_poll_interval();
         builder.poll_interval(poll.min.unwrap_or(min), poll.max.unwrap_or(max))
     }
@@ -112,14 +87,10 @@ impl Config {
             if let Some(pool) = setting.strip_prefix("pool.") {
                 return self.keys_of_pool(pool);
             }
-            let sections = self.sections();
-            let sections = sections
-                .iter()
-                .filter(|(path, _)| !path.starts_with("worker.pools."));
-            let keys = sections.flat_map(|(_, section)| section.keys());
-            keys.filter(|key| key.setting == setting && !key.section.starts_with("store"))
-                .map(crate::Key::path)
-                .collect()
+            let of_engine = |key: &&Key| !key.section.starts_with("store") && key.section != POOL;
+            let keys = keys().filter(of_engine);
+            let keys = keys.filter(|key| key.setting == setting);
+            keys.map(Key::path).collect()
         };
         problem.settings().flat_map(key).collect()
     }
@@ -131,7 +102,7 @@ impl Config {
         match setting {
             "" => {
                 let prefix = format!("{path}.");
-                let set = self.origins.keys().filter(|key| key.starts_with(&prefix));
+                let set = self.set.keys().filter(|key| key.starts_with(&prefix));
                 set.cloned().collect()
             }
             setting => vec![format!("{path}.{setting}")],
@@ -140,22 +111,10 @@ impl Config {
 }
 
 fn apply_worker(worker: &WorkerConfig, mut builder: NodeBuilder) -> NodeBuilder {
-    if let Some(queues) = &worker.queues {
-        builder = builder.queues(texts(queues));
-    }
-    set!(
-        builder,
-        worker,
-        concurrency,
-        system_concurrency,
-        untagged,
-        prefetch,
-        prefetch_ttl,
-        lazy_payloads
-    );
-    if let Some(interval) = worker.aging {
-        builder = builder.aging(Aging::every(interval));
-    }
+    set!(builder, worker, texts; queues);
+    set!(builder, worker, Clone::clone; concurrency, system_concurrency, untagged);
+    set!(builder, worker, Clone::clone; prefetch, prefetch_ttl, lazy_payloads);
+    set!(builder, worker, |interval: &Duration| Aging::every(*interval); aging);
     let pools = worker.pools.iter();
     pools.fold(builder, |builder, (name, config)| {
         builder.pool(pool(name, config))
@@ -164,22 +123,9 @@ fn apply_worker(worker: &WorkerConfig, mut builder: NodeBuilder) -> NodeBuilder 
 
 fn pool(name: &str, config: &PoolConfig) -> Pool {
     let mut pool = Pool::new(name).concurrency(config.concurrency.unwrap_or(0));
-    if let Some(queues) = &config.queues {
-        pool = pool.queues(texts(queues));
-    }
-    if let Some(kinds) = &config.kinds {
-        pool = pool.kinds(texts(kinds));
-    }
-    if let Some(capabilities) = &config.capabilities {
-        pool = pool.capabilities(texts(capabilities));
-    }
-    if let Some(untagged) = config.untagged {
-        pool = pool.untagged(untagged);
-    }
-    match config.prefetch {
-        Some(claims) => pool.prefetch(claims),
-        None => pool,
-    }
+    set!(pool, config, texts; queues, kinds, capabilities);
+    set!(pool, config, Clone::clone; untagged, prefetch);
+    pool
 }
 
 fn texts(names: &[String]) -> impl Iterator<Item = &str> {

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::load::Loader;
+use serde::Deserialize;
+
+use crate::load::{Entry, Loader};
 use crate::origin::Origin;
 use crate::problem::{ConfigError, Problem};
-use crate::section::Section;
 use crate::sections::{
     ClusterConfig, HttpConfig, NodeConfig, PollConfig, StoreConfig, WorkerConfig,
 };
@@ -13,7 +14,8 @@ use crate::sections::{
 const URL: &str = "store.url";
 
 /// A checked configuration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Config {
     /// Where the database is, and how it is used.
@@ -28,9 +30,11 @@ pub struct Config {
     pub poll: PollConfig,
     /// How `ratchet serve` serves over HTTP.
     pub http: HttpConfig,
+    #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
-    /// Where the keys came from that were set.
-    pub(crate) origins: BTreeMap<String, Origin>,
+    /// What was set, by key.
+    #[serde(skip)]
+    pub(crate) set: BTreeMap<String, Entry>,
 }
 
 impl Config {
@@ -49,7 +53,7 @@ impl Config {
 
     /// Begins to read a configuration, for programs that have settings of their own to add.
     pub fn loader() -> Loader {
-        Loader::new()
+        Loader::default()
     }
 
     /// The file that was read, if there was one.
@@ -61,44 +65,14 @@ impl Config {
     /// Where the value of a key such as `cluster.ttl` came from.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
-        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+        let set = self.set.get(key);
+        set.map_or(Origin::Default, |entry| entry.origin.clone())
     }
 
     /// Everything that can be set, commented, with the defaults; what `ratchet.sample.toml` has.
     #[must_use]
     pub fn sample() -> String {
         crate::sample::sample()
-    }
-
-    /// The section of a path, as `["store", "postgres"]`; pools are made as they are asked for.
-    pub(crate) fn section_mut(&mut self, path: &[String]) -> Option<&mut dyn Section> {
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        Some(match path[..] {
-            ["store"] => &mut self.store,
-            ["store", "sqlite"] => &mut self.store.sqlite,
-            ["store", "postgres"] => &mut self.store.postgres,
-            ["store", "sqlserver"] => &mut self.store.sqlserver,
-            ["store", "mongo"] => &mut self.store.mongo,
-            ["node"] => &mut self.node,
-            ["cluster"] => &mut self.cluster,
-            ["cluster", "retention"] => &mut self.cluster.retention,
-            ["worker"] => &mut self.worker,
-            ["worker", "pools", name] => self.worker.pools.entry(name.to_owned()).or_default(),
-            ["poll"] => &mut self.poll,
-            ["http"] => &mut self.http,
-            _ => return None,
-        })
-    }
-
-    /// Makes a setting as if it had never been set.
-    pub(crate) fn unset(&mut self, key: &str) {
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        if let Some((name, above)) = path.split_last()
-            && let Some(section) = self.section_mut(above)
-        {
-            section.unset(name);
-        }
-        self.origins.remove(key);
     }
 
     /// What somebody else refuses of this configuration, such as a backend its settings: keys with
@@ -116,40 +90,34 @@ impl Config {
     /// first.
     #[must_use]
     pub fn store_alone(&self) -> Vec<(String, StoreConfig)> {
-        let of_store = |key: &&String| key.starts_with("store.");
-        let set: Vec<&String> = self.origins.keys().filter(of_store).collect();
-        let alone = set.iter().map(|key| {
-            let mut config = self.clone();
-            for other in set.iter().filter(|other| other != &key && **other != URL) {
-                config.unset(other);
-            }
-            ((*key).clone(), config.store)
-        });
-        let mut alone: Vec<_> = alone.collect();
+        let set = self.set.keys().filter(|key| key.starts_with("store."));
+        let mut alone: Vec<(String, StoreConfig)> = set
+            .map(|key| {
+                let kept = self.set.iter().filter(|(of, _)| *of == key || *of == URL);
+                let config = Self::from_entries(kept.map(|(_, entry)| entry));
+                (key.clone(), config.store)
+            })
+            .collect();
         alone.sort_by_key(|(key, _)| key != URL);
         alone
     }
 
-    /// The sections with their paths, in the order of the file.
-    pub(crate) fn sections(&self) -> Vec<(String, &dyn Section)> {
-        let (store, cluster) = (&self.store, &self.cluster);
-        let first: [(&str, &dyn Section); 9] = [
-            ("store", store),
-            ("store.sqlite", &store.sqlite),
-            ("store.postgres", &store.postgres),
-            ("store.sqlserver", &store.sqlserver),
-            ("store.mongo", &store.mongo),
-            ("node", &self.node),
-            ("cluster", cluster),
-            ("cluster.retention", &cluster.retention),
-            ("worker", &self.worker),
-        ];
-        let pools = self.worker.pools.iter();
-        let pools =
-            pools.map(|(name, pool)| (format!("worker.pools.{name}"), pool as &dyn Section));
-        let last: [(&str, &dyn Section); 2] = [("poll", &self.poll), ("http", &self.http)];
-        let own = |(path, section): (&str, _)| (path.to_owned(), section);
-        let sections = first.into_iter().map(own).chain(pools);
-        sections.chain(last.into_iter().map(own)).collect()
+    /// The configuration that these entries make.
+    pub(crate) fn from_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
+        let mut root = toml::Table::new();
+        for Entry { path, value, .. } in entries {
+            let table = path[..path.len() - 1]
+                .iter()
+                .fold(&mut root, |table, part| {
+                    let next = table.entry(part.as_str());
+                    let next = next.or_insert_with(|| toml::Table::new().into());
+                    next.as_table_mut().expect("a key is no section")
+                });
+            table.insert(path[path.len() - 1].clone(), value.clone());
+        }
+        match root.try_into() {
+            Ok(config) => config,
+            Err(error) => unreachable!("every value was read before: {error}"),
+        }
     }
 }

@@ -19,6 +19,7 @@
 //! ```
 
 mod apply;
+mod backend;
 mod config;
 mod file;
 mod load;
@@ -34,6 +35,7 @@ mod show;
 mod value;
 mod variables;
 
+pub use backend::{BACKENDS, Backend};
 pub use config::Config;
 pub use load::{FILE, Loader};
 pub use origin::Origin;

@@ -1,23 +1,47 @@
 //! From the file, the environment and the program to a configuration.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use crate::SECTIONS;
 use crate::config::Config;
-use crate::file::{self, Entry, unseen};
+use crate::file;
 use crate::origin::Origin;
 use crate::problem::{ConfigError, Place, Problem};
 use crate::rules;
-use crate::sample::keys;
+use crate::sample::{is_section, keys, row};
 use crate::section::{Key, variable};
 use crate::value::Raw;
 use crate::variables::{self, FILE_VARIABLE};
 
 /// The file that is read if no other is named and it is there.
 pub const FILE: &str = "ratchet.toml";
+
+/// A value with its path, as `["cluster", "ttl"]`: as it was found, or as it would stand in a file.
+#[derive(Clone)]
+pub(crate) struct Entry<T = toml::Value> {
+    pub(crate) path: Vec<String>,
+    pub(crate) value: T,
+    pub(crate) origin: Origin,
+}
+
+impl<T> Entry<T> {
+    pub(crate) const fn new(path: Vec<String>, value: T, origin: Origin) -> Self {
+        Self {
+            path,
+            value,
+            origin,
+        }
+    }
+}
+
+/// Without the value, which may be secret.
+impl<T> fmt::Debug for Entry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.path.join("."), self.origin)
+    }
+}
 
 /// Reads a configuration; see [`Config::loader`].
 #[derive(Clone, Debug, Default)]
@@ -26,14 +50,10 @@ pub struct Loader {
     file: Option<PathBuf>,
     text: Option<(PathBuf, String)>,
     variables: Option<Vec<(OsString, OsString)>>,
-    arguments: Vec<Entry>,
+    arguments: Vec<Entry<Raw>>,
 }
 
 impl Loader {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// Reads this file, which must be there, whatever `RATCHET_CONFIG` says.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
@@ -59,11 +79,10 @@ impl Loader {
     /// Sets a key, as `store.url`, whatever file and variables say. The value is written as in a
     /// variable; `by` is where it came from, for people: `--url`.
     pub fn set(mut self, key: &str, value: impl Into<String>, by: impl Into<String>) -> Self {
-        self.arguments.push(Entry {
-            path: key.split('.').map(str::to_owned).collect(),
-            raw: Raw::Text(value.into()),
-            origin: Origin::Argument(by.into()),
-        });
+        let path = key.split('.').map(str::to_owned).collect();
+        let value = Raw::Text(value.into());
+        let by = Origin::Argument(by.into());
+        self.arguments.push(Entry::new(path, value, by));
         self
     }
 
@@ -83,9 +102,14 @@ impl Loader {
         }
         let (entries, problems) = variables::read(variables);
         reading.problems.extend(problems);
-        reading.take_all(entries);
-        reading.take_all(self.arguments);
-        reading.finish()
+        for entry in entries.into_iter().chain(self.arguments) {
+            reading.take(entry);
+        }
+        rules::check(&mut reading);
+        match reading.problems.is_empty() {
+            true => Ok(reading.config),
+            false => Err(ConfigError::new(reading.config.file, reading.problems)),
+        }
     }
 }
 
@@ -108,14 +132,12 @@ impl Reading {
         let (path, by) = named.clone().unwrap_or((PathBuf::from(FILE), None));
         match fs::read_to_string(&path) {
             Ok(text) => self.take_file(&path, &text),
-            Err(error) if error.kind() == ErrorKind::NotFound && named.is_none() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {}
             Err(error) => {
                 let by = by.map_or(String::new(), |name| format!(" ({name})"));
                 self.config.file = Some(path.clone());
-                self.problems.push(Problem {
-                    places: Vec::new(),
-                    rule: format!("{}{by} cannot be read: {error}", path.display()),
-                });
+                let rule = format!("{}{by} cannot be read: {error}", path.display());
+                self.refuse(Vec::new(), rule);
             }
         }
     }
@@ -124,69 +146,79 @@ impl Reading {
         self.config.file = Some(path.to_owned());
         let (entries, problems) = file::read(path, text);
         self.problems.extend(problems);
-        self.take_all(entries);
+        entries.into_iter().for_each(|entry| self.take(entry));
     }
 
-    fn take_all(&mut self, entries: Vec<Entry>) {
-        for entry in entries {
-            self.take(entry);
-        }
-    }
-
-    fn take(&mut self, entry: Entry) {
-        let Entry { path, raw, origin } = entry;
-        let path = self.known_pool(path);
+    /// Takes a value if there is such a key and the value can be read.
+    pub(crate) fn take(&mut self, entry: Entry<Raw>) {
+        let Entry {
+            path,
+            value,
+            origin,
+        } = entry;
+        let path = self.with_known_pool(path);
         let key = path.join(".");
-        let known = |section: &mut Config| section.section_mut(&path).is_some();
-        if raw == Raw::Other("a table") && known(&mut self.config) {
+        if value == Raw::TABLE && is_section(&path) {
+            // A pool is there by its name alone.
+            if key.starts_with("worker.pools.") {
+                let value = toml::Table::new().into();
+                let entry = Entry::new(path, value, origin);
+                self.config.set.insert(key, entry);
+            }
             return;
         }
-        if raw == Raw::Broken {
+        if value == Raw::Broken {
             return self.unread.push(key);
         }
-        let Some((name, above)) = path.split_last() else {
-            return;
-        };
-        let section = self.config.section_mut(above);
-        let Some(section) = section else {
+        let Some(row) = row(&path) else {
             return self.refuse_unknown(key, origin);
         };
-        let secret = section.keys().iter().find(|key| key.name == name);
-        let secret = secret.is_some_and(|key| key.secret);
-        match section.set(name, &raw) {
-            None => self.refuse_unknown(key, origin),
-            Some(Ok(())) => {
-                self.config.origins.insert(key, origin);
+        match row.kind.read(&value) {
+            Ok(value) => {
+                let entry = Entry::new(path, value, origin);
+                self.config.set.insert(key, entry);
             }
-            Some(Err(rule)) => {
+            Err(rule) => {
                 self.unread.push(key.clone());
-                self.problems.push(Problem {
-                    places: vec![Place {
-                        key,
-                        value: (!secret).then(|| raw.show()),
-                        origin,
-                    }],
-                    rule,
-                });
+                let value = (!row.secret).then(|| value.show());
+                self.refuse(vec![Place { key, value, origin }], rule);
             }
         }
+    }
+
+    /// Fills the sections with what was set.
+    pub(crate) fn build(&mut self) {
+        let Config { file, set, .. } = std::mem::take(&mut self.config);
+        let read = Config::from_entries(set.values());
+        self.config = Config { file, set, ..read };
+    }
+
+    fn refuse(&mut self, places: Vec<Place>, rule: String) {
+        self.problems.push(Problem { places, rule });
+    }
+
+    /// Refuses the values of these keys.
+    pub(crate) fn refuse_at(&mut self, keys: &[&str], rule: String) {
+        let places = keys.iter().map(|key| self.config.place(key)).collect();
+        self.refuse(places, rule);
     }
 
     /// With the name that a pool has in the file, since variables have no small letters and few
     /// signs.
-    fn known_pool(&self, mut path: Vec<String>) -> Vec<String> {
+    fn with_known_pool(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();
             lower.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
         };
-        if let [worker, pools, name, _] = &mut path[..]
-            && worker == "worker"
-            && pools == "pools"
-            && let pools = &self.config.worker.pools
-            && !pools.contains_key(name)
-            && let Some(known) = pools.keys().find(|known| plain(known) == plain(name))
-        {
-            known.clone_into(name);
+        if path.len() == 4 && path[..2] == ["worker", "pools"] {
+            let known = self.config.set.values().map(|entry| &entry.path);
+            let pools = known.filter(|it| it.len() > 2 && it[..2] == path[..2]);
+            let names: Vec<&String> = pools.map(|it| &it[2]).collect();
+            if !names.contains(&&path[2])
+                && let Some(name) = names.iter().find(|name| plain(name) == plain(&path[2]))
+            {
+                path[2] = (*name).clone();
+            }
         }
         path
     }
@@ -195,38 +227,16 @@ impl Reading {
     /// misspelt name.
     fn refuse_unknown(&mut self, key: String, origin: Origin) {
         let near = nearest(&key);
-        let written = |path: &str| match origin {
-            Origin::Variable(_) => variable(path),
-            _ => path.to_owned(),
+        let (what, near) = match &origin {
+            Origin::Variable(_) => ("variable", near.map(|near| variable(&near))),
+            _ => ("key", near),
         };
-        let what = match &origin {
-            Origin::Variable(_) => "variable",
-            _ => "key",
+        let remedy = match near {
+            Some(near) => format!("is `{near}` meant?"),
+            None => format!("the sections are {}", SECTIONS.join(", ")),
         };
-        let rule = match near {
-            Some(near) => format!("is no known {what}; is `{}` meant?", written(&near)),
-            None => format!(
-                "is no known {what}; the sections are {}",
-                SECTIONS.join(", ")
-            ),
-        };
-        self.problems.push(Problem {
-            places: vec![unseen(key, origin)],
-            rule,
-        });
-    }
-
-    fn finish(mut self) -> Result<Config, ConfigError> {
-        rules::check(&mut self);
-        match self.problems.is_empty() {
-            true => Ok(self.config),
-            false => Err(ConfigError::new(self.config.file, self.problems)),
-        }
-    }
-
-    /// The value of a key, with where it came from, as it may be shown.
-    pub(crate) fn place(&self, key: &str) -> Place {
-        self.config.place(key)
+        let rule = format!("is no known {what}; {remedy}");
+        self.refuse(vec![Place::unseen(key, origin)], rule);
     }
 }
 

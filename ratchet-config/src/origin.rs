@@ -48,3 +48,9 @@ impl fmt::Display for Origin {
         }
     }
 }
+
+impl serde::Serialize for Origin {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

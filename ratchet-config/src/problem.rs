@@ -1,13 +1,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::origin::Origin;
 
 /// One value that has to do with a problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Place {
     /// The key, as `cluster.ttl`.
@@ -16,6 +15,17 @@ pub struct Place {
     pub value: Option<String>,
     /// Where it came from.
     pub origin: Origin,
+}
+
+impl Place {
+    /// A place whose value nobody is shown.
+    pub(crate) const fn unseen(key: String, origin: Origin) -> Self {
+        Self {
+            key,
+            value: None,
+            origin,
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -28,16 +38,6 @@ impl fmt::Display for Place {
             (None, Origin::Default) => f.write_str(" (not set)"),
             (_, origin) => write!(f, " ({origin})"),
         }
-    }
-}
-
-impl Serialize for Place {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut place = serializer.serialize_struct("Place", 3)?;
-        place.serialize_field("key", &self.key)?;
-        place.serialize_field("value", &self.value)?;
-        place.serialize_field("origin", &self.origin.to_string())?;
-        place.end()
     }
 }
 

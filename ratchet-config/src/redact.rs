@@ -3,17 +3,8 @@
 //! Nothing is shown that is not known to be harmless: a password that is not escaped may stand
 //! anywhere, and a text that cannot be read may be one.
 
+use crate::backend::Backend;
 use crate::secret::HIDDEN;
-
-/// The schemes of databases that have a host, and may have a password.
-const REMOTE: [&str; 6] = [
-    "postgres",
-    "postgresql",
-    "sqlserver",
-    "mssql",
-    "mongodb",
-    "mongodb+srv",
-];
 
 /// The parameters whose values are shown.
 const SHOWN: [&str; 27] = [
@@ -65,16 +56,17 @@ pub fn redact_url(url: &str) -> String {
         return pairs(url);
     };
     let rest = &url[scheme.len() + 1..];
-    match scheme.to_ascii_lowercase().as_str() {
-        "memory" if rest.is_empty() => url.to_owned(),
-        "sqlite" => format!("{scheme}:{}", with_query(rest)),
-        lower if REMOTE.contains(&lower) => match rest.strip_prefix("//") {
+    let lower = scheme.to_ascii_lowercase();
+    match Backend::of(&lower) {
+        Some(Backend { server: true, .. }) => match rest.strip_prefix("//") {
             Some(rest) => format!("{scheme}://{}", remote(rest)),
             None => format!("{scheme}:{HIDDEN}"),
         },
-        // Perhaps no URL at all.
-        lower if lower == scheme && rest.starts_with("//") => format!("{scheme}://{HIDDEN}"),
-        _ => HIDDEN.to_owned(),
+        Some(Backend { section: None, .. }) if !rest.is_empty() => HIDDEN.to_owned(),
+        Some(_) => format!("{scheme}:{}", with_query(rest)),
+        None if lower == scheme && rest.starts_with("//") => format!("{scheme}://{HIDDEN}"),
+        // Perhaps not a URL at all.
+        None => HIDDEN.to_owned(),
     }
 }
 

@@ -7,85 +7,63 @@ use std::sync::Arc;
 
 use ratchet_core::{BuildError, MemoryStore, Ratchet, SettingProblem};
 
+use crate::backend::{BACKENDS, Backend};
 use crate::config::Config;
-use crate::load::Reading;
+use crate::load::{Entry, Reading};
 use crate::problem::{ConfigError, Problem};
+use crate::redact::scheme;
 use crate::secret::Secret;
-use crate::value::DatabaseUrl;
+use crate::value::Raw;
 
 pub(crate) fn check(reading: &mut Reading) {
-    let [url, others @ ..] = &EITHER;
-    files(reading, std::slice::from_ref(url));
+    let [url, others @ ..] = FILES;
+    file(reading, url);
     elsewhere(reading);
-    files(reading, others);
+    others.into_iter().for_each(|key| file(reading, key));
     backends(reading);
+    reading.build();
     http(reading);
     engine(reading);
 }
 
-/// Settings that may be said in either of two ways.
-const EITHER: [[&str; 2]; 4] = [
-    ["store.url", "store.url_file"],
-    [
-        "store.postgres.direct_url",
-        "store.postgres.direct_url_file",
-    ],
-    ["http.token", "http.token_file"],
-    ["node.capabilities", "node.capabilities_file"],
+/// Keys that name a file with the value of another key, which has the same name without `_file`.
+const FILES: [&str; 4] = [
+    "store.url_file",
+    "store.postgres.direct_url_file",
+    "http.token_file",
+    CAPABILITIES,
 ];
 
-/// Of two ways to say the same the one that wins by where it stands is left; two in one place are
-/// refused. What stands in a file of its own is read.
-fn files(reading: &mut Reading, either: &[[&'static str; 2]]) {
-    for keys in either {
-        let keys = *keys;
-        let [value, file] = keys.map(|key| reading.config.origin(key).rank());
-        if file == 0 {
-            continue;
-        }
-        if value == file {
-            let places = keys.iter().map(|key| reading.place(key)).collect();
-            let rule = "are both set; one of them is meant".to_owned();
-            reading.problems.push(Problem { places, rule });
-        } else if value > file {
-            reading.config.unset(keys[1]);
-        } else {
-            reading.config.unset(keys[0]);
-            read(reading, keys[1]);
-        }
-    }
-}
+/// The engine reads this file itself.
+const CAPABILITIES: &str = "node.capabilities_file";
 
-/// Reads the file that a key names, if its content belongs into another one.
-fn read(reading: &mut Reading, file_key: &str) {
-    let (store, http) = (&reading.config.store, &reading.config.http);
-    let path = match file_key {
-        "store.url_file" => &store.url_file,
-        "store.postgres.direct_url_file" => &store.postgres.direct_url_file,
-        "http.token_file" => &http.token_file,
-        // The engine reads it itself.
-        _ => return,
-    };
-    let Some(line) = path.as_deref().map(first_line) else {
+/// Of two ways to say the same the one that wins by where it stands is left; two in one place are
+/// refused. The file is read if it wins.
+fn file(reading: &mut Reading, file: &str) {
+    let key = file.trim_end_matches("_file");
+    let Some(entry) = reading.config.set.get(file).cloned() else {
         return;
     };
-    let (store, http) = (&mut reading.config.store, &mut reading.config.http);
-    match line {
-        Ok(line) => match file_key {
-            "store.url_file" => store.url = Some(DatabaseUrl::new(line)),
-            "http.token_file" => http.token = Some(Secret::new(line)),
-            _ => store.postgres.direct_url = Some(DatabaseUrl::new(line)),
-        },
-        Err(rule) => {
-            let places = vec![reading.place(file_key)];
-            return reading.problems.push(Problem { places, rule });
-        }
+    let value = reading.config.origin(key).rank();
+    if value == entry.origin.rank() {
+        let rule = "are both set; one of them is meant".to_owned();
+        return reading.refuse_at(&[key, file], rule);
     }
-    let (key, origin) = (
-        file_key.trim_end_matches("_file"),
-        reading.config.origin(file_key),
-    );
-    reading.config.origins.insert(key.to_owned(), origin);
+    if value > entry.origin.rank() {
+        reading.config.set.remove(file);
+        return;
+    }
+    reading.config.set.remove(key);
+    if file == CAPABILITIES {
+        return;
+    }
+    match first_line(Path::new(entry.value.as_str().unwrap_or_default())) {
+        Ok(line) => {
+            let path = key.split('.').map(str::to_owned).collect();
+            reading.take(Entry::new(path, Raw::Text(line), entry.origin));
+        }
+        Err(rule) => reading.refuse_at(&[file], rule),
+    }
 }
 
 /// The first line of a file, without what is not visible at its ends.
@@ -110,25 +88,9 @@ fn elsewhere(reading: &mut Reading) {
     let url = reading.config.origin("store.url").rank();
     for key in PLACES {
         if reading.config.origin(key).rank() < url {
-            reading.config.unset(key);
+            reading.config.set.remove(key);
         }
     }
-}
-
-/// The sections of the backends, with the schemes whose they are.
-const BACKENDS: [(&str, &[&str]); 4] = [
-    ("store.sqlite", &["sqlite"]),
-    ("store.postgres", &["postgres", "postgresql"]),
-    ("store.sqlserver", &["sqlserver", "mssql"]),
-    ("store.mongo", &["mongodb", "mongodb+srv"]),
-];
-
-/// The section of the backend of a scheme.
-pub(crate) fn section_of(scheme: &str) -> Option<&'static str> {
-    let own = BACKENDS
-        .iter()
-        .find(|(_, schemes)| schemes.contains(&scheme));
-    own.map(|(section, _)| *section)
 }
 
 /// What backends without a server do not have.
@@ -137,39 +99,35 @@ const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"
 /// Settings of another backend than the URL's are refused, unless the URL wins over them: then they
 /// are left aside.
 fn backends(reading: &mut Reading) {
-    let Some(url) = &reading.config.store.url else {
+    let Some(Entry { value, origin, .. }) = reading.config.set.get("store.url").cloned() else {
         return;
     };
-    let scheme = url.scheme().unwrap_or_default().to_owned();
-    let local = matches!(scheme.as_str(), "memory" | "sqlite");
-    if !local && section_of(&scheme).is_none() {
-        let schemes = BACKENDS.iter().flat_map(|(_, schemes)| *schemes);
-        let known: Vec<&str> = schemes.copied().collect();
-        let known = known.join(", ");
-        let rule = format!("no backend is known for it; the schemes are {known}, memory");
-        let places = vec![reading.place("store.url")];
-        return reading.problems.push(Problem { places, rule });
-    }
-    let set: Vec<String> = reading.config.origins.keys().cloned().collect();
+    let scheme = value.as_str().and_then(scheme).unwrap_or_default();
+    let Some(backend) = Backend::of(scheme) else {
+        let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
+        let known = schemes.copied().collect::<Vec<_>>().join(", ");
+        let rule = format!("no backend is known for it; the schemes are {known}");
+        return reading.refuse_at(&["store.url"], rule);
+    };
+    let set: Vec<String> = reading.config.set.keys().cloned().collect();
     for key in set {
-        let section = key.rsplit_once('.').map_or("", |(section, _)| section);
-        let other = BACKENDS
+        let section = key.rsplit_once('.').map(|(section, _)| section);
+        let owner = BACKENDS
             .iter()
-            .find(|(of, schemes)| *of == section && !schemes.contains(&scheme.as_str()));
-        let rule = match other {
-            Some((_, schemes)) => format!("is for {} URLs only", schemes[0]),
-            None if local && OF_SERVERS.contains(&key.as_str()) => {
+            .find(|of| of.section.is_some() && of.section == section);
+        let rule = match owner {
+            Some(owner) if owner != backend => format!("is for {} URLs only", owner.schemes[0]),
+            None if !backend.server && OF_SERVERS.contains(&key.as_str()) => {
                 format!("is for databases with a server; `{scheme}:` has none")
             }
-            None => continue,
+            _ => continue,
         };
         // Somebody goes to another database for once: what belongs to the other one has no meaning.
-        if reading.config.origin(&key).rank() < reading.config.origin("store.url").rank() {
-            reading.config.unset(&key);
-            continue;
+        if reading.config.origin(&key).rank() < origin.rank() {
+            reading.config.set.remove(&key);
+        } else {
+            reading.refuse_at(&[&key, "store.url"], rule);
         }
-        let places = vec![reading.place(&key), reading.place("store.url")];
-        reading.problems.push(Problem { places, rule });
     }
 }
 
@@ -221,8 +179,7 @@ fn http(reading: &mut Reading) {
         }
     }
     for (key, rule) in refused {
-        let places = vec![reading.place(&format!("http.{key}"))];
-        reading.problems.push(Problem { places, rule });
+        reading.refuse_at(&[&format!("http.{key}")], rule);
     }
 }
 

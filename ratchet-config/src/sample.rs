@@ -8,46 +8,60 @@ use crate::sections::{
     RetentionConfig, SqlServerConfig, SqliteConfig, StoreConfig, WorkerConfig,
 };
 
-/// The sections in the order of the file, with what they are for.
-const TABLE: [(&str, &[Key]); 12] = [
-    (
-        "Where the database is, and how it is used.",
-        StoreConfig::KEYS,
-    ),
-    ("For SQLite only.", SqliteConfig::KEYS),
-    ("For PostgreSQL only.", PostgresConfig::KEYS),
-    ("For SQL Server only.", SqlServerConfig::KEYS),
-    ("For MongoDB only.", MongoConfig::KEYS),
-    (
-        "What the node is, and what it takes part in.",
-        NodeConfig::KEYS,
-    ),
-    (
-        "How nodes know of each other, and who leads. All nodes of a cluster should agree.",
-        ClusterConfig::KEYS,
-    ),
-    (
-        "What becomes of finished jobs. Ages count from the end of the job.",
-        RetentionConfig::KEYS,
-    ),
-    (
-        "Which jobs the node runs, and how many at once.",
-        WorkerConfig::KEYS,
-    ),
-    (
-        "Slots of their own for some of the node's jobs. A pool takes by `queues`, by `kinds` or by `capabilities`.",
-        PoolConfig::KEYS,
-    ),
-    (
-        "How often the node looks at the database.",
-        PollConfig::KEYS,
-    ),
-    ("How `ratchet serve` serves over HTTP.", HttpConfig::KEYS),
+/// The sections in the order of the file: what each is for, and its keys.
+const TABLE: [(&[&str], &[Key]); 12] = [
+    (StoreConfig::ABOUT, StoreConfig::KEYS),
+    (SqliteConfig::ABOUT, SqliteConfig::KEYS),
+    (PostgresConfig::ABOUT, PostgresConfig::KEYS),
+    (SqlServerConfig::ABOUT, SqlServerConfig::KEYS),
+    (MongoConfig::ABOUT, MongoConfig::KEYS),
+    (NodeConfig::ABOUT, NodeConfig::KEYS),
+    (ClusterConfig::ABOUT, ClusterConfig::KEYS),
+    (RetentionConfig::ABOUT, RetentionConfig::KEYS),
+    (WorkerConfig::ABOUT, WorkerConfig::KEYS),
+    (PoolConfig::ABOUT, PoolConfig::KEYS),
+    (PollConfig::ABOUT, PollConfig::KEYS),
+    (HttpConfig::ABOUT, HttpConfig::KEYS),
 ];
+
+/// The section of the pools, whose names are the program's.
+pub(crate) const POOL: &str = "worker.pools.NAME";
 
 /// Every key there is, in the order of the file.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    TABLE.iter().flat_map(|(_, keys)| *keys)
+    sections().flat_map(|(_, _, keys)| keys)
+}
+
+/// The sections with what they are for and their keys.
+pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static [Key])> {
+    TABLE.into_iter().map(|(about, keys)| {
+        let about: Vec<&str> = about.iter().map(|line| line.trim()).collect();
+        (
+            keys.first().map_or("", |key| key.section),
+            about.join(" "),
+            keys,
+        )
+    })
+}
+
+/// The path of a section as the table has it.
+fn section_of(path: &[String]) -> String {
+    match path {
+        [worker, pools, _] if worker == "worker" && pools == "pools" => POOL.to_owned(),
+        _ => path.join("."),
+    }
+}
+
+pub(crate) fn is_section(path: &[String]) -> bool {
+    let section = section_of(path);
+    sections().any(|(known, ..)| known == section)
+}
+
+/// The key of a path.
+pub(crate) fn row(path: &[String]) -> Option<&'static Key> {
+    let (name, above) = path.split_last()?;
+    let section = section_of(above);
+    keys().find(|key| key.section == section && key.name == name)
 }
 
 /// Everything that can be set, commented, with the defaults.
@@ -59,9 +73,8 @@ pub fn sample() -> String {
          # RATCHET_CLUSTER__TTL=20s. Lists have commas there. Durations have units: \"1m 30s\", \"200ms\".\n\
          # This file is made from the table of keys; do not edit it.\n",
     );
-    for (about, keys) in TABLE {
-        let section = keys.first().map_or("", |key| key.section);
-        let mark = if section.ends_with("NAME") { "# " } else { "" };
+    for (section, about, keys) in sections() {
+        let mark = if section == POOL { "# " } else { "" };
         let _ = write!(text, "\n# {about}\n{mark}[{section}]\n");
         for (index, key) in keys.iter().enumerate() {
             if index > 0 {
@@ -84,8 +97,7 @@ pub fn sample() -> String {
 #[must_use]
 pub fn reference() -> String {
     let mut text = String::new();
-    for (about, keys) in TABLE {
-        let section = keys.first().map_or("", |key| key.section);
+    for (section, about, keys) in sections() {
         let _ = write!(
             text,
             "### `[{section}]`\n\n{about}\n\n| key | default | |\n|---|---|---|\n"

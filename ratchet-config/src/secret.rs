@@ -1,6 +1,6 @@
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What stands for a secret wherever one would be shown.
 pub const HIDDEN: &str = "***";
@@ -14,7 +14,7 @@ pub const HIDDEN: &str = "***";
 /// assert_eq!(format!("{password} {password:?}"), "*** ***");
 /// assert_eq!(password.expose(), "hunter2");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct Secret<T>(T);
 
 impl<T> Secret<T> {

@@ -1,6 +1,6 @@
 //! The table of keys, and the sections that are made from it.
 
-use crate::value::Raw;
+use crate::value::Kind;
 
 /// One setting: what there is to know of it.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +12,6 @@ pub struct Key {
     pub name: &'static str,
     /// What it does, line by line.
     pub doc: &'static [&'static str],
-    /// What is to be written, in a sentence.
-    pub meant: &'static str,
     /// The value without it, as it would stand in a file; none if it is then unset.
     pub default: Option<&'static str>,
     /// A value for a setting without a default, as it would stand in a file.
@@ -22,6 +20,7 @@ pub struct Key {
     pub setting: &'static str,
     /// Whether its value is hidden where it is shown.
     pub secret: bool,
+    pub(crate) kind: Kind,
 }
 
 impl Key {
@@ -43,60 +42,54 @@ pub(crate) fn variable(path: &str) -> String {
     format!("RATCHET_{}", path.replace('.', "__").to_ascii_uppercase())
 }
 
-/// The settings of one section, by name.
-pub(crate) trait Section {
-    /// Sets one.
-    ///
-    /// # Errors
-    /// What is wrong with the value. `None` if there is no such setting.
-    fn set(&mut self, name: &str, raw: &Raw) -> Option<Result<(), String>>;
-
-    /// Makes one as if it had never been set.
-    fn unset(&mut self, name: &str);
-
-    /// The value of one as it would stand in a file, with secrets hidden; none if it is not set.
-    fn show(&self, name: &str) -> Option<String>;
-
-    fn keys(&self) -> &'static [Key];
-}
-
 /// Makes a section, its defaults and its part of the table of keys.
+///
+/// A setting names, in this order: a function that reads it for serde (`as`), its default, an example,
+/// the engine's name for it, and its value in code where nothing is set.
 macro_rules! section {
     (
-        $(#[doc = $about:literal])*
+        $(#[doc = $about:literal])+
         pub struct $name:ident in $section:literal {
             $(
                 $(#[doc = $doc:literal])+
                 $field:ident: $type:ty
+                    $(as $read:literal)?
                     $(, default $default:literal)?
                     $(, example $example:literal)?
-                    $(, setting $setting:literal)?;
+                    $(, setting $setting:literal)?
+                    $(, initially $initial:expr)?;
             )*
         }
         $(with {
             $($(#[doc = $sub_doc:literal])+ $sub:ident: $sub_type:ty,)*
         })?
     ) => {
-        $(#[doc = $about])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+        #[serde(default)]
         #[non_exhaustive]
         pub struct $name {
-            $($(#[doc = $doc])+ pub $field: $type,)*
+            $($(#[doc = $doc])+ $(#[serde(deserialize_with = $read)])? pub $field: $type,)*
             $($($(#[doc = $sub_doc])+ pub $sub: $sub_type,)*)?
         }
 
         impl $name {
+            pub(crate) const ABOUT: &'static [&'static str] = &[$($about),+];
+
             /// The table of this section's keys.
             pub const KEYS: &'static [$crate::section::Key] = &[$(
                 $crate::section::Key {
                     section: $section,
                     name: stringify!($field),
                     doc: &[$($doc),+],
-                    meant: <$type as $crate::value::Value>::MEANT,
-                    default: $crate::section::last(&[$(stringify!($default))?]),
-                    example: $crate::section::last(&[$($example)?]),
-                    setting: $crate::section::named(stringify!($field), &[$($setting)?]),
-                    secret: <$type as $crate::value::Value>::SECRET,
+                    default: $crate::section::given(&[$(stringify!($default))?]),
+                    example: $crate::section::given(&[$($example)?]),
+                    setting: match $crate::section::given(&[$($setting)?]) {
+                        Some(setting) => setting,
+                        None => stringify!($field),
+                    },
+                    secret: matches!(<$type as $crate::value::Setting>::KIND, $crate::value::Kind::Secret(..)),
+                    kind: <$type as $crate::value::Setting>::KIND,
                 },
             )*];
         }
@@ -104,63 +97,30 @@ macro_rules! section {
         impl Default for $name {
             fn default() -> Self {
                 Self {
-                    $($field: <$type as $crate::value::Value>::initial(
-                        $crate::section::last(&[$(stringify!($default))?]),
-                    ),)*
+                    $($field: $crate::section::initial!($($initial)?),)*
                     $($($sub: Default::default(),)*)?
                 }
-            }
-        }
-
-        impl $crate::section::Section for $name {
-            fn set(
-                &mut self,
-                name: &str,
-                raw: &$crate::value::Raw,
-            ) -> Option<Result<(), String>> {
-                match name {
-                    $(stringify!($field) => Some(
-                        <$type as $crate::value::Value>::read(raw).map(|value| self.$field = value),
-                    ),)*
-                    _ => None,
-                }
-            }
-
-            fn unset(&mut self, name: &str) {
-                let untouched = Self::default();
-                match name {
-                    $(stringify!($field) => self.$field = untouched.$field,)*
-                    _ => {}
-                }
-            }
-
-            fn show(&self, name: &str) -> Option<String> {
-                match name {
-                    $(stringify!($field) => $crate::value::Value::show(&self.$field),)*
-                    _ => None,
-                }
-            }
-
-            fn keys(&self) -> &'static [$crate::section::Key] {
-                Self::KEYS
             }
         }
     };
 }
 pub(crate) use section;
 
+/// The value of a setting where nothing is set.
+macro_rules! initial {
+    () => {
+        Default::default()
+    };
+    ($initial:expr) => {
+        $initial
+    };
+}
+pub(crate) use initial;
+
 /// What was given at most once.
-pub(crate) const fn last(given: &[&'static str]) -> Option<&'static str> {
+pub(crate) const fn given(given: &[&'static str]) -> Option<&'static str> {
     match given {
         [] => None,
         [given, ..] => Some(given),
-    }
-}
-
-/// What was given at most once, or the name.
-pub(crate) const fn named(name: &'static str, given: &[&'static str]) -> &'static str {
-    match given {
-        [] => name,
-        [given, ..] => given,
     }
 }

@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::backend::Backend;
 use crate::config::Config;
 use crate::problem::Place;
-use crate::rules::section_of;
-use crate::section::Section;
+use crate::sample::{POOL, row, sections};
+use crate::section::Key;
 use crate::value::DatabaseUrl;
 
 /// One setting in effect.
@@ -28,20 +29,17 @@ impl Config {
     /// has set something on its builder, that is in effect in place of a default.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
-        let sections = self.sections_of_interest();
-        let rows = sections.iter().flat_map(|(path, section)| {
-            let keys = section.keys().iter();
-            keys.map(move |key| {
-                let default = || key.default.map(str::to_owned);
-                let path = format!("{path}.{}", key.name);
-                Setting {
-                    value: section.show(key.name).or_else(default),
-                    origin: self.origin(&path).to_string(),
-                    key: path,
-                }
-            })
+        let sections = self.sections_of_interest().into_iter();
+        let places = sections.flat_map(|(path, keys)| {
+            let of = move |key: &Key| self.place(&format!("{path}.{}", key.name));
+            keys.iter().map(of)
         });
-        rows.collect()
+        let settings = places.map(|Place { key, value, origin }| Setting {
+            key,
+            value,
+            origin: origin.to_string(),
+        });
+        settings.collect()
     }
 
     /// The configuration in effect as TOML, secrets hidden, with where each value came from; what is
@@ -49,12 +47,11 @@ impl Config {
     #[must_use]
     pub fn redacted(&self) -> String {
         let mut text = String::new();
-        for (path, section) in self.sections_of_interest() {
-            let set = section.keys().iter().filter_map(|key| {
-                let default = || key.default.map(str::to_owned);
-                let value = section.show(key.name).or_else(default)?;
-                let origin = self.origin(&format!("{path}.{}", key.name));
-                Some(format!("{} = {value}  # {origin}\n", key.name))
+        for (path, keys) in self.sections_of_interest() {
+            let set = keys.iter().filter_map(|key| {
+                let place = self.place(&format!("{path}.{}", key.name));
+                let value = place.value?;
+                Some(format!("{} = {value}  # {}\n", key.name, place.origin))
             });
             let set: String = set.collect();
             if !set.is_empty() {
@@ -65,28 +62,41 @@ impl Config {
         text
     }
 
-    /// All sections but those of backends that are not used.
-    fn sections_of_interest(&self) -> Vec<(String, &dyn Section)> {
+    /// All sections but those of backends that are not used, with their paths.
+    fn sections_of_interest(&self) -> Vec<(String, &'static [Key])> {
         let scheme = self.store.url.as_ref().and_then(DatabaseUrl::scheme);
-        let used = section_of(scheme.unwrap_or_default());
-        let mut sections = self.sections();
-        sections.retain(|(path, _)| {
-            let of = |key: &String| key.rsplit_once('.').is_some_and(|(of, _)| of == path);
-            !path.starts_with("store.") || used == Some(path) || self.origins.keys().any(of)
+        let used = scheme.and_then(Backend::of).and_then(|it| it.section);
+        let is_set = |path: &str| {
+            let mut set = self.set.values();
+            set.any(|entry| entry.path.len() == 3 && entry.path[..2].join(".") == path)
+        };
+        let pools = self.worker.pools.keys();
+        let pools: Vec<String> = pools.map(|name| format!("worker.pools.{name}")).collect();
+        let sections = sections().flat_map(|(path, _, keys)| {
+            let paths = match path {
+                POOL => pools.clone(),
+                path => vec![path.to_owned()],
+            };
+            paths.into_iter().map(move |path| (path, keys))
         });
-        sections
+        let sections = sections
+            .filter(|(path, _)| !path.starts_with("store.") || used == Some(path) || is_set(path));
+        sections.collect()
     }
 
     pub(crate) fn place(&self, key: &str) -> Place {
-        let found = self.sections().into_iter().find_map(|(path, section)| {
-            let name = key.strip_prefix(&path)?.strip_prefix('.')?;
-            let row = section.keys().iter().find(|row| row.name == name)?;
-            let default = || row.default.map(str::to_owned);
-            Some(section.show(name).or_else(default))
-        });
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let row = row(&path);
+        let value = match self.set.get(key) {
+            Some(entry) => Some(match row {
+                Some(row) => row.kind.show(&entry.value),
+                None => entry.value.to_string(),
+            }),
+            None => row.and_then(|row| row.default.map(str::to_owned)),
+        };
         Place {
             key: key.to_owned(),
-            value: found.flatten(),
+            value,
             origin: self.origin(key),
         }
     }

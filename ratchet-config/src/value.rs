@@ -1,16 +1,19 @@
-//! What a setting may be: how it is read from a file and from a variable, and how it is written.
+//! Values as they were found, and what is made of them for serde.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ratchet_core::Retain;
+use serde::de::{Deserialize, Deserializer, Error};
 
-use crate::redact::redact_url;
+use crate::redact::{redact_url, scheme};
 use crate::secret::{HIDDEN, Secret};
+use crate::sections::{Encryption, Payloads, Synchronous};
 
 /// A value as it was found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Raw {
     /// A variable or an argument: text without a type.
     Text(String),
@@ -26,6 +29,9 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
+    /// An empty table. Tables with rows are taken apart.
+    pub(crate) const TABLE: Self = Self::Other("a table");
+
     /// What it is, in a sentence.
     fn name(&self) -> &'static str {
         match self {
@@ -41,7 +47,7 @@ impl Raw {
     /// How it would stand in a file.
     pub(crate) fn show(&self) -> String {
         match self {
-            Self::Text(text) | Self::String(text) => quoted(text),
+            Self::Text(text) | Self::String(text) => toml::Value::from(text.as_str()).to_string(),
             Self::Integer(digits) => digits.clone(),
             Self::Boolean(value) => value.to_string(),
             Self::Array(items) => {
@@ -51,263 +57,138 @@ impl Raw {
             Self::Other(_) | Self::Broken => self.name().to_owned(),
         }
     }
-
-    fn text(&self, meant: &str) -> Result<&str, String> {
-        match self {
-            Self::Text(text) | Self::String(text) => Ok(text),
-            other => Err(format!("is {}; {meant} is meant", other.name())),
-        }
-    }
 }
 
-/// A string as it stands in a file.
-pub(crate) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+/// What a setting may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Flag,
+    /// A whole number, up to this.
+    Number(u64),
+    List,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A text: what people are told to write, and how it would stand in a file.
+    Text(&'static str, fn(&str) -> Result<String, String>),
+    /// A secret: what people are told to write, and what is shown of it.
+    Secret(&'static str, fn(&str) -> String),
+}
+
+impl Kind {
+    /// # Errors
+    /// What is wrong, as the end of a sentence, without the value.
+    pub(crate) fn read(self, raw: &Raw) -> Result<toml::Value, String> {
+        let other = |meant| Err(format!("is {}; {meant} is meant", raw.name()));
+        match (self, raw) {
+            (Self::Flag, Raw::Boolean(value)) => Ok((*value).into()),
+            (Self::Flag, Raw::Text(text)) if text == "true" => Ok(true.into()),
+            (Self::Flag, Raw::Text(text)) if text == "false" => Ok(false.into()),
+            (Self::Flag, _) => other("`true` or `false`"),
+            (Self::Number(most), Raw::Integer(digits) | Raw::Text(digits)) => {
+                let number = digits.parse::<u64>().ok().filter(|number| *number <= most);
+                let number = number.ok_or(format!("is not a whole number from 0 to {most}"))?;
+                // TOML has 63 bits; more than that is as good as unlimited.
+                Ok(i64::try_from(number).unwrap_or(i64::MAX).into())
+            }
+            (Self::Number(_), _) => other("a whole number"),
+            // A variable has commas between the items; empty items do not count.
+            (Self::List, Raw::Text(text)) => {
+                let items = text.split(',').map(str::trim);
+                let items = items.filter(|item| !item.is_empty());
+                Ok(items.map(toml::Value::from).collect::<Vec<_>>().into())
+            }
+            (Self::List, Raw::Array(items)) => {
+                let items = items.iter().map(|item| match item {
+                    Raw::String(text) => Ok(toml::Value::from(text.as_str())),
+                    odd => Err(format!(
+                        "has an item that is {}; a list of strings is meant",
+                        odd.name()
+                    )),
+                });
+                items.collect::<Result<Vec<_>, _>>().map(Into::into)
+            }
+            (Self::List, _) => other("a list of strings"),
+            (Self::Choice(words), Raw::Text(text) | Raw::String(text)) => {
+                if words.contains(&text.as_str()) {
+                    return Ok(text.as_str().into());
+                }
+                let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+                Err(format!("is not known; one of {} is meant", words.join(" ")))
+            }
+            (Self::Choice(_), _) => other("a string"),
+            (Self::Text(_, form), Raw::Text(text) | Raw::String(text)) => {
+                form(text).map(Into::into)
+            }
+            (Self::Secret(..), Raw::Text(text) | Raw::String(text)) => Ok(text.as_str().into()),
+            (Self::Text(meant, _) | Self::Secret(meant, _), _) => other(meant),
+        }
+    }
+
+    /// A value as it would stand in a file, with secrets hidden.
+    pub(crate) fn show(self, value: &toml::Value) -> String {
+        match (self, value.as_str()) {
+            (Self::Secret(_, show), Some(text)) => toml::Value::from(show(text)).to_string(),
+            _ => value.to_string(),
+        }
+    }
 }
 
 /// The type of a setting.
-pub(crate) trait Value: Sized {
-    /// What people are told to write.
-    const MEANT: &'static str;
-    /// Whether the value must not be shown as it is.
-    const SECRET: bool = false;
-
-    /// # Errors
-    /// What is wrong, as the end of a sentence, without the value.
-    fn read(raw: &Raw) -> Result<Self, String>;
-
-    /// As it would stand in a file, with secrets hidden; none if it is not set.
-    fn show(&self) -> Option<String>;
-
-    /// The value where nothing is set, given its text in the table.
-    fn initial(default: Option<&str>) -> Self;
+pub(crate) trait Setting {
+    const KIND: Kind;
 }
 
-/// Where nothing is set, the value that the text of the table means.
-pub(crate) fn tabled<T: Value>(default: Option<&str>) -> T {
-    let text = default.unwrap_or_default();
-    let bare = text.trim_matches('"').to_owned();
-    match T::read(&Raw::Text(bare)) {
-        Ok(value) => value,
-        Err(problem) => unreachable!("the default {text} {problem}"),
-    }
+impl<T: Setting> Setting for Option<T> {
+    const KIND: Kind = T::KIND;
 }
 
-impl<T: Value> Value for Option<T> {
-    const MEANT: &'static str = T::MEANT;
-    const SECRET: bool = T::SECRET;
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        T::read(raw).map(Some)
-    }
-
-    fn show(&self) -> Option<String> {
-        self.as_ref().and_then(T::show)
-    }
-
-    /// None, whatever the table says: then the value is whoever's it is for.
-    fn initial(_default: Option<&str>) -> Self {
-        None
-    }
+macro_rules! kinds {
+    ($($type:ty => $kind:expr;)*) => {
+        $(impl Setting for $type {
+            const KIND: Kind = $kind;
+        })*
+    };
 }
 
-impl Value for String {
-    const MEANT: &'static str = "a string";
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        raw.text(Self::MEANT).map(str::to_owned)
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(quoted(self))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
+kinds! {
+    bool => Kind::Flag;
+    u32 => Kind::Number(u32::MAX as u64);
+    u64 => Kind::Number(u64::MAX);
+    usize => Kind::Number(usize::MAX as u64);
+    Vec<String> => Kind::List;
+    Synchronous => Kind::Choice(&["full", "normal"]);
+    Encryption => Kind::Choice(&["strict", "required", "login", "off"]);
+    Payloads => Kind::Choice(&["hidden", "shown"]);
+    String => Kind::Text("a string", |text| Ok(text.to_owned()));
+    Secret<String> => Kind::Secret("a string", |_| HIDDEN.to_owned());
+    DatabaseUrl => Kind::Secret("a URL", redact_url);
+    PathBuf => Kind::Text("a path", |text| match text {
+        "" => Err("is empty".to_owned()),
+        path => Ok(path.to_owned()),
+    });
+    SocketAddr => Kind::Text(ADDRESS, |text| match text.parse::<Self>() {
+        Ok(address) => Ok(address.to_string()),
+        Err(_) => Err(format!("is no address; {ADDRESS} is meant")),
+    });
+    Duration => Kind::Text(DURATION, |text| match humantime::parse_duration(text) {
+        Ok(time) => Ok(in_words(time)),
+        Err(error) => Err(format!("is no duration ({error}); {DURATION} is meant")),
+    });
+    Retain => Kind::Text(RETAIN, |text| match parse_retain(text) {
+        Ok(Retain::Delete(age)) => Ok(in_words(age)),
+        Ok(Retain::Archive(age)) => Ok(format!("{ARCHIVE}{}", in_words(age))),
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("is not known ({error}); {RETAIN} is meant")),
+    });
 }
 
-impl Value for Secret<String> {
-    const MEANT: &'static str = "a string";
-    const SECRET: bool = true;
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        String::read(raw).map(Self::new)
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(quoted(HIDDEN))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
-}
-
-/// The URL of a database. It is shown without its password, by `Debug` and `Display` too.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DatabaseUrl(Secret<String>);
-
-impl DatabaseUrl {
-    /// Hides what is secret in a URL.
-    #[must_use]
-    pub fn new(url: impl Into<String>) -> Self {
-        Self(Secret::new(url.into()))
-    }
-
-    /// The whole URL, for the one who connects.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        self.0.expose()
-    }
-
-    /// What stands before the first colon, if that can be a scheme.
-    #[must_use]
-    pub fn scheme(&self) -> Option<&str> {
-        crate::redact::scheme(self.expose())
-    }
-}
-
-impl std::fmt::Debug for DatabaseUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", redact_url(self.expose()))
-    }
-}
-
-impl std::fmt::Display for DatabaseUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&redact_url(self.expose()))
-    }
-}
-
-impl serde::Serialize for DatabaseUrl {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl Value for DatabaseUrl {
-    const MEANT: &'static str = "a URL";
-    const SECRET: bool = true;
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        raw.text(Self::MEANT).map(Self::new)
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(quoted(&redact_url(self.expose())))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
-}
-
-impl Value for PathBuf {
-    const MEANT: &'static str = "a path";
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        match raw.text(Self::MEANT)? {
-            "" => Err("is empty".to_owned()),
-            path => Ok(Self::from(path)),
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(quoted(&self.display().to_string()))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
-}
-
-impl Value for SocketAddr {
-    const MEANT: &'static str = "an address and a port, as \"127.0.0.1:8080\" or \"[::1]:8080\"";
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        let parsed = raw.text(Self::MEANT)?.parse();
-        parsed.map_err(|_| format!("is no address; {} is meant", Self::MEANT))
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(quoted(&self.to_string()))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
-}
-
-impl Value for bool {
-    const MEANT: &'static str = "`true` or `false`";
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        match raw {
-            Raw::Boolean(value) => Ok(*value),
-            Raw::Text(text) if text == "true" => Ok(true),
-            Raw::Text(text) if text == "false" => Ok(false),
-            other => Err(format!("is {}; {} is meant", other.name(), Self::MEANT)),
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(self.to_string())
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
-}
-
-macro_rules! numbers {
-    ($($type:ty),*) => {$(
-        impl Value for $type {
-            const MEANT: &'static str = "a whole number";
-
-            fn read(raw: &Raw) -> Result<Self, String> {
-                let digits = match raw {
-                    Raw::Integer(digits) | Raw::Text(digits) => digits,
-                    other => return Err(format!("is {}; {} is meant", other.name(), Self::MEANT)),
-                };
-                digits.parse().map_err(|_| {
-                    format!("is not {} from 0 to {}", Self::MEANT, Self::MAX)
-                })
-            }
-
-            fn show(&self) -> Option<String> {
-                Some(self.to_string())
-            }
-
-            fn initial(default: Option<&str>) -> Self {
-                tabled(default)
-            }
-        }
-    )*};
-}
-
-numbers!(u32, u64, usize);
-
-impl Value for Duration {
-    const MEANT: &'static str = "a duration with its units, as \"15s\", \"1m 30s\" or \"200ms\"";
-
-    fn read(raw: &Raw) -> Result<Self, String> {
-        let text = raw.text(Self::MEANT)?;
-        humantime::parse_duration(text)
-            .map_err(|error| format!("is no duration ({error}); {} is meant", Self::MEANT))
-    }
-
-    fn show(&self) -> Option<String> {
-        Some(quoted(&duration(*self)))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
-    }
-}
+const ADDRESS: &str = "an address and a port, as \"127.0.0.1:8080\" or \"[::1]:8080\"";
+const DURATION: &str = "a duration with its units, as \"15s\", \"1m 30s\" or \"200ms\"";
+const RETAIN: &str = "\"forever\", a duration as \"90d\", or \"archive after 90d\"";
+const ARCHIVE: &str = "archive after ";
 
 /// A duration as people write it: in days and smaller, the units that are not zero.
-pub(crate) fn duration(duration: Duration) -> String {
+fn in_words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let parts = [
         (seconds / 86_400, "d"),
@@ -328,109 +209,62 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-impl Value for Vec<String> {
-    const MEANT: &'static str = "a list of strings";
-
-    /// A variable has commas between the items; empty items do not count.
-    fn read(raw: &Raw) -> Result<Self, String> {
-        match raw {
-            Raw::Text(text) => {
-                let items = text.split(',').map(str::trim);
-                let items = items.filter(|item| !item.is_empty());
-                Ok(items.map(str::to_owned).collect())
-            }
-            Raw::Array(items) => items
-                .iter()
-                .map(|item| match item {
-                    Raw::String(text) => Ok(text.clone()),
-                    other => Err(format!(
-                        "has an item that is {}; {} is meant",
-                        other.name(),
-                        Self::MEANT
-                    )),
-                })
-                .collect(),
-            other => Err(format!("is {}; {} is meant", other.name(), Self::MEANT)),
-        }
-    }
-
-    fn show(&self) -> Option<String> {
-        let items: Self = self.iter().map(|item| quoted(item)).collect();
-        Some(format!("[{}]", items.join(", ")))
-    }
-
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
+fn parse_retain(text: &str) -> Result<Retain, humantime::DurationError> {
+    match text.strip_prefix(ARCHIVE) {
+        _ if text == "forever" => Ok(Retain::Forever),
+        Some(age) => humantime::parse_duration(age).map(Retain::Archive),
+        None => humantime::parse_duration(text).map(Retain::Delete),
     }
 }
 
-impl Value for Retain {
-    const MEANT: &'static str = "\"forever\", a duration as \"90d\", or \"archive after 90d\"";
+pub(crate) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let time = humantime::parse_duration(&String::deserialize(from)?);
+    time.map(Some).map_err(Error::custom)
+}
 
-    fn read(raw: &Raw) -> Result<Self, String> {
-        let text = raw.text(Self::MEANT)?;
-        let (archive, age) = match text.strip_prefix("archive after ") {
-            _ if text == "forever" => return Ok(Self::Forever),
-            Some(age) => (true, age),
-            None => (false, text),
-        };
-        let age = humantime::parse_duration(age)
-            .map_err(|error| format!("is not known ({error}); {} is meant", Self::MEANT))?;
-        Ok(match archive {
-            true => Self::Archive(age),
-            false => Self::Delete(age),
-        })
+pub(crate) fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Retain>, D::Error> {
+    let retain = parse_retain(&String::deserialize(from)?);
+    retain.map(Some).map_err(Error::custom)
+}
+
+/// The URL of a database. It is shown without its password, by `Debug` and `Display` too.
+#[derive(Clone, PartialEq, Eq, serde::Deserialize)]
+pub struct DatabaseUrl(Secret<String>);
+
+impl DatabaseUrl {
+    /// Hides what is secret in a URL.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self(Secret::new(url.into()))
     }
 
-    fn show(&self) -> Option<String> {
-        Some(quoted(&match self {
-            Self::Delete(age) => duration(*age),
-            Self::Archive(age) => format!("archive after {}", duration(*age)),
-            _ => "forever".to_owned(),
-        }))
+    /// The whole URL, for the one who connects.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        self.0.expose()
     }
 
-    fn initial(default: Option<&str>) -> Self {
-        tabled(default)
+    /// What stands before the first colon, if that can be a scheme.
+    #[must_use]
+    pub fn scheme(&self) -> Option<&str> {
+        scheme(self.expose())
     }
 }
 
-/// A setting that is one of a few words.
-macro_rules! choice {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident {
-            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant,)+
-        }
-
-        impl $crate::value::Value for $name {
-            const MEANT: &'static str = concat!("one of", $(" \"", $word, "\"",)+);
-
-            fn read(raw: &$crate::value::Raw) -> Result<Self, String> {
-                let text = <String as $crate::value::Value>::read(raw)?;
-                match text.as_str() {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(format!("is not known; {} is meant", Self::MEANT)),
-                }
-            }
-
-            fn show(&self) -> Option<String> {
-                Some($crate::value::quoted(match self {
-                    $(Self::$variant => $word,)+
-                }))
-            }
-
-            fn initial(default: Option<&str>) -> Self {
-                $crate::value::tabled(default)
-            }
-        }
-    };
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", redact_url(self.expose()))
+    }
 }
-pub(crate) use choice;
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact_url(self.expose()))
+    }
+}
+
+impl serde::Serialize for DatabaseUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

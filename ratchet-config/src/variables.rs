@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use crate::SECTIONS;
-use crate::file::{Entry, unseen};
+use crate::load::Entry;
 use crate::origin::Origin;
-use crate::problem::Problem;
+use crate::problem::{Place, Problem};
 use crate::value::Raw;
 
 /// The variable with the path of the file.
@@ -15,7 +15,7 @@ pub const FILE_VARIABLE: &str = "RATCHET_CONFIG";
 /// to others.
 pub(crate) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> (Vec<Entry>, Vec<Problem>) {
+) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in variables {
         let Some((name, path)) = name.to_str().and_then(|name| Some((name, path_of(name)?))) else {
@@ -23,13 +23,9 @@ pub(crate) fn read(
         };
         let origin = Origin::Variable(name.to_owned());
         match value.into_string() {
-            Ok(text) => entries.push(Entry {
-                path,
-                raw: Raw::Text(text),
-                origin,
-            }),
+            Ok(text) => entries.push(Entry::new(path, Raw::Text(text), origin)),
             Err(_) => problems.push(Problem {
-                places: vec![unseen(path.join("."), origin)],
+                places: vec![Place::unseen(path.join("."), origin)],
                 rule: "is not Unicode".to_owned(),
             }),
         }

@@ -7,8 +7,8 @@
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
 //!
-//! Applications use the facade crate `ratchet`, which re-exports all of this; store authors use
-//! this crate and `ratchet-conformance`.
+//! Applications use the facade crate `ratchet`, which re-exports what they need; store authors use
+//! this crate, or `ratchet::store_api`, and `ratchet-conformance`.
 
 pub mod client;
 pub mod cluster;

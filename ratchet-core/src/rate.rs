@@ -84,8 +84,11 @@ impl Rate {
     /// How far the `tat` may lie in the future while a start is granted, in microseconds.
     #[must_use]
     pub fn tolerance_micros(&self) -> i64 {
-        let others = i64::from(self.burst.saturating_sub(1));
-        self.interval_micros().saturating_mul(others)
+        self.tolerance_of(self.interval_micros())
+    }
+
+    fn tolerance_of(&self, interval: i64) -> i64 {
+        interval.saturating_mul(i64::from(self.burst.saturating_sub(1)))
     }
 
     /// How many starts may be made at once.
@@ -102,7 +105,8 @@ impl Rate {
     /// an interval.
     #[must_use]
     pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
-        let (interval, tolerance) = (self.interval_micros(), self.tolerance_micros());
+        let interval = self.interval_micros();
+        let tolerance = self.tolerance_of(interval);
         let tat = tat.unwrap_or(now).max(now);
         if tat.saturating_sub(now) <= tolerance {
             return Taken::Granted {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use ratchet_bench::figures::{Outcome, median};
 
 use crate::db::{Server, mongodb, postgres, sqlserver};
 use crate::process;
@@ -107,27 +107,34 @@ struct Scenario {
     engine: bool,
     /// Whether only backends that are servers take part.
     server: bool,
-    /// The fields of the result that are shown, and what they are.
-    fields: &'static [(&'static str, &'static str)],
+    /// The fields of the result that are shown, with their units.
+    fields: Fields,
 }
 
-const RATE: &[(&str, &str)] = &[("jobs_per_s", "jobs/s")];
-const LATENCY: &[(&str, &str)] = &[
-    ("p50_ms", "p50 ms"),
-    ("p99_ms", "p99 ms"),
-    ("max_ms", "max ms"),
+type Fields = &'static [(fn(&Outcome) -> Option<f64>, &'static str)];
+
+const JOBS_PER_S: (fn(&Outcome) -> Option<f64>, &str) = (|it| Some(it.jobs_per_s), "jobs/s");
+const RATE: Fields = &[JOBS_PER_S];
+const LATENCY: Fields = &[
+    (|it| Some(it.p50_ms), "p50 ms"),
+    (|it| Some(it.p99_ms), "p99 ms"),
+    (|it| Some(it.max_ms), "max ms"),
 ];
-const COST: &[(&str, &str)] = &[
-    ("jobs_per_s", "jobs/s"),
-    ("wal_bytes_per_job", "WAL bytes/job"),
+const COST: Fields = &[JOBS_PER_S, (|it| it.wal_bytes_per_job, "WAL bytes/job")];
+const STATEMENTS: Fields = &[(|it| it.statements_per_job, "statements/job")];
+#[expect(clippy::cast_precision_loss, reason = "numbers for people")]
+const CONTEND: Fields = &[
+    JOBS_PER_S,
+    (|it| Some(it.claims as f64), "claims"),
+    (
+        |it| it.empty_claims.map(|count| count as f64),
+        "claims in vain",
+    ),
 ];
-const STATEMENTS: &[(&str, &str)] = &[("statements_per_job", "statements/job")];
-const CONTEND: &[(&str, &str)] = &[
-    ("jobs_per_s", "jobs/s"),
-    ("claims", "claims"),
-    ("empty_claims", "claims in vain"),
+const CLAIM: Fields = &[
+    (|it| Some(it.p50_ms), "p50 ms"),
+    (|it| Some(it.p99_ms), "p99 ms"),
 ];
-const CLAIM: &[(&str, &str)] = &[("p50_ms", "p50 ms"), ("p99_ms", "p99 ms")];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 3 });
@@ -346,7 +353,7 @@ fn measure(
     servers: &Servers,
     subject: &Subject,
     scenario: &Scenario,
-) -> Result<Value> {
+) -> Result<Outcome> {
     let dir = target.join("xtask").join("bench");
     if dir.is_dir() {
         fs::remove_dir_all(&dir)?;
@@ -371,7 +378,7 @@ fn measure(
     serde_json::from_str(line).with_context(|| format!("not a result: {line}"))
 }
 
-fn table(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> String {
+fn table(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> String {
     let measured = |subject: usize| results.iter().any(|results| !results[subject].is_empty());
     let shown: Vec<usize> = (0..SUBJECTS.len()).filter(|one| measured(*one)).collect();
     let ratios = RATIOS.into_iter();
@@ -389,8 +396,8 @@ fn table(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> String {
     let mut lines = vec![row(&headings), format!("|---|---|{numbers}")];
     for (scenario, results) in scenarios.iter().zip(results) {
         for (field, unit) in scenario.fields {
-            let medians: Vec<Option<f64>> =
-                results.iter().map(|rounds| median(rounds, field)).collect();
+            let of = |rounds: &Vec<Outcome>| median(rounds.iter().filter_map(field).collect());
+            let medians: Vec<Option<f64>> = results.iter().map(of).collect();
             let mut cells = vec![scenario.heading.clone(), (*unit).to_owned()];
             cells.extend(shown.iter().map(|one| or_gap(medians[*one].map(grouped))));
             cells.extend(ratios.iter().map(|(mine, floor)| {
@@ -412,29 +419,15 @@ fn or_gap(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| "–".to_owned())
 }
 
-/// The median over the rounds of a field that is a number.
-fn median(rounds: &[Value], field: &str) -> Option<f64> {
-    let mut values: Vec<f64> = rounds
-        .iter()
-        .filter_map(|round| round[field].as_f64())
-        .collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
-}
-
 /// The runs in which a job was lost or ran twice.
-fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Value>>]) -> Vec<String> {
+fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (scenario, results) in scenarios.iter().zip(results) {
         for (subject, rounds) in SUBJECTS.iter().zip(results) {
             for round in rounds {
-                for field in ["missing", "duplicates"] {
-                    if let Some(count) = round[field].as_u64().filter(|count| *count > 0) {
+                for (count, field) in [(round.missing, "missing"), (round.duplicates, "duplicates")]
+                {
+                    if count > 0 {
                         let (who, what) = (subject.heading, &scenario.heading);
                         wrong.push(format!("{who}, {what}: {count} {field}"));
                     }
@@ -483,19 +476,7 @@ fn machine() -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_round() {
-        let rounds = |values: &[f64]| -> Vec<Value> {
-            values.iter().map(|value| json!({"x": value})).collect()
-        };
-        assert_eq!(median(&rounds(&[9.0, 1.0, 2.0]), "x"), Some(2.0));
-        assert_eq!(median(&rounds(&[4.0, 1.0]), "x"), Some(2.5));
-        assert_eq!(median(&rounds(&[1.0]), "y"), None);
-    }
 
     #[test]
     fn numbers_are_grouped() {
@@ -516,7 +497,12 @@ mod tests {
             sqlserver: None,
         };
         let scenarios = &scenarios(&args)[..1];
-        let result = |rate: f64| vec![json!({"jobs_per_s": rate, "missing": 0})];
+        let result = |jobs_per_s: f64| {
+            vec![Outcome {
+                jobs_per_s,
+                ..Outcome::default()
+            }]
+        };
         let (none, some) = (Vec::new, result);
         let mut measured = vec![none(), some(600.0), some(1000.0), some(90.0)];
         measured.resize_with(SUBJECTS.len(), none);

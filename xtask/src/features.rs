@@ -1,15 +1,35 @@
-//! Each feature of the facade, and of the command, must build by itself, and so must both without any.
+//! Each feature of the facade, of the core and of the command must build by itself, and so must each of
+//! them without any.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::process;
 
-/// The packages, and what of them is built.
-const PACKAGES: [(&str, &str); 2] = [("ratchet", "--lib"), ("ratchet-cli", "--bins")];
+/// What to do with the features.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print instead how many crates the facade depends on with each feature
+    #[arg(long)]
+    count: bool,
+}
 
-pub(crate) fn run() -> Result<()> {
+/// The packages, and what of them is built.
+const PACKAGES: [(&str, &str); 3] = [
+    (FACADE, "--lib"),
+    ("ratchet-core", "--lib"),
+    ("ratchet-cli", "--bins"),
+];
+
+const FACADE: &str = "ratchet";
+
+pub(crate) fn run(args: &Args) -> Result<()> {
     let metadata = process::metadata()?;
+    if args.count {
+        return count(&features_of(&metadata, FACADE)?);
+    }
     for (package, target) in PACKAGES {
         let features = features_of(&metadata, package)?;
         check(package, target, None)?;
@@ -21,7 +41,41 @@ pub(crate) fn run() -> Result<()> {
             features.join(", ")
         );
     }
+    // The tests of the errors that name a missing feature.
+    let tests = [
+        "test",
+        "--package",
+        FACADE,
+        "--lib",
+        "--no-default-features",
+    ];
+    process::run(&mut process::cargo(&tests))
+}
+
+/// Prints a table of the crates that the facade is built from, itself included.
+fn count(features: &[String]) -> Result<()> {
+    println!("| features | crates |\n|---|---:|");
+    println!("| default | {} |", crates(&[])?);
+    println!("| none | {} |", crates(&["--no-default-features"])?);
+    for feature in features {
+        let crates = crates(&["--no-default-features", "--features", feature])?;
+        println!("| `{feature}` | {crates} |");
+    }
     Ok(())
+}
+
+fn crates(features: &[&str]) -> Result<usize> {
+    let tree = "tree --package ratchet --edges normal --prefix none --format {p}";
+    let mut tree = process::cargo(&tree.split(' ').collect::<Vec<_>>());
+    let listed = process::read(tree.args(features))?;
+    Ok(unique(&listed))
+}
+
+/// Counts different lines. `cargo tree` marks those whose dependencies it does not repeat.
+fn unique(tree: &str) -> usize {
+    let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
+    let lines: BTreeSet<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.len()
 }
 
 /// Clippy and not only a build, so that code which is unused without some feature is found.
@@ -63,5 +117,10 @@ mod tests {
         ]});
         assert_eq!(features_of(&metadata, "ratchet").unwrap(), ["a", "b"]);
         assert!(features_of(&metadata, "absent").is_err());
+    }
+
+    #[test]
+    fn a_crate_counts_once() {
+        assert_eq!(unique("a v1\nb v1 (proc-macro)\na v1 (*)\n\na v2\n"), 3);
     }
 }

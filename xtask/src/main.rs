@@ -38,8 +38,8 @@ enum Command {
     Bench(bench::Args),
     /// Prints the conformance table of the last test run.
     Matrix,
-    /// Builds the facade with each feature alone, and with none.
-    Features,
+    /// Builds the facade, the core and the command with each feature alone, and with none.
+    Features(features::Args),
     /// Runs the tests of the SQL stores with one wrong statement at a time.
     Mutants(mutants::Args),
     /// Checks that the core and the conformance suite know no backend, that traits stay small, that the
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Command::Failover(args) => failover::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Matrix => matrix::run(),
-        Command::Features => features::run(),
+        Command::Features(args) => features::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Boundaries => boundaries::run(),
     };

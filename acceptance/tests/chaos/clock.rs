@@ -1,7 +1,6 @@
 //! A clock of the database that a case can step: a view that adds an offset to the server's clock.
 
-use ratchet::JobState;
-use ratchet::model::NodeStatus;
+use ratchet::{JobState, NodeStatus};
 use sqlx::AssertSqlSafe;
 
 use crate::field::{Field, admin, all_jobs};

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratchet::model::{JobFilter, JobOrder, NodeRecord, NodeStatus, PageRequest};
-use ratchet::{Client, Job, JobId, JobRecord, NewJob, Ratchet};
+use ratchet::{
+    Client, Job, JobFilter, JobId, JobOrder, JobRecord, NewJob, NodeRecord, NodeStatus,
+    PageRequest, Ratchet,
+};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection};
 use tempfile::TempDir;

@@ -1,7 +1,6 @@
 //! What must hold after any disturbance.
 
-use ratchet::model::AttemptOutcome;
-use ratchet::{Client, JobId, JobRecord, JobState};
+use ratchet::{AttemptOutcome, Client, JobId, JobRecord, JobState};
 
 use crate::field::{Field, all_jobs, begun};
 

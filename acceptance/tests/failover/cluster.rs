@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratchet::{Client, Job, JobId, Ratchet, time};
+use ratchet::store_api::time;
+use ratchet::{Client, Job, JobId, Ratchet};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;

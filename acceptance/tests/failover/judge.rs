@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ratchet::model::AttemptOutcome;
-use ratchet::{Client, JobId, JobState};
+use ratchet::{AttemptOutcome, Client, JobId, JobState};
 
 /// When which process said that it leads in which term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

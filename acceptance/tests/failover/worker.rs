@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::cluster::{LeaderTimings, Leadership};
-use ratchet::{Job, JobContext, JobResult, Ratchet, time};
+use ratchet::store_api::time;
+use ratchet::{Job, JobContext, JobResult, LeaderTimings, Leadership, Ratchet};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use ratchet::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use ratchet::store_api::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use ratchet::{Name, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, mpsc};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use custom_coordinator_example::RedisCoordinator;
-use ratchet::cluster::ClusterCoordinator;
+use ratchet::store_api::cluster::ClusterCoordinator;
 use ratchet_conformance::{
     BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
     Provision,

@@ -19,8 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use ratchet::model::JobFilter;
-use ratchet::{Client, Job, JobAction, JobState, Name, NewJob, Node, Ratchet};
+use ratchet::{Client, Job, JobAction, JobFilter, JobState, Name, NewJob, Node, Ratchet};
 
 use crate::files::Found;
 use crate::job::IndexFile;

@@ -1,8 +1,7 @@
 use std::io::{ErrorKind, Write};
 
 use anyhow::Result;
-use ratchet::model::{JobFilter, JobOrder, PageRequest};
-use ratchet::{Client, Job, JobState, Name};
+use ratchet::{Client, Job, JobFilter, JobOrder, JobState, Name, PageRequest};
 
 use crate::job::{Entry, IndexFile};
 

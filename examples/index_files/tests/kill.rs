@@ -7,8 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use ratchet::model::{AttemptOutcome, JobFilter, PageRequest};
-use ratchet::{Client, JobState, Ratchet};
+use ratchet::{AttemptOutcome, Client, JobFilter, JobState, PageRequest, Ratchet};
 use tempfile::TempDir;
 
 const FILES: usize = 3_000;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratchet::model::{Claim, Outcome, Settlement};
-use ratchet::{NodeBuilder, NodeHook, Ratchet, SharedStore};
+use ratchet::{Claim, NodeBuilder, NodeHook, Outcome, Ratchet, Settlement, SharedStore};
 use tower::timeout::TimeoutLayer;
 
 use crate::jobs::{Letter, Office, Remind, SignUp};

@@ -7,10 +7,10 @@ mod postgres;
 mod sqlite;
 
 use anyhow::{Result, bail, ensure};
+use ratchet_bench::figures::Outcome;
+use ratchet_bench::load::Nothing;
 
 use crate::Options;
-use crate::job::Nothing;
-use crate::result::Outcome;
 
 /// Rows per claim and per completion.
 const BATCH: usize = 100;
@@ -25,8 +25,8 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
         Some(("postgres" | "postgresql", _)) => postgres::run(scenario, options).await?,
         _ => bail!("the floor is written for sqlite://FILE and postgres://… only"),
     };
-    outcome.peer = "floor";
-    outcome.scenario = scenario;
+    outcome.peer = "floor".to_owned();
+    outcome.scenario = scenario.to_owned();
     Ok(outcome)
 }
 

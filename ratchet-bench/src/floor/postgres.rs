@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ratchet_bench::figures::Outcome;
+use ratchet_bench::load::{Ledger, Nothing};
 use sqlx::postgres::{PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool};
 use tokio::sync::Notify;
@@ -15,9 +17,7 @@ use tokio::task::JoinSet;
 
 use super::{BATCH, payloads};
 use crate::Options;
-use crate::job::{Ledger, Nothing};
 use crate::measure::Meter;
-use crate::result::Outcome;
 
 /// Connections of the workers.
 const WORKERS: usize = 8;
@@ -159,7 +159,7 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, options.jobs).await?;
     outcome.claims = claims.load(Ordering::Relaxed) as u64;
-    ledger.judge(&mut outcome, false);
+    ledger.judge(&mut outcome);
     Ok(outcome)
 }
 
@@ -201,7 +201,8 @@ async fn latency(options: &Options) -> Result<Outcome> {
     sending.await??;
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, total).await?;
-    ledger.judge(&mut outcome, true);
+    ledger.judge(&mut outcome);
+    outcome.percentiles(ledger.latencies());
     Ok(outcome)
 }
 

@@ -11,13 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ratchet_bench::figures::Outcome;
+use ratchet_bench::load::{Clock, Ledger, Nothing};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{BATCH, payloads};
 use crate::Options;
-use crate::job::{Ledger, Nothing};
-use crate::measure::{Clock, rate};
-use crate::result::Outcome;
 
 pub(super) fn run(scenario: &str, options: &Options, path: &str) -> Result<Outcome> {
     let connection = open(path)?;
@@ -103,7 +102,7 @@ fn enqueue(mut connection: Connection, options: &Options) -> Result<Outcome> {
         producer.join().ok().context("a producer panicked")??;
     }
     let mut outcome = Outcome::default();
-    rate(&mut outcome, options.jobs, clock.elapsed());
+    outcome.timed(options.jobs, clock.elapsed());
     Ok(outcome)
 }
 
@@ -156,9 +155,9 @@ fn drain(mut connection: Connection, options: &Options) -> Result<Outcome> {
         claims += 1;
     }
     let mut outcome = Outcome::default();
-    rate(&mut outcome, options.jobs, clock.elapsed());
+    outcome.timed(options.jobs, clock.elapsed());
     outcome.claims = claims;
-    ledger.judge(&mut outcome, false);
+    ledger.judge(&mut outcome);
     Ok(outcome)
 }
 
@@ -195,7 +194,8 @@ fn latency(mut connection: Connection, options: &Options) -> Result<Outcome> {
     }
     producer.join().ok().context("the producer panicked")??;
     let mut outcome = Outcome::default();
-    rate(&mut outcome, total, clock.elapsed());
-    ledger.judge(&mut outcome, true);
+    outcome.timed(total, clock.elapsed());
+    ledger.judge(&mut outcome);
+    outcome.percentiles(ledger.latencies());
     Ok(outcome)
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand, ValueEnum};
-use ratchet::model::{JobFilter, JobOrder};
-use ratchet::{BatchId, InvalidInput, JobId, JobState, Name};
+use ratchet::{BatchId, InvalidInput, JobFilter, JobId, JobOrder, JobState, Name};
 
 use super::parse;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratchet::model::{
-    ActionOutcome, Guarded, JobFilter, JobOrder, JobSelector, PageRequest, PurgeRequest,
+use ratchet::store_api::model::PurgeRequest;
+use ratchet::store_api::time;
+use ratchet::{
+    ActionOutcome, BulkCounts, Client, Guarded, JobAction, JobFilter, JobId, JobOrder, JobSelector,
+    JobState, PageRequest, Response, Timestamp,
 };
-use ratchet::state::Response;
-use ratchet::time::{self, Timestamp};
-use ratchet::{BulkCounts, Client, JobAction, JobId, JobState};
 use ratchet_http::view;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! `ratchet config`: whether the configuration can work, and what is in effect.
 
-use ratchet::schedule::ZoneData;
+use ratchet::ZoneData;
 use ratchet_config::{Config, Problem, Setting};
 use serde::Serialize;
 

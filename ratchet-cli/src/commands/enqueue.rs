@@ -2,8 +2,7 @@
 
 use std::io::Write;
 
-use ratchet::NewJob;
-use ratchet::model::Enqueued;
+use ratchet::{Enqueued, NewJob};
 use ratchet_http::view;
 use serde_json::value::RawValue;
 

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ratchet::model::{JobFilter, NodeRecord, PageRequest};
-use ratchet::time::Timestamp;
-use ratchet::{Client, JobAction, JobId, JobState};
+use ratchet::{Client, JobAction, JobFilter, JobId, JobState, NodeRecord, PageRequest, Timestamp};
 use ratchet_http::view;
 use serde::Serialize;
 

@@ -31,7 +31,7 @@ struct Step<'a> {
 pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
     let store = app.database()?;
     if how.print {
-        let all = Box::pin(ratchet::migrations(&store)).await?;
+        let all = ratchet::migrations(&store)?;
         return print(app, &all, "all", false);
     }
     let pending = Box::pin(ratchet::pending_migrations(&store)).await?;

@@ -1,10 +1,6 @@
 //! `ratchet nodes`.
 
-use ratchet::cluster::Leader;
-use ratchet::model::NodeRecord;
-use ratchet::store::Changed;
-use ratchet::time::Timestamp;
-use ratchet::{Client, NodeId};
+use ratchet::{Changed, Client, Leader, NodeId, NodeRecord, Timestamp};
 use ratchet_http::view;
 
 use crate::app::App;

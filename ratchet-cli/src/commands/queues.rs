@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratchet::store::Changed;
-use ratchet::{Client, JobState, Name};
+use ratchet::{Changed, Client, JobState, Name};
 use ratchet_http::view;
 
 use crate::app::App;
@@ -68,7 +67,7 @@ pub(super) async fn queues(client: &Client) -> Result<view::Queues, Failure> {
         let longest = overdue.entry(due.route.queue).or_default();
         *longest = due.overdue.max(*longest);
     }
-    let queue = |queue: ratchet::model::QueueInfo| {
+    let queue = |queue: ratchet::QueueInfo| {
         let late = overdue.get(&queue.name).copied().map(view::millis);
         view::Queue::new(
             queue.name.to_string(),

@@ -1,9 +1,6 @@
 //! `ratchet recurring`.
 
-use ratchet::model::Enqueued;
-use ratchet::store::Changed;
-use ratchet::time::Timestamp;
-use ratchet::{RecurringClient, RecurringRecord};
+use ratchet::{Changed, Enqueued, RecurringClient, RecurringRecord, Timestamp};
 use ratchet_http::view;
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -115,13 +115,14 @@ fn ended_jobs_of_an_age_are_purged() {
 
 /// Makes dead letters of all pending jobs.
 pub(crate) fn kill(place: &Place) {
-    use ratchet::model::{ClaimRequest, Outcome, Settlement};
+    use ratchet::store_api::model::ClaimRequest;
+    use ratchet::{Outcome, Settlement};
 
     place.with_client(|client| async move {
         let store = client.store();
         let request = ClaimRequest::new(ratchet::NodeId::new(), 100);
         let claimed = store.jobs().claim_next_batch(&request).await.unwrap();
-        let failed = |job: &ratchet::model::ClaimedJob| {
+        let failed = |job: &ratchet::store_api::model::ClaimedJob| {
             let error = "no route\nto \u{1b}[31mhost".to_owned();
             Settlement::new(job.claim.token, Outcome::Failed { error })
         };

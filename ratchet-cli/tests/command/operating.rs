@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use ratchet::model::{ClaimRequest, Heartbeat, NodeLoad, NodeStatus, Outcome, Settlement};
-use ratchet::{Name, NewJob, NodeId, Priority, Recurring};
+use ratchet::store_api::model::{ClaimRequest, Heartbeat};
+use ratchet::{
+    Name, NewJob, NodeId, NodeLoad, NodeStatus, Outcome, Priority, Recurring, Settlement,
+};
 
 use crate::asking::kill;
 use crate::kit::Place;

@@ -95,9 +95,9 @@ fn an_interrupt_ends_the_reading_of_a_payload() {
         .args(["-INT", &pid])
         .status();
     assert!(killed.unwrap().success());
-    let deadline = ratchet::time::monotonic() + Duration::from_secs(30);
+    let deadline = ratchet::store_api::time::monotonic() + Duration::from_secs(30);
     while child.try_wait().unwrap().is_none() {
-        if ratchet::time::monotonic() > deadline {
+        if ratchet::store_api::time::monotonic() > deadline {
             child.kill().unwrap();
             panic!("it goes on reading");
         }

@@ -312,7 +312,7 @@ fn it_answers_when_there_are_no_more_file_descriptors() {
         .args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_ratchet"));
     let server = Server::started(&place, shell, &["--listen", "127.0.0.1:0"]);
-    let began = ratchet::time::monotonic();
+    let began = ratchet::store_api::time::monotonic();
     let mut held = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(&server.address).unwrap();

@@ -99,9 +99,12 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
         .unwrap();
     let list = ["jobs", "list", "--queue", "ratchet-bench", "--limit", "1"];
     let jobs = || place.json(&list)["jobs"].as_array().map_or(0, Vec::len);
-    let deadline = ratchet::time::monotonic() + Duration::from_secs(30);
+    let deadline = ratchet::store_api::time::monotonic() + Duration::from_secs(30);
     while jobs() == 0 {
-        assert!(ratchet::time::monotonic() < deadline, "it did not begin");
+        assert!(
+            ratchet::store_api::time::monotonic() < deadline,
+            "it did not begin"
+        );
     }
     let pid = child.id().to_string();
     let interrupt = std::process::Command::new("kill")

@@ -3,45 +3,46 @@ use std::time::Duration;
 use ratchet_core::Retain;
 
 use crate::section::section;
+use crate::value::{duration, retain};
 
 section! {
     /// How nodes know of each other, and who leads. All nodes of a cluster should agree.
     pub struct ClusterConfig in "cluster" {
         /// How often the node gives a sign of life while something depends on it.
-        heartbeat_interval: Option<Duration>, default "5s";
+        heartbeat_interval: Option<Duration> as "duration", default "5s";
 
         /// How seldom at most a node does so that holds no job and leads in nothing; at most 60 s.
-        heartbeat_max: Option<Duration>, default "30s";
+        heartbeat_max: Option<Duration> as "duration", default "30s";
 
         /// How long nodes must be silent to count as dead; at least three heartbeat intervals.
-        dead_after: Option<Duration>, default "15s";
+        dead_after: Option<Duration> as "duration", default "15s";
 
         /// How long a claim may wait for its body to begin.
-        start_timeout: Option<Duration>, default "5m";
+        start_timeout: Option<Duration> as "duration", default "5m";
 
         /// How many lost claims a job survives: one more makes it a dead letter, so by default the
         /// fourth.
         max_crashes: Option<u32>, default 3;
 
         /// Leaves it for so long to other nodes to take over from a leader that vanished.
-        takeover_delay: Option<Duration>, default "0s";
+        takeover_delay: Option<Duration> as "duration", default "0s";
 
         /// How often a leader renews its lock, and others look whether they can lead.
-        leader_heartbeat: Option<Duration>, default "3s", setting "leader_timings.heartbeat";
+        leader_heartbeat: Option<Duration> as "duration", default "3s", setting "leader_timings.heartbeat";
 
         /// How long one renewal may take. With `leader_heartbeat` it is less than `fence_timeout`.
-        renew_timeout: Option<Duration>, default "2s", setting "leader_timings.renew_timeout";
+        renew_timeout: Option<Duration> as "duration", default "2s", setting "leader_timings.renew_timeout";
 
         /// How long after a renewal was sent the leader still takes itself for one.
-        fence_timeout: Option<Duration>, default "8s", setting "leader_timings.fence_timeout";
+        fence_timeout: Option<Duration> as "duration", default "8s", setting "leader_timings.fence_timeout";
 
         /// How long what rides on leadership may take to stop. With `fence_timeout` and a watchdog
         /// tick of a tenth of it, at most 1 s, it is not more than `ttl`.
-        teardown: Option<Duration>, default "2s", setting "leader_timings.teardown";
+        teardown: Option<Duration> as "duration", default "2s", setting "leader_timings.teardown";
 
         /// How long the lock of a leader lasts without renewal: the longest time without a leader
         /// after a crash, but for one heartbeat.
-        ttl: Option<Duration>, default "12s", setting "leader_timings.ttl";
+        ttl: Option<Duration> as "duration", default "12s", setting "leader_timings.ttl";
 
         /// The queues whose backlog the leader reports as metrics, for autoscalers; at most 50.
         measured_queues: Option<Vec<String>>, example "[\"images\", \"mail\"]";
@@ -61,16 +62,16 @@ section! {
     pub struct RetentionConfig in "cluster.retention" {
         /// What becomes of jobs that succeeded: `"forever"`, an age at which they are deleted, or
         /// `"archive after"` and an age.
-        succeeded: Option<Retain>, default "1d", setting "retention.succeeded";
+        succeeded: Option<Retain> as "retain", default "1d", setting "retention.succeeded";
 
         /// What becomes of dead letters.
-        failed: Option<Retain>, default "90d", setting "retention.failed";
+        failed: Option<Retain> as "retain", default "90d", setting "retention.failed";
 
         /// What becomes of cancelled jobs.
-        cancelled: Option<Retain>, default "90d", setting "retention.cancelled";
+        cancelled: Option<Retain> as "retain", default "90d", setting "retention.cancelled";
 
         /// The age at which archived jobs are deleted; counted from the end of the job. Unset, they
         /// stay.
-        archive: Option<Duration>, example "\"365d\"", setting "retention.archive";
+        archive: Option<Duration> as "duration", example "\"365d\"", setting "retention.archive";
     }
 }

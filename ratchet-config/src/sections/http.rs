@@ -2,18 +2,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::secret::Secret;
 use crate::section::section;
-use crate::value::choice;
+use crate::value::duration;
 
-choice! {
-    /// Whether payloads, results and checkpoints of jobs are shown over HTTP.
-    pub enum Payloads {
-        /// They are not.
-        Hidden = "hidden",
-        /// They are, to clients that send the token.
-        Shown = "shown",
-    }
+/// Whether payloads, results and checkpoints of jobs are shown over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Payloads {
+    /// They are not.
+    Hidden,
+    /// They are, to clients that send the token.
+    Shown,
 }
 
 section! {
@@ -21,7 +24,7 @@ section! {
     pub struct HttpConfig in "http" {
         /// Where to listen. An address that is not of the loopback needs a token, or
         /// `ratchet serve --insecure`.
-        listen: SocketAddr, default "127.0.0.1:8080";
+        listen: SocketAddr, default "127.0.0.1:8080", initially SocketAddr::from(([127, 0, 0, 1], 8080));
 
         /// The token for payloads, for reads with `protect_reads`, and for writes with
         /// `ratchet serve --allow-writes`. Programs send it as `Authorization: Bearer …`, browsers as
@@ -45,7 +48,7 @@ section! {
         proxies: Option<Vec<String>>, example "[\"127.0.0.1\"]";
 
         /// Whether payloads, results and checkpoints of jobs are shown to clients that send the token.
-        payloads: Payloads, default "hidden";
+        payloads: Payloads, default "hidden", initially Payloads::Hidden;
 
         /// The largest body of a request, in bytes.
         max_body: Option<usize>, default 65536;
@@ -68,6 +71,6 @@ section! {
         writes_per_second: Option<u32>, default 20;
 
         /// How long a request may take.
-        request_timeout: Option<Duration>, default "15s";
+        request_timeout: Option<Duration> as "duration", default "15s";
     }
 }

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::section::section;
+use crate::value::duration;
 
 section! {
     /// What the node is, and what it takes part in.
@@ -29,9 +30,9 @@ section! {
         active_passive: Option<String>, example "\"primary\"";
 
         /// How long a drain waits for the bodies that run.
-        drain_grace: Option<Duration>, default "30s";
+        drain_grace: Option<Duration> as "duration", default "30s";
 
         /// How long the engine waits for one call of the store.
-        store_deadline: Option<Duration>, default "10s";
+        store_deadline: Option<Duration> as "duration", default "10s";
     }
 }

@@ -1,24 +1,25 @@
 use std::time::Duration;
 
 use crate::section::section;
+use crate::value::duration;
 
 section! {
     /// How often the node looks at the database.
     pub struct PollConfig in "poll" {
         /// The shortest delay between two polls for jobs.
-        min: Option<Duration>, default "100ms", setting "poll_interval.min";
+        min: Option<Duration> as "duration", default "100ms", setting "poll_interval.min";
 
         /// The longest delay between two polls of an idle node: what a lost wakeup costs.
-        max: Option<Duration>, default "1s", setting "poll_interval.max";
+        max: Option<Duration> as "duration", default "1s", setting "poll_interval.max";
 
         /// How often the node looks for claims that nobody works on.
-        reclaim_interval: Option<Duration>, default "5s";
+        reclaim_interval: Option<Duration> as "duration", default "5s";
 
         /// How long at most the node sleeps before it looks for recurring definitions that another
         /// process has put.
-        recurring_interval: Option<Duration>, default "5s";
+        recurring_interval: Option<Duration> as "duration", default "5s";
 
         /// How often old finished jobs are looked for.
-        maintenance_interval: Option<Duration>, default "1m";
+        maintenance_interval: Option<Duration> as "duration", default "1m";
     }
 }

@@ -1,8 +1,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
+
+use crate::backend::Backend;
 use crate::section::{Key, section};
-use crate::value::{DatabaseUrl, choice};
+use crate::value::{DatabaseUrl, duration};
 
 section! {
     /// Where the database is, and how it is used.
@@ -16,14 +19,14 @@ section! {
 
         /// Whether to create and upgrade the tables. If not, connecting is refused unless somebody
         /// else has.
-        migrate: bool, default true;
+        migrate: bool, default true, initially true;
 
         /// How many connections the pool may have, but for the few for heartbeats, locks and
         /// wakeups. Unset, 10. SQLite has no pool.
         max_connections: Option<u32>, example "10";
 
         /// How long a call may take in all. Unset, 10 s; SQLite 30 s, MongoDB 20 s.
-        deadline: Option<Duration>, example "\"10s\"";
+        deadline: Option<Duration> as "duration", example "\"10s\"";
 
         /// How the connections are called on the server; unset, `ratchet` or what the URL says.
         application_name: Option<String>, example "\"ratchet\"";
@@ -45,7 +48,7 @@ impl StoreConfig {
     #[must_use]
     pub fn key_of(&self, setting: &str) -> Option<String> {
         let scheme = self.url.as_ref().and_then(DatabaseUrl::scheme);
-        let own = crate::rules::section_of(scheme.unwrap_or_default());
+        let own = scheme.and_then(Backend::of).and_then(|it| it.section);
         let own = crate::keys().filter(|key| Some(key.section) == own);
         let mut keys = own.chain(Self::KEYS);
         let setting = if setting == "the path" {
@@ -57,14 +60,15 @@ impl StoreConfig {
     }
 }
 
-choice! {
-    /// When a commit of SQLite is safe.
-    pub enum Synchronous {
-        /// When the call returns.
-        Full = "full",
-        /// Soon after: a power cut may take back the last transactions.
-        Normal = "normal",
-    }
+/// When a commit of SQLite is safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Synchronous {
+    /// When the call returns.
+    Full,
+    /// Soon after: a power cut may take back the last transactions.
+    Normal,
 }
 
 section! {
@@ -74,7 +78,7 @@ section! {
         synchronous: Option<Synchronous>, default "full";
 
         /// How long a call waits for other processes that write.
-        busy_timeout: Option<Duration>, default "5s";
+        busy_timeout: Option<Duration> as "duration", default "5s";
 
         /// Grows the file to so many pages (of 4 KiB unless it was made with others) and no
         /// further. Unset, without bounds.
@@ -89,10 +93,10 @@ section! {
         schema: Option<String>, default "ratchet";
 
         /// How long a call waits for a connection.
-        acquire_timeout: Option<Duration>, default "5s";
+        acquire_timeout: Option<Duration> as "duration", default "5s";
 
         /// How long a connection is used before another takes its place.
-        max_lifetime: Option<Duration>, default "30m";
+        max_lifetime: Option<Duration> as "duration", default "30m";
 
         /// Whether the store carries wakeups, by LISTEN and NOTIFY.
         wakeups: Option<bool>, default true;
@@ -110,18 +114,19 @@ section! {
     }
 }
 
-choice! {
-    /// What is encrypted between here and SQL Server.
-    pub enum Encryption {
-        /// All of it, from the first byte on: TDS 8.0.
-        Strict = "strict",
-        /// All of it.
-        Required = "required",
-        /// The login, and nothing after it.
-        Login = "login",
-        /// Nothing, not even the password. For tests.
-        Off = "off",
-    }
+/// What is encrypted between here and SQL Server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Encryption {
+    /// All of it, from the first byte on: TDS 8.0.
+    Strict,
+    /// All of it.
+    Required,
+    /// The login, and nothing after it.
+    Login,
+    /// Nothing, not even the password. For tests.
+    Off,
 }
 
 section! {
@@ -131,10 +136,10 @@ section! {
         schema: Option<String>, default "ratchet";
 
         /// How long a call waits for a connection.
-        acquire_timeout: Option<Duration>, default "5s";
+        acquire_timeout: Option<Duration> as "duration", default "5s";
 
         /// How long a connection is used before another takes its place.
-        max_lifetime: Option<Duration>, default "30m";
+        max_lifetime: Option<Duration> as "duration", default "30m";
 
         /// What is encrypted: `"strict"`, `"required"`, `"login"` or `"off"`. Unset, what the URL
         /// says, and `"required"`.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::section::section;
+use crate::value::duration;
 
 section! {
     /// Which jobs the node runs, and how many at once.
@@ -24,14 +25,14 @@ section! {
         prefetch: Option<usize>, default 960;
 
         /// How long a prefetched claim may wait for a slot; at most half of `cluster.start_timeout`.
-        prefetch_ttl: Option<Duration>, default "5s";
+        prefetch_ttl: Option<Duration> as "duration", default "5s";
 
         /// Whether payloads are read when bodies are about to begin and not with the claim: for
         /// large payloads.
         lazy_payloads: Option<bool>, default false;
 
         /// How long a job waits until it counts as one priority higher; `"0s"`: never.
-        aging: Option<Duration>, default "15m";
+        aging: Option<Duration> as "duration", default "15m";
     }
     with {
         /// Pools by their names: slots of their own for some of the node's jobs.

@@ -32,7 +32,7 @@ use crate::client::RetryDelays;
 use crate::error::Result;
 use crate::model::NodeStatus;
 use crate::outage::Outage;
-use crate::schedule::ZoneData;
+use crate::schedule;
 
 /// One run of a node, from joining to leaving: the handles of its loops, and what ends them.
 pub(super) struct Run {
@@ -235,7 +235,7 @@ impl Parts {
 
     fn heartbeat(&self) -> HeartbeatHandles {
         let mut profile = self.shared.profile.clone();
-        profile.zone_data = Some(ZoneData::in_use());
+        profile.zone_data = schedule::zone_data_in_use();
         HeartbeatHandles {
             common: Arc::clone(&self.shared.common),
             identity: Arc::clone(&self.identity),

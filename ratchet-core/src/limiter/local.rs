@@ -1,39 +1,33 @@
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
-use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use governor::clock::Clock;
-use governor::middleware::NoOpMiddleware;
-use governor::nanos::Nanos;
-use governor::state::keyed::HashMapStateStore;
-use governor::{Quota, RateLimiter as Governor};
 use tokio::time::Instant;
 
 use super::{RateKey, RateLimiter};
-use crate::error::{InvalidInput, Result};
+use crate::error::Result;
 use crate::model::RateAnswer;
-use crate::rate::Rate;
+use crate::rate::{Rate, Taken};
 use crate::time;
 
-/// After so many starts, keys that are as if never used are forgotten.
+/// The number of starts between two sweeps, which forget the keys that are as if never used.
 const SWEEP_AFTER: u32 = 4_096;
 
 /// Counts in the memory of this process, each node by itself: a cluster of `n` nodes makes up to `n`
 /// times as many starts.
 pub struct LocalLimiter {
-    clock: MonotonicClock,
-    rates: Mutex<Rates>,
+    /// Times of keys are microseconds since then, on the process's monotonic clock.
+    began: Instant,
+    counts: Mutex<Counts>,
 }
 
-type Keyed = Governor<RateKey, HashMapStateStore<RateKey>, MonotonicClock, NoOpMiddleware<Nanos>>;
-
-/// The keys of each rate.
 #[derive(Default)]
-struct Rates {
-    keyed: HashMap<Rate, Arc<Keyed>>,
+struct Counts {
+    /// The `tat` of each key, by rate.
+    rates: HashMap<Rate, HashMap<RateKey, i64>>,
+    /// The starts since the last sweep.
     starts: u32,
 }
 
@@ -42,39 +36,43 @@ impl LocalLimiter {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            clock: MonotonicClock {
-                began: time::monotonic(),
-            },
-            rates: Mutex::default(),
+            began: time::monotonic(),
+            counts: Mutex::default(),
         }
-    }
-
-    /// What counts the keys of this rate.
-    fn keyed(&self, rate: &Rate) -> Result<Arc<Keyed>, InvalidInput> {
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.starts += 1;
-        if rates.starts >= SWEEP_AFTER {
-            rates.starts = 0;
-            rates.keyed.values().for_each(|keyed| keyed.retain_recent());
-            rates.keyed.retain(|_, keyed| !keyed.is_empty());
-        }
-        if let Some(keyed) = rates.keyed.get(rate) {
-            return Ok(Arc::clone(keyed));
-        }
-        let store = HashMapStateStore::default();
-        let keyed = Arc::new(Governor::new(quota(rate)?, store, self.clock.clone()));
-        rates.keyed.insert(*rate, Arc::clone(&keyed));
-        Ok(keyed)
     }
 }
 
-fn quota(rate: &Rate) -> Result<Quota, InvalidInput> {
-    rate.validate()?;
-    let burst =
-        NonZeroU32::new(rate.at_once()).ok_or_else(|| InvalidInput::new("burst", "is 0"))?;
-    let quota = Quota::with_period(rate.interval());
-    let quota = quota.ok_or_else(|| InvalidInput::new("per", "is zero"))?;
-    Ok(quota.allow_burst(burst))
+impl Counts {
+    fn take(&mut self, key: &RateKey, rate: &Rate, now: i64) -> Result<RateAnswer> {
+        self.starts += 1;
+        if self.starts >= SWEEP_AFTER {
+            self.sweep(now);
+        }
+        let keys = match self.rates.entry(*rate) {
+            Entry::Occupied(keys) => keys.into_mut(),
+            Entry::Vacant(new) => {
+                rate.validate()?;
+                new.insert(HashMap::new())
+            }
+        };
+        let known = keys.get_mut(key);
+        let taken = rate.take(known.as_deref().copied(), now);
+        if let Taken::Granted { tat } | Taken::Wait { tat: Some(tat), .. } = taken {
+            match known {
+                Some(known) => *known = tat,
+                None => drop(keys.insert(key.clone(), tat)),
+            }
+        }
+        Ok(taken.answer())
+    }
+
+    fn sweep(&mut self, now: i64) {
+        self.starts = 0;
+        self.rates.retain(|_, keys| {
+            keys.retain(|_, tat| *tat > now);
+            !keys.is_empty()
+        });
+    }
 }
 
 impl Default for LocalLimiter {
@@ -92,35 +90,17 @@ impl fmt::Debug for LocalLimiter {
 #[async_trait]
 impl RateLimiter for LocalLimiter {
     async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer> {
-        let keyed = self.keyed(rate)?;
-        Ok(match keyed.check_key(key) {
-            Ok(()) => RateAnswer::Granted,
-            Err(not_until) => {
-                let wait = not_until.wait_time_from(self.clock.now());
-                RateAnswer::Wait(time::whole_millis(wait.max(Duration::from_millis(1))))
-            }
-        })
-    }
-}
-
-/// The process's monotonic clock, which follows tokio's paused time in tests.
-#[derive(Clone, Debug)]
-struct MonotonicClock {
-    began: Instant,
-}
-
-impl Clock for MonotonicClock {
-    type Instant = Nanos;
-
-    fn now(&self) -> Nanos {
-        time::monotonic()
-            .saturating_duration_since(self.began)
-            .into()
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that no start is counted at a time before the last one.
+        let now = time::duration_micros(time::monotonic().saturating_duration_since(self.began));
+        counts.take(key, rate, now)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::name::Name;
 
@@ -139,7 +119,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(step)).await;
             let now = i64::try_from(began.elapsed().as_micros()).unwrap();
             let taken = rate.take(known, now);
-            if let crate::rate::Taken::Granted { tat } = taken {
+            if let Taken::Granted { tat } = taken {
                 known = Some(tat);
             }
             let answer = limiter.take(&key("a"), &rate).await.unwrap();
@@ -177,7 +157,8 @@ mod tests {
         limiter.take(&key("busy"), &rate).await.unwrap();
         let answer = limiter.take(&key("busy"), &rate).await.unwrap();
         assert!(matches!(answer, RateAnswer::Wait(_)));
-        assert_eq!(limiter.keyed(&rate).unwrap().len(), 1);
+        let counts = limiter.counts.lock().unwrap();
+        assert_eq!(counts.rates[&rate].len(), 1);
     }
 
     #[tokio::test]

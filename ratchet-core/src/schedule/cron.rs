@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::parse::parse;
 use super::pattern::{DAY, Pattern};
 use super::zone::{Shown, Zone};
-use super::zone_data::{ZONES, Zones};
+use super::zones::{ZONES, Zones};
 use crate::error::InvalidInput;
 
 /// The most bytes of an expression.

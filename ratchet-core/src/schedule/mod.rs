@@ -52,13 +52,24 @@
 //! when the slot before it is fired, so new rules apply from the slot after the next.
 //!
 //! Intervals know no zones: they are always equally long.
+//!
+//! Expressions and zones need the Cargo feature `cron`; without it [`Schedule::cron`] is an error.
 
+#[cfg(feature = "cron")]
+mod cron;
+#[cfg(not(feature = "cron"))]
+#[path = "no_cron.rs"]
 mod cron;
 mod misfire;
+#[cfg(feature = "cron")]
 mod parse;
+#[cfg(feature = "cron")]
 mod pattern;
+#[cfg(feature = "cron")]
 mod zone;
 mod zone_data;
+#[cfg(feature = "cron")]
+mod zones;
 
 use std::fmt;
 use std::time::Duration;
@@ -73,6 +84,14 @@ use crate::error::InvalidInput;
 use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
 use cron::Cron;
+
+/// Returns the time-zone data of this process, for its heartbeats. `None` without the feature `cron`.
+pub(crate) fn zone_data_in_use() -> Option<ZoneData> {
+    #[cfg(feature = "cron")]
+    return Some(ZoneData::in_use());
+    #[cfg(not(feature = "cron"))]
+    None
+}
 
 /// When a recurring job runs: by a cron expression in a zone, or at a fixed interval.
 ///
@@ -110,7 +129,7 @@ impl Schedule {
     ///
     /// # Errors
     /// [`InvalidInput`] naming `cron`, with the field, the value and what is allowed there, or saying
-    /// that the expression never matches; or naming `zone`.
+    /// that the expression never matches; or naming `zone`. Without the Cargo feature `cron`, always.
     ///
     /// ```
     /// # fn main() -> Result<(), ratchet_core::InvalidInput> {

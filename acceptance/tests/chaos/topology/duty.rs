@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use ratchet::{Job, JobContext, JobResult, NewJob, time};
+use ratchet::store_api::time;
+use ratchet::{Job, JobContext, JobResult, NewJob};
 use serde::{Deserialize, Serialize};
 
 use crate::worker::Notes;

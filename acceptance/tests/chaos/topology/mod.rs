@@ -30,7 +30,8 @@ use std::env;
 use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed, Trial};
-use ratchet::{NodeBuilder, time};
+use ratchet::NodeBuilder;
+use ratchet::store_api::time;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 

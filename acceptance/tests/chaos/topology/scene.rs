@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ratchet::model::NodeStatus;
 use ratchet::postgres::PostgresStore;
-use ratchet::store::Acquired;
-use ratchet::{Client, JobId, Name, NewJob, Ratchet, SharedStore};
+use ratchet::store_api::store::Acquired;
+use ratchet::{Client, JobId, Name, NewJob, NodeStatus, Ratchet, SharedStore};
 use sqlx::postgres::PgPoolOptions;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -185,7 +184,7 @@ impl Scene {
         let waited = timeout(PATIENCE, async {
             loop {
                 let nodes = self.clients[0].nodes().await.unwrap();
-                let active = |node: &&ratchet::model::NodeRecord| node.status == NodeStatus::Active;
+                let active = |node: &&ratchet::NodeRecord| node.status == NodeStatus::Active;
                 if nodes.iter().filter(active).count() == self.workers.len() {
                     return;
                 }

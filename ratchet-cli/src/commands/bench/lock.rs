@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ratchet::store::Acquired;
-use ratchet::time::wall_clock;
+use ratchet::store_api::store::Acquired;
+use ratchet::store_api::time::wall_clock;
 use ratchet::{Client, Fence, Name, NodeId};
 
 use super::QUEUE;

@@ -4,21 +4,18 @@
 //! small, asks first, and leaves no job behind.
 
 mod figures;
-mod job;
 mod lock;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet::model::JobFilter;
-use ratchet::time::monotonic;
-use ratchet::{Client, Job, JobAction, Name, NewJob, Node, NodeId, Ratchet, RunError};
+use ratchet::{Client, Job, JobAction, JobFilter, Name, NewJob, Node, NodeId, Ratchet, RunError};
+use ratchet_bench::load::{Clock, Enqueue, Ledger, Nothing, Stuck, enqueue_at, wait_for};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use self::figures::Figures;
-use self::job::{Nothing, Seen};
 use self::lock::Lock;
 use crate::app::App;
 use crate::args::Bench;
@@ -117,19 +114,49 @@ async fn measure(
     runner: &mut Option<Runner>,
 ) -> Result<(), Failure> {
     let [singles, jobs, latency] = [what.singles, what.jobs, what.latency].map(count);
-    phases.push(enqueue(client, "enqueue_one_by_one", singles, 1).await?);
-    phases.push(enqueue(client, "enqueue_in_hundreds", jobs, HUNDRED).await?);
-    let seen = Arc::new(Seen::new(latency));
-    let began = monotonic();
-    let node = &runner.insert(Runner::start(client, what, &seen)?).node;
-    wait_for(node, singles + jobs).await?;
-    phases.push(Figures::rate_of(
-        "drain",
-        singles + jobs,
-        monotonic() - began,
+    // The jobs whose start is measured are enqueued last, and have the first numbers.
+    let load = |jobs, batch| Enqueue {
+        jobs,
+        batch,
+        producers: 1,
+    };
+    let job = move |n| new_job(latency + n);
+    for (phase, how) in [
+        ("enqueue_one_by_one", load(singles, 1)),
+        ("enqueue_in_hundreds", load(jobs, HUNDRED)),
+    ] {
+        let clock = Clock::start();
+        let calls = how.run(client, job, |_| {}).await?;
+        phases.push(Figures::new(phase, how.jobs, clock.elapsed(), calls));
+    }
+    let (loaded, ledger) = (singles + jobs, Ledger::new(latency));
+    let clock = Clock::start();
+    let node = &runner.insert(Runner::start(client, what, &ledger)?).node;
+    let finished = || Ok(usize::try_from(node.stats().finished).unwrap_or(usize::MAX));
+    wait_for::<Failure>(loaded, STUCK, finished).await?;
+    phases.push(Figures::new("drain", loaded, clock.elapsed(), Vec::new()));
+    // By another client than the node's.
+    let clock = Clock::start();
+    enqueue_at(PACE, client, &ledger, new_job, |_| {}).await?;
+    wait_for::<Failure>(loaded + latency, STUCK, finished).await?;
+    let waits = ledger.latencies();
+    phases.push(Figures::new(
+        "start_latency",
+        latency,
+        clock.elapsed(),
+        waits,
     ));
-    phases.push(start_latency(client, node, &seen, singles + jobs, latency).await?);
     Ok(())
+}
+
+impl From<Stuck> for Failure {
+    fn from(Stuck { finished, jobs }: Stuck) -> Self {
+        Self::failed(format!(
+            "{finished} of {jobs} jobs ended, and then none for {} s",
+            STUCK.as_secs()
+        ))
+        .remedy("Is the queue `ratchet-bench` paused? -v shows what the node says.")
+    }
 }
 
 /// The node, which runs until it is stopped.
@@ -140,10 +167,10 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(client: &Client, what: &Bench, seen: &Arc<Seen>) -> Result<Self, Failure> {
+    fn start(client: &Client, what: &Bench, ledger: &Arc<Ledger>) -> Result<Self, Failure> {
         let node = Ratchet::builder(Arc::clone(client.store()))
             .register::<Nothing>()
-            .state(Arc::clone(seen))
+            .state(Arc::clone(ledger))
             .queues([QUEUE])
             .system_concurrency(0)
             .concurrency(count(what.handlers))
@@ -177,67 +204,8 @@ fn count(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn new_job(number: Option<usize>) -> NewJob {
-    Nothing { number }.into_job().queue(QUEUE)
-}
-
-async fn enqueue(
-    client: &Client,
-    phase: &'static str,
-    jobs: usize,
-    batch: usize,
-) -> Result<Figures, Failure> {
-    let began = monotonic();
-    let mut calls = Vec::new();
-    for first in (0..jobs).step_by(batch) {
-        let batch: Vec<NewJob> = (first..jobs.min(first + batch))
-            .map(|_| new_job(None))
-            .collect();
-        let call = monotonic();
-        client.enqueue_all(&batch).await?;
-        calls.push(monotonic() - call);
-    }
-    Ok(Figures::new(phase, jobs, monotonic() - began, calls))
-}
-
-/// Waits until so many jobs have ended.
-async fn wait_for(node: &Node, jobs: usize) -> Result<(), Failure> {
-    let (mut last, mut since) = (0, monotonic());
-    loop {
-        let finished = usize::try_from(node.stats().finished).unwrap_or(usize::MAX);
-        if finished >= jobs {
-            return Ok(());
-        }
-        if finished > last {
-            (last, since) = (finished, monotonic());
-        }
-        if monotonic() - since > STUCK {
-            let message = format!("{finished} of {jobs} jobs ended, and then none for 30 s");
-            return Err(Failure::failed(message)
-                .remedy("Is the queue `ratchet-bench` paused? -v shows what the node says."));
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// From the return of an enqueue by another client than the node's to the start of the body.
-async fn start_latency(
-    client: &Client,
-    node: &Node,
-    seen: &Seen,
-    before: usize,
-    jobs: usize,
-) -> Result<Figures, Failure> {
-    let began = monotonic();
-    let mut pace = tokio::time::interval(PACE);
-    for number in 0..jobs {
-        pace.tick().await;
-        client.enqueue(new_job(Some(number))).await?;
-        seen.sent(number);
-    }
-    wait_for(node, before + jobs).await?;
-    let took = monotonic() - began;
-    Ok(Figures::new("start_latency", jobs, took, seen.latencies()))
+fn new_job(n: usize) -> NewJob {
+    Nothing::number(n).into_job().queue(QUEUE)
 }
 
 /// Cancels what is left, and deletes every job of the queue.

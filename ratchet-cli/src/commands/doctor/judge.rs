@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ratchet::cluster::Leader;
-use ratchet::model::{DueRoute, Finding, NodeRecord, Severity};
-use ratchet::schedule::ZoneData;
-use ratchet::time::Timestamp;
-use ratchet::{ConnectError, Migration, Name, SchemaProblem, StoreErrorKind};
+use ratchet::{
+    ConnectError, DueRoute, Finding, Leader, Migration, Name, NodeRecord, SchemaProblem, Severity,
+    StoreErrorKind, Timestamp, ZoneData,
+};
 
 use crate::exit::{Failure, schema_remedy};
 use crate::output::since;
@@ -74,7 +73,7 @@ pub(super) fn stranded_now(
         .iter()
         .filter(|node| !node.is_silent(NodeRecord::DEAD_AFTER, now));
     let heard: Vec<NodeRecord> = heard.cloned().collect();
-    ratchet::stranded::stranded(due, &heard)
+    ratchet::store_api::stranded::stranded(due, &heard)
 }
 
 /// Everything that is wrong.
@@ -286,9 +285,9 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use ratchet::model::{Heartbeat, NodeProfile, NodeStatus};
-    use ratchet::time::from_millis;
-    use ratchet::{Fence, NodeId, Route};
+    use ratchet::store_api::model::Heartbeat;
+    use ratchet::store_api::time::from_millis;
+    use ratchet::{Fence, NodeId, NodeProfile, NodeStatus, Route};
 
     use super::*;
 
@@ -308,9 +307,9 @@ mod tests {
 
     fn seen(nodes: Vec<NodeRecord>) -> Seen {
         let leader = name("leader/maintenance");
-        let held = ratchet::store::LockInfo {
+        let held = ratchet::LockInfo {
             fence: Fence(1),
-            holder: nodes.first().map(|node| ratchet::store::HeldLock {
+            holder: nodes.first().map(|node| ratchet::HeldLock {
                 owner: name(&node.node.to_string()),
                 fence: Fence(1),
                 remaining: SECOND,

@@ -4,10 +4,8 @@ mod judge;
 
 use std::time::Duration;
 
-use ratchet::model::{Finding, Severity};
-use ratchet::schedule::ZoneData;
-use ratchet::store::StoreInfo;
-use ratchet::{Client, time};
+use ratchet::store_api::time;
+use ratchet::{Client, Finding, Severity, StoreInfo, ZoneData};
 use serde::Serialize;
 
 use self::judge::{Seen, Tolerance, judge};

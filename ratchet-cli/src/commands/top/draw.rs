@@ -196,8 +196,7 @@ fn draw_failed(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use ratchet::NodeId;
-    use ratchet::model::NodeTotals;
+    use ratchet::{NodeId, NodeTotals};
 
     use super::super::model::tests::look;
     use super::*;

@@ -14,7 +14,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::style;
 use ratchet::Client;
-use ratchet::time::monotonic;
+use ratchet::store_api::time::monotonic;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
@@ -260,8 +260,7 @@ fn meaning(event: &Event) -> Option<Key> {
 mod tests {
     use std::future::pending;
 
-    use ratchet::NodeId;
-    use ratchet::model::NodeTotals;
+    use ratchet::{NodeId, NodeTotals};
     use tokio::time::timeout;
 
     use super::*;

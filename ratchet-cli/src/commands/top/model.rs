@@ -1,10 +1,7 @@
 //! What is shown, and how it follows from what was read: pure.
 
-use ratchet::JobRecord;
-use ratchet::cluster::Leader;
-use ratchet::model::{DueRoute, NodeRecord};
-use ratchet::throughput::Meter;
-use ratchet::time::Timestamp;
+use ratchet::store_api::throughput::Meter;
+use ratchet::{DueRoute, JobRecord, Leader, NodeRecord, Timestamp};
 use ratchet_http::view;
 use serde::Serialize;
 
@@ -136,9 +133,9 @@ impl Model {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use ratchet::model::{Heartbeat, NodeStatus, NodeTotals};
-    use ratchet::time::from_millis;
-    use ratchet::{Name, NodeId};
+    use ratchet::store_api::model::Heartbeat;
+    use ratchet::store_api::time::from_millis;
+    use ratchet::{Name, NodeId, NodeStatus, NodeTotals};
 
     use super::*;
 

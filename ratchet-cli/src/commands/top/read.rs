@@ -4,9 +4,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use ratchet::model::{JobFilter, PageRequest};
-use ratchet::time::monotonic;
-use ratchet::{Client, JobState};
+use ratchet::store_api::time::monotonic;
+use ratchet::{Client, JobFilter, JobState, PageRequest};
 use ratchet_http::view;
 use tokio::time::Instant;
 
@@ -62,7 +61,7 @@ impl<'a> Reader<'a> {
                 format!("{} {}", info.backend, info.version)
             },
             at,
-            stranded: ratchet::stranded::stranded(&due, &nodes).len(),
+            stranded: ratchet::store_api::stranded::stranded(&due, &nodes).len(),
             nodes,
             leaders,
             due,

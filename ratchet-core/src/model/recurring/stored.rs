@@ -49,7 +49,8 @@ impl Definition {
     /// # Errors
     /// If it wrote no such text.
     pub fn from_stored(name: Name, text: &str) -> Result<Self, InvalidInput> {
-        let stored: Stored = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+        let stored: Stored = serde_json::from_str(text)
+            .map_err(|error| missing_cron(text).unwrap_or_else(|| unreadable(&error)))?;
         let definition = Self {
             name,
             schedule: stored.schedule,
@@ -91,6 +92,13 @@ fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
         }
         _ => None,
     }
+}
+
+/// The error that names the feature, if the text has a cron schedule and this build knows none.
+fn missing_cron(text: &str) -> Option<InvalidInput> {
+    let stored: Value = serde_json::from_str(text).ok()?;
+    stored.get("schedule")?.get("cron")?;
+    Schedule::cron("@daily", Schedule::DEFAULT_ZONE).err()
 }
 
 /// What serde says without the text itself, which may be a payload.

@@ -1,0 +1,270 @@
+//! Jobs that do nothing, and the clocks around them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ratchet::store_api::time::monotonic;
+use ratchet::{Client, Job, JobContext, JobResult, NewJob, Requires, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::figures::Outcome;
+
+/// The job that every peer runs: a number, 64 bytes of text, and nothing to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Nothing {
+    /// Its number in the [`Ledger`].
+    pub n: usize,
+    text: String,
+}
+
+impl Nothing {
+    /// The job of this number.
+    #[must_use]
+    pub fn number(n: usize) -> Self {
+        Self {
+            n,
+            text: "0123456789abcdef".repeat(4),
+        }
+    }
+}
+
+impl Job for Nothing {
+    const KIND: &'static str = "ratchet-bench";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult<()> {
+        ctx.state::<Arc<Ledger>>().began(self.n);
+        Ok(())
+    }
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Arc<Ledger>>()
+    }
+}
+
+/// Which jobs ran, how often, and when. Jobs with higher numbers than it was made for are not noted.
+#[derive(Debug)]
+pub struct Ledger {
+    clock: Clock,
+    jobs: Vec<Entry>,
+}
+
+/// Times are nanoseconds since the ledger was made, 0 for not yet.
+#[derive(Debug, Default)]
+struct Entry {
+    runs: AtomicU32,
+    sent: AtomicU64,
+    began: AtomicU64,
+}
+
+impl Ledger {
+    /// A ledger for the jobs from 0 to `jobs`.
+    #[must_use]
+    pub fn new(jobs: usize) -> Arc<Self> {
+        Arc::new(Self {
+            clock: Clock::start(),
+            jobs: (0..jobs).map(|_| Entry::default()).collect(),
+        })
+    }
+
+    /// The enqueue of job `n` returned.
+    pub fn sent(&self, n: usize) {
+        if let Some(job) = self.jobs.get(n) {
+            job.sent.store(self.clock.nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// The body of job `n` began.
+    pub fn began(&self, n: usize) {
+        if let Some(job) = self.jobs.get(n) {
+            job.began.store(self.clock.nanos(), Ordering::Relaxed);
+            job.runs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the times from the return of the enqueue to the start of the body. A body that began
+    /// before its enqueue returned waited 0.
+    #[must_use]
+    pub fn latencies(&self) -> Vec<Duration> {
+        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let began = self.jobs.iter().filter(|job| read(&job.began) > 0);
+        let waits = began.map(|job| read(&job.began).saturating_sub(read(&job.sent)));
+        waits.map(Duration::from_nanos).collect()
+    }
+
+    /// Counts the jobs that did not run, and those that ran more than once.
+    pub fn judge(&self, outcome: &mut Outcome) {
+        let runs = || self.jobs.iter().map(|job| job.runs.load(Ordering::Relaxed));
+        outcome.missing = runs().filter(|runs| *runs == 0).count();
+        outcome.duplicates = runs().filter(|runs| *runs > 1).count();
+    }
+}
+
+/// Time since a start.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// Starts a clock.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(monotonic())
+    }
+
+    /// Returns the time since the start.
+    #[must_use]
+    pub fn elapsed(self) -> Duration {
+        monotonic() - self.0
+    }
+
+    /// At least 1.
+    fn nanos(self) -> u64 {
+        let nanos = self.elapsed().as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// How jobs are enqueued.
+#[derive(Clone, Copy, Debug)]
+pub struct Enqueue {
+    /// The number of jobs.
+    pub jobs: usize,
+    /// Jobs in one call.
+    pub batch: usize,
+    /// Calls at once.
+    pub producers: usize,
+}
+
+impl Enqueue {
+    /// Enqueues the jobs that `job` makes from their numbers. `done` hears the size of each batch
+    /// that is durable. Returns the time of each call.
+    ///
+    /// # Errors
+    /// The first failure of a call; the others are given up.
+    ///
+    /// # Panics
+    /// If `job` or `done` panics.
+    pub async fn run(
+        self,
+        client: &Client,
+        job: impl Fn(usize) -> NewJob + Clone + Send + 'static,
+        done: impl Fn(usize) + Clone + Send + 'static,
+    ) -> Result<Vec<Duration>, StoreError> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut producers = JoinSet::new();
+        for _ in 0..self.producers {
+            let (client, next) = (client.clone(), Arc::clone(&next));
+            let (job, done) = (job.clone(), done.clone());
+            producers.spawn(async move {
+                let mut calls = Vec::new();
+                loop {
+                    let first = next.fetch_add(self.batch, Ordering::Relaxed);
+                    if first >= self.jobs {
+                        return Ok(calls);
+                    }
+                    let last = self.jobs.min(first + self.batch);
+                    let jobs: Vec<NewJob> = (first..last).map(&job).collect();
+                    let clock = Clock::start();
+                    client.enqueue_all(&jobs).await?;
+                    calls.push(clock.elapsed());
+                    done(jobs.len());
+                }
+            });
+        }
+        let mut calls = Vec::new();
+        while let Some(ended) = producers.join_next().await {
+            let ended: Result<Vec<Duration>, StoreError> = joined(ended);
+            calls.extend(ended?);
+        }
+        Ok(calls)
+    }
+}
+
+/// Enqueues one job at each tick of `pace`, whether the calls before have returned or not, and notes
+/// in the ledger when they do.
+///
+/// # Errors
+/// The first failure of a call; the others are given up.
+///
+/// # Panics
+/// If `job` or `done` panics.
+pub async fn enqueue_at(
+    pace: Duration,
+    client: &Client,
+    ledger: &Arc<Ledger>,
+    job: impl Fn(usize) -> NewJob,
+    done: impl Fn(usize),
+) -> Result<(), StoreError> {
+    let mut ticks = tokio::time::interval(pace);
+    let mut calls = JoinSet::new();
+    for n in 0..ledger.jobs.len() {
+        ticks.tick().await;
+        let (client, ledger, job) = (client.clone(), Arc::clone(ledger), job(n));
+        calls.spawn(async move {
+            client.enqueue(job).await?;
+            ledger.sent(n);
+            Ok(())
+        });
+        done(1);
+    }
+    while let Some(ended) = calls.join_next().await {
+        joined::<Result<(), StoreError>>(ended)?;
+    }
+    Ok(())
+}
+
+fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
+    match ended {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => unreachable!("nobody cancels it: {error}"),
+        },
+    }
+}
+
+/// No job ended for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The jobs that have ended.
+    pub finished: usize,
+    /// The jobs that should end.
+    pub jobs: usize,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stuck at {} of {} jobs", self.finished, self.jobs)
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// Waits until `jobs` jobs have ended, of which `finished` returns the number.
+///
+/// # Errors
+/// An error of `finished`, or [`Stuck`] if no job ends for the time `longest`.
+pub async fn wait_for<E: From<Stuck>>(
+    jobs: usize,
+    longest: Duration,
+    mut finished: impl FnMut() -> Result<usize, E>,
+) -> Result<(), E> {
+    let (mut seen, mut since) = (0, Clock::start());
+    loop {
+        let finished = finished()?;
+        if finished >= jobs {
+            return Ok(());
+        }
+        if finished > seen {
+            (seen, since) = (finished, Clock::start());
+        }
+        if since.elapsed() > longest {
+            return Err(Stuck { finished, jobs }.into());
+        }
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+}

@@ -1,0 +1,40 @@
+/// A backend as the configuration knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backend {
+    /// The section of its own settings. `None` if it has none.
+    pub section: Option<&'static str>,
+    /// The schemes of its URLs. Messages name the first.
+    pub schemes: &'static [&'static str],
+    /// Whether it is a server: then its URLs have a host, and may have a password.
+    pub server: bool,
+}
+
+/// The table of backends.
+pub const BACKENDS: &[Backend] = &[
+    Backend::new(None, &["memory"], false),
+    Backend::new(Some("store.sqlite"), &["sqlite"], false),
+    Backend::new(Some("store.postgres"), &["postgres", "postgresql"], true),
+    Backend::new(Some("store.sqlserver"), &["sqlserver", "mssql"], true),
+    Backend::new(Some("store.mongo"), &["mongodb", "mongodb+srv"], true),
+];
+
+impl Backend {
+    const fn new(
+        section: Option<&'static str>,
+        schemes: &'static [&'static str],
+        server: bool,
+    ) -> Self {
+        Self {
+            section,
+            schemes,
+            server,
+        }
+    }
+
+    /// Finds the backend of a scheme.
+    pub(crate) fn of(scheme: &str) -> Option<&'static Self> {
+        let mut backends = BACKENDS.iter();
+        backends.find(|backend| backend.schemes.contains(&scheme))
+    }
+}

@@ -1,0 +1,189 @@
+//! The table of backends: the URLs of each, its Cargo feature, and how it is opened.
+//!
+//! A new backend is one entry of [`BACKENDS`], its feature, and its module in `lib.rs`, which has the
+//! builder from a configuration and the form of a migration script.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ratchet_core::{MemoryStore, SharedStore, StoreError};
+
+use crate::connect::ConnectError;
+
+/// What opens a store.
+pub(crate) type Opening<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// One backend.
+pub(crate) struct Backend {
+    /// The schemes of its URLs. Messages name the first.
+    schemes: &'static [&'static str],
+    /// The feature that compiles it in. `None` for the backend that is always there.
+    feature: Option<&'static str>,
+    /// `None` without the feature.
+    driver: Option<Driver>,
+}
+
+/// How a backend that is compiled in is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Driver {
+    pub(crate) connect: fn(&str) -> Opening<'_, SharedStore>,
+    #[cfg(feature = "config")]
+    pub(crate) configured: config::Configure,
+}
+
+/// Makes the table, and opens each backend through its own builder.
+macro_rules! backends {
+    ($($feature:literal: $module:ident::$store:ident, $schemes:expr;)+) => {
+        pub(crate) const BACKENDS: &[Backend] = &[
+            Backend { schemes: &["memory"], feature: None, driver: Some(MEMORY) },
+            $(Backend {
+                schemes: &$schemes,
+                feature: Some($feature),
+                #[cfg(feature = $feature)]
+                driver: Some(Driver {
+                    connect: |url| {
+                        Box::pin(async move {
+                            let store = crate::$module::$store::connect(url).await?;
+                            Ok(Arc::new(store) as SharedStore)
+                        })
+                    },
+                    #[cfg(feature = "config")]
+                    configured: |store| Ok(Box::new(crate::$module::configured(store)?)),
+                }),
+                #[cfg(not(feature = $feature))]
+                driver: None,
+            },)+
+        ];
+
+        $(#[cfg(all(feature = "config", feature = $feature))]
+        impl config::Configured for crate::$module::Builder {
+            fn check(&self) -> Result<(), StoreError> {
+                self.check()
+            }
+
+            fn connect(self: Box<Self>) -> Opening<'static, SharedStore> {
+                Box::pin(async move { Ok(Arc::new((*self).connect().await?) as SharedStore) })
+            }
+
+            fn migrations(&self) -> Vec<config::Migration> {
+                self.migrations().into_iter().map(Into::into).collect()
+            }
+
+            fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<config::Migration>> {
+                Box::pin(async move {
+                    let pending = (*self).pending_migrations().await?;
+                    Ok(pending.into_iter().map(Into::into).collect())
+                })
+            }
+        })+
+    };
+}
+
+backends! {
+    "sqlite": sqlite::SqliteStore, ["sqlite"];
+    "postgres": postgres::PostgresStore, ["postgres", "postgresql"];
+    "sqlserver": sqlserver::SqlServerStore, ["sqlserver", "mssql"];
+    "mongo": mongo::MongoStore, ["mongodb", "mongodb+srv"];
+}
+
+const MEMORY: Driver = Driver {
+    connect: |_| Box::pin(async { Ok(memory()) }),
+    #[cfg(feature = "config")]
+    configured: |_| Ok(Box::new(config::Memory)),
+};
+
+fn memory() -> SharedStore {
+    Arc::new(MemoryStore::new())
+}
+
+/// Finds the driver for a URL.
+///
+/// # Errors
+/// [`ConnectError::UnknownScheme`], [`ConnectError::MissingFeature`].
+pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
+    let scheme = scheme(url);
+    let backend = BACKENDS
+        .iter()
+        .find(|backend| backend.schemes.contains(&scheme))
+        .ok_or_else(|| ConnectError::UnknownScheme(scheme.to_owned()))?;
+    backend.driver.ok_or(ConnectError::MissingFeature {
+        scheme: backend.schemes[0],
+        feature: backend.feature.unwrap_or_default(),
+    })
+}
+
+/// Lists every scheme, for messages.
+pub(crate) fn schemes() -> String {
+    let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
+    schemes.copied().collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the text before the first colon if that can be a scheme. A connection string of another
+/// form may hold a password, so no message may show it.
+fn scheme(url: &str) -> &str {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    match url.split_once(':') {
+        Some((scheme, _)) if scheme.len() <= 32 && scheme.chars().all(allowed) => scheme,
+        _ => "",
+    }
+}
+
+/// What a configuration does with a backend.
+#[cfg(feature = "config")]
+pub(crate) mod config {
+    use ratchet_config::StoreConfig;
+    use ratchet_core::{SharedStore, StoreError};
+
+    use super::{Opening, memory};
+    pub(crate) use crate::configured::Migration;
+    use crate::connect::ConnectError;
+
+    /// Makes the builder of a backend with the settings of a configuration.
+    pub(crate) type Configure = fn(&StoreConfig) -> Result<Box<dyn Configured>, ConnectError>;
+
+    /// A builder of any backend, with its settings.
+    pub(crate) trait Configured: Send {
+        fn check(&self) -> Result<(), StoreError>;
+        fn connect(self: Box<Self>) -> Opening<'static, SharedStore>;
+        fn migrations(&self) -> Vec<Migration>;
+        fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<Migration>>;
+    }
+
+    /// The in-memory store, which has no settings and no schema.
+    pub(crate) struct Memory;
+
+    impl Configured for Memory {
+        fn check(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn connect(self: Box<Self>) -> Opening<'static, SharedStore> {
+            Box::pin(async { Ok(memory()) })
+        }
+
+        fn migrations(&self) -> Vec<Migration> {
+            Vec::new()
+        }
+
+        fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<Migration>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+}
+
+/// The configuration crate has a table of its own, since it depends on no store.
+#[cfg(all(test, feature = "config"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_knows_the_same_backends() {
+        let opened = BACKENDS.iter().map(|backend| {
+            let section = backend.feature.map(|feature| format!("store.{feature}"));
+            (section, backend.schemes)
+        });
+        let configured = ratchet_config::BACKENDS.iter();
+        let configured = configured.map(|it| (it.section.map(str::to_owned), it.schemes));
+        assert_eq!(opened.collect::<Vec<_>>(), configured.collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,150 @@
+//! Connects to the database of a configuration, with its settings.
+//!
+//! The builder of one backend, for programs that add something to it, is in the module of the
+//! backend: `ratchet::postgres::configured`.
+
+use ratchet_config::{Config, ConfigError, StoreConfig};
+use ratchet_core::{InvalidInput, SharedStore, StoreError};
+
+use crate::backends::config::Configured;
+use crate::backends::driver;
+use crate::connect::ConnectError;
+
+/// Calls a setter of a builder for each setting that is set.
+#[allow(unused_macros, reason = "unused where no backend is compiled in")]
+macro_rules! set {
+    ($builder:ident, $section:expr, $($name:ident),*) => {
+        $(if let Some(value) = $section.$name.clone() {
+            $builder = $builder.$name(value);
+        })*
+    };
+}
+
+/// A step of Ratchet's schema, as the tools of the database take it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migration {
+    /// Its number. The first step is 1.
+    pub version: u32,
+    /// Its name.
+    pub name: String,
+    /// The input that the tool needs before the first script, so that it stops at an error instead
+    /// of committing what follows.
+    pub prelude: &'static str,
+    /// The input for `sqlite3`, `psql`, `sqlcmd` or `mongosh`: one transaction, where the database
+    /// has transactions.
+    pub script: String,
+}
+
+/// Connects to the database of a configuration, with its settings.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::config::Config;
+///
+/// let config = Config::loader()
+///     .text("ratchet.toml", "[store]\nurl = 'memory:'\n")
+///     .load()?;
+/// let store = ratchet::connect_configured(&config.store).await?;
+/// assert_eq!(store.info().backend, "memory");
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`ConnectError::NoUrl`] if the configuration has none; [`ConnectError::Setting`], with the key, if
+/// the backend refuses a setting; otherwise as for [`connect`](crate::connect).
+///
+/// # Cancel safety
+/// As for [`connect`](crate::connect).
+pub async fn connect_configured(config: &StoreConfig) -> Result<SharedStore, ConnectError> {
+    let store = builder(config)?.connect().await;
+    store.map_err(|error| explained(config, error))
+}
+
+/// Lists every step, in order: together they make the schema in an empty database. Does not connect.
+///
+/// # Errors
+/// [`ConnectError::NoUrl`], or an error about the settings.
+pub fn migrations(config: &StoreConfig) -> Result<Vec<Migration>, ConnectError> {
+    Ok(builder(config)?.migrations())
+}
+
+/// Lists the steps that connecting with `store.migrate` would apply to this database, in order.
+/// Changes nothing.
+///
+/// # Errors
+/// As for [`connect_configured`].
+///
+/// # Cancel safety
+/// Nothing is changed.
+pub async fn pending_migrations(config: &StoreConfig) -> Result<Vec<Migration>, ConnectError> {
+    let pending = builder(config)?.pending_migrations().await;
+    pending.map_err(|error| explained(config, error))
+}
+
+/// Checks the settings of the store by the rules of its backend, as far as that can be done without
+/// the database. Everything else was checked when the configuration was loaded. Without a URL there
+/// is nothing to check.
+///
+/// ```
+/// use ratchet::config::Config;
+///
+/// let config = Config::loader()
+///     .text("ratchet.toml", "[store]\nurl = 'sqlite://jobs.db'\nsqlite.max_pages = 0\n")
+///     .load()?;
+/// # if cfg!(feature = "sqlite") {
+/// let error = ratchet::configured::check(&config).unwrap_err();
+/// assert_eq!(
+///     error.problems()[0].to_string(),
+///     "store.sqlite.max_pages = 0 (ratchet.toml:3): max_pages is zero"
+/// );
+/// # }
+/// # Ok::<(), ratchet::config::ConfigError>(())
+/// ```
+///
+/// # Errors
+/// [`ConfigError`] with everything that is wrong, and also if the backend is not compiled in.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    let mut refused: Vec<(String, String)> = Vec::new();
+    for (key, store) in config.store_alone() {
+        let rule = match problem(&store) {
+            None | Some(ConnectError::NoUrl) => continue,
+            Some(ConnectError::Store(error)) => match error.invalid_input() {
+                Some(invalid) => invalid.to_string(),
+                None => error.to_string(),
+            },
+            Some(other) => other.to_string(),
+        };
+        // A problem with the URL shows with every other setting too.
+        if !refused.iter().any(|(_, told)| *told == rule) {
+            refused.push((key, rule));
+        }
+    }
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(config.refused(refused)),
+    }
+}
+
+fn problem(store: &StoreConfig) -> Option<ConnectError> {
+    let checked = builder(store).and_then(|builder| Ok(builder.check()?));
+    checked.err()
+}
+
+fn builder(config: &StoreConfig) -> Result<Box<dyn Configured>, ConnectError> {
+    (driver(url(config)?)?.configured)(config)
+}
+
+pub(crate) fn url(config: &StoreConfig) -> Result<&str, ConnectError> {
+    let url = config.url.as_ref().ok_or(ConnectError::NoUrl)?;
+    Ok(url.expose())
+}
+
+/// Adds the key of the setting that a backend refuses.
+fn explained(config: &StoreConfig, error: StoreError) -> ConnectError {
+    let field = error.invalid_input().map(InvalidInput::field);
+    match field.and_then(|field| config.key_of(field)) {
+        Some(key) => ConnectError::Setting { key, source: error },
+        None => ConnectError::Store(error),
+    }
+}

@@ -1,0 +1,39 @@
+//! Ratchet on PostgreSQL.
+
+pub use ratchet_store_postgres::*;
+
+#[cfg(feature = "config")]
+use {
+    crate::{ConnectError, configured},
+    ratchet_config::StoreConfig,
+};
+
+/// Makes PostgreSQL's builder with the settings of a configuration.
+///
+/// # Errors
+/// [`ConnectError::NoUrl`].
+#[cfg(feature = "config")]
+pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
+    let own = &config.postgres;
+    let mut builder = PostgresStore::builder(configured::url(config)?).migrate(config.migrate);
+    set!(builder, config, deadline, max_connections, application_name);
+    set!(builder, own, schema, acquire_timeout, max_lifetime);
+    set!(builder, own, wakeups, session_locks);
+    Ok(match &own.direct_url {
+        Some(direct) => builder.direct(direct.expose()),
+        None => builder,
+    })
+}
+
+#[cfg(feature = "config")]
+impl From<Migration> for configured::Migration {
+    fn from(migration: Migration) -> Self {
+        let (version, name, sql) = (migration.version, migration.name, migration.sql);
+        Self {
+            version,
+            name: name.to_owned(),
+            prelude: "\\set ON_ERROR_STOP on\n",
+            script: format!("-- {version}: {name}\nBEGIN;\n{sql}COMMIT;\n\n"),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Ratchet on SQLite.
+
+pub use ratchet_store_sqlite::*;
+
+#[cfg(feature = "config")]
+use {
+    crate::{ConnectError, configured},
+    ratchet_config::StoreConfig,
+};
+
+/// Makes SQLite's builder with the settings of a configuration.
+///
+/// # Errors
+/// [`ConnectError::NoUrl`].
+#[cfg(feature = "config")]
+pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
+    let own = &config.sqlite;
+    let mut builder = SqliteStore::builder(configured::url(config)?).migrate(config.migrate);
+    set!(builder, config, deadline);
+    set!(builder, own, busy_timeout, max_pages);
+    Ok(match own.synchronous {
+        Some(ratchet_config::Synchronous::Normal) => builder.synchronous(Synchronous::Normal),
+        Some(_) => builder.synchronous(Synchronous::Full),
+        None => builder,
+    })
+}
+
+#[cfg(feature = "config")]
+impl From<Migration> for configured::Migration {
+    fn from(migration: Migration) -> Self {
+        let (version, name, sql) = (migration.version, migration.name, migration.script());
+        Self {
+            version,
+            name: name.to_owned(),
+            prelude: ".bail on\n.timeout 30000\n",
+            script: format!("-- {version}: {name}\nBEGIN IMMEDIATE;\n{sql}COMMIT;\n\n"),
+        }
+    }
+}

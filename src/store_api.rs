@@ -1,0 +1,31 @@
+//! What authors of stores and coordinators implement and use.
+//!
+//! A store implements [`Store`](store::Store) and the traits it bundles; [`store`] documents the
+//! contract clause by clause, and [`memory`] is its executable specification. The requests and
+//! answers of the traits are in [`model`]. The pure rules that every store applies are in
+//! [`links`], [`permit`], [`priority`], [`rate`], [`route`] and [`state`]. A transport of wakeups
+//! implements [`ClusterCoordinator`](cluster::ClusterCoordinator). The crate `ratchet-conformance`
+//! proves either.
+//!
+//! ```
+//! use ratchet::store_api::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+//!
+//! /// Carries no wakeups: nodes find each other's jobs by polling.
+//! #[derive(Debug)]
+//! struct Silent;
+//!
+//! #[async_trait::async_trait]
+//! impl ClusterCoordinator for Silent {
+//!     async fn notify(&self, _: Wakeup) {}
+//!
+//!     fn subscribe(&self) -> WakeupStream {
+//!         WakeupStream::never()
+//!     }
+//! }
+//! ```
+
+#[doc(no_inline)]
+pub use ratchet_core::{
+    cluster, due, error, id, json, limits, links, memory, model, name, permit, priority, rate,
+    route, schedule, state, store, stranded, throughput, time, trace,
+};
