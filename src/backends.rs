@@ -35,7 +35,6 @@ pub(crate) struct Driver {
 macro_rules! backends {
     ($($feature:literal: $module:ident::$store:ident, $schemes:expr;)+) => {
         pub(crate) const BACKENDS: &[Backend] = &[
-            Backend { schemes: &["memory"], feature: None, driver: Some(MEMORY) },
             $(Backend {
                 schemes: &$schemes,
                 feature: Some($feature),
@@ -53,6 +52,7 @@ macro_rules! backends {
                 #[cfg(not(feature = $feature))]
                 driver: None,
             },)+
+            Backend { schemes: &["memory"], feature: None, driver: Some(MEMORY) },
         ];
 
         $(#[cfg(all(feature = "config", feature = $feature))]

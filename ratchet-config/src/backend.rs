@@ -12,11 +12,11 @@ pub struct Backend {
 
 /// The table of backends.
 pub const BACKENDS: &[Backend] = &[
-    Backend::new(None, &["memory"], false),
     Backend::new(Some("store.sqlite"), &["sqlite"], false),
     Backend::new(Some("store.postgres"), &["postgres", "postgresql"], true),
     Backend::new(Some("store.sqlserver"), &["sqlserver", "mssql"], true),
     Backend::new(Some("store.mongo"), &["mongodb", "mongodb+srv"], true),
+    Backend::new(None, &["memory"], false),
 ];
 
 impl Backend {

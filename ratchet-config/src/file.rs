@@ -85,11 +85,11 @@ fn flatten(
 fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::String(text.to_string()),
-        DeValue::Integer(number) => {
-            let (digits, radix) = (number.as_str(), number.radix());
-            let decimal = u64::from_str_radix(digits, radix).map(|number| number.to_string());
-            Raw::Integer(decimal.unwrap_or_else(|_| digits.to_owned()))
-        }
+        DeValue::Integer(number) => Raw::Integer(match number.radix() {
+            10 => number.as_str().to_owned(),
+            radix => u64::from_str_radix(number.as_str(), radix)
+                .map_or_else(|_| number.as_str().to_owned(), |number| number.to_string()),
+        }),
         DeValue::Boolean(value) => Raw::Boolean(*value),
         DeValue::Array(items) => Raw::Array(items.iter().map(|item| raw(item.get_ref())).collect()),
         DeValue::Float(_) => Raw::Other("a number with a point"),

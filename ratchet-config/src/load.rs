@@ -158,17 +158,22 @@ impl Reading {
         } = entry;
         let path = self.with_known_pool(path);
         let key = path.join(".");
-        if value == Raw::TABLE && is_section(&path) {
-            // A pool is there by its name alone.
-            if key.starts_with("worker.pools.") {
-                let value = toml::Table::new().into();
-                let entry = Entry::new(path, value, origin);
-                self.config.set.insert(key, entry);
-            }
-            return;
-        }
         if value == Raw::Broken {
             return self.unread.push(key);
+        }
+        let is_section = value == Raw::TABLE && is_section(&path);
+        // A pool is there as soon as it is named, whatever is wrong with its settings.
+        let of_section = path.len() - usize::from(!is_section);
+        if of_section == 3 && path[..2] == ["worker", "pools"] {
+            let pool = Entry::new(
+                path[..3].to_vec(),
+                toml::Table::new().into(),
+                origin.clone(),
+            );
+            self.config.set.entry(path[..3].join(".")).or_insert(pool);
+        }
+        if is_section {
+            return;
         }
         let Some(row) = row(&path) else {
             return self.refuse_unknown(key, origin);
