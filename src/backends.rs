@@ -1,6 +1,6 @@
 //! The table of backends: the URLs of each, its Cargo feature, and how it is opened.
 //!
-//! A new backend is one entry of [`BACKENDS`], its feature, and its module in `lib.rs`, which has the
+//! A new backend is one line of `backends!`, its feature, and its module in `lib.rs`, which has the
 //! builder from a configuration and the form of a migration script.
 
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 
 use crate::connect::ConnectError;
 
-/// What opens a store.
+/// The future of a call on a backend.
 pub(crate) type Opening<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// One backend.

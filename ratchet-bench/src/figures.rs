@@ -75,8 +75,10 @@ pub fn per_second(jobs: usize, took: Duration) -> f64 {
 pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     latencies.sort_unstable();
     let last = latencies.len().checked_sub(1)?;
+    // The nearest rank: the smallest latency that so many percent of all do not exceed.
     let at = |percent: usize| {
-        let latency = latencies[last * percent / 100];
+        let rank = (latencies.len() * percent).div_ceil(100);
+        let latency = latencies[rank.saturating_sub(1).min(last)];
         (latency.as_secs_f64() * 1e6).round() / 1e3
     };
     Some([50, 95, 99, 100].map(at))
@@ -102,6 +104,8 @@ mod tests {
     fn percentiles_are_of_what_was_measured() {
         let latencies = (1..=100).rev().map(Duration::from_millis).collect();
         assert_eq!(percentiles(latencies), Some([50.0, 95.0, 99.0, 100.0]));
+        let few = (1..=10).map(Duration::from_millis).collect();
+        assert_eq!(percentiles(few), Some([5.0, 10.0, 10.0, 10.0]));
         assert_eq!(percentiles(Vec::new()), None);
     }
 

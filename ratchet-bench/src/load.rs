@@ -210,11 +210,21 @@ pub async fn enqueue_at(
             Ok(())
         });
         done(1);
+        if let Some(Err(error)) = calls.try_join_next().map(joined) {
+            all_ended(&mut calls).await;
+            return Err(error);
+        }
     }
-    while let Some(ended) = calls.join_next().await {
-        joined::<Result<(), StoreError>>(ended)?;
+    let mut ended = Ok(());
+    while let Some(call) = calls.join_next().await {
+        ended = ended.and(joined::<Result<(), StoreError>>(call));
     }
-    Ok(())
+    ended
+}
+
+/// Waits for calls whose answers no longer matter: one that is dropped may still store its job.
+async fn all_ended(calls: &mut JoinSet<Result<(), StoreError>>) {
+    while calls.join_next().await.is_some() {}
 }
 
 fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {

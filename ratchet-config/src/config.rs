@@ -13,7 +13,10 @@ use crate::sections::{
 /// The key of the database.
 const URL: &str = "store.url";
 
-/// A checked configuration.
+/// A checked configuration, as [`Loader`](crate::Loader) returns it.
+///
+/// `Deserialize` alone checks nothing and ignores unknown keys, and a field that the program sets is not
+/// shown by the methods that show what is in effect: give the value to the loader.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -4,9 +4,9 @@ use uuid::Uuid;
 
 /// A value of a parameter, or a list.
 ///
-/// There is no text and no id that may be missing: not every driver can bind one without a type. Bind
-/// an empty text, the smallest or the largest id, with a truth value beside it where those have a
-/// meaning. In lists values may be missing.
+/// A text or an id cannot be NULL, because not every driver can bind a NULL without a type. Bind an empty
+/// text, [`Uuid::nil`] or [`Uuid::max`], and a truth value beside it where that value has a meaning.
+/// Lists may contain NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// A truth value.
@@ -25,8 +25,7 @@ pub enum Argument<'a> {
     List(List<'a>),
 }
 
-/// Values of one type, a parameter for all of them. In the second kind of each type values may be
-/// missing.
+/// Values of one type, in one parameter. The `Opt…` variants may contain NULL.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the types say it")]
 pub enum List<'a> {

@@ -13,8 +13,9 @@ use crate::value::Value;
 
 /// A server and its driver.
 ///
-/// A statement is a batch with arguments that returns rows: one statement on PostgreSQL, a T-SQL batch
-/// on SQL Server. Nothing else of the SQL has to be alike.
+/// A statement is text with parameters that returns rows: one statement on PostgreSQL, a T-SQL batch on
+/// SQL Server. Dialects share the names, the parameters and the columns of statements; their SQL may
+/// differ.
 pub trait Dialect: Sized + Send + Sync + 'static {
     /// What [`StoreInfo::backend`](ratchet_core::store::StoreInfo) is.
     const BACKEND: &'static str;
@@ -24,7 +25,7 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     const NAMES_BY_BYTES: bool;
     /// How many jobs one statement deletes at most.
     const DELETES_AT_ONCE: usize;
-    /// Why a statement may not find the routes that the store knows, for the caller.
+    /// The message for callers when the routes of their jobs are missing in the database.
     const ROUTES_MISSING: &'static str;
 
     /// A statement with what is bound to it.
@@ -47,7 +48,7 @@ pub trait Query: Sized + Send {
     #[must_use]
     fn argument(self, argument: Argument<'_>) -> Self;
 
-    /// Binds numbers of which a row has one, or says that it may have any: one parameter or two.
+    /// Binds a filter on a number: `None` matches every row. Binds one parameter or two.
     #[must_use]
     fn any_of(self, numbers: Option<&[i32]>) -> Self;
 
@@ -55,11 +56,12 @@ pub trait Query: Sized + Send {
     #[must_use]
     fn states(self, states: &[JobState]) -> Self;
 
-    /// Binds a list of rows: a parameter for each column, or one for all of them.
+    /// Binds a list of rows: a parameter for each column, in this order, or one for all of them.
     #[must_use]
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self;
 
-    /// Binds the only row of a table: a parameter for each column.
+    /// Binds the only row of a table, for [`enqueue_job`](crate::Statements::enqueue_job): as
+    /// [`table`](Self::table) does, unless the dialect binds single values there.
     #[must_use]
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         self.table(columns)
@@ -72,7 +74,8 @@ pub trait Query: Sized + Send {
     }
 }
 
-/// A row. Columns count from 0.
+/// A row. Columns count from 0. A column must have exactly the type that is read; a dialect may accept
+/// numbers of another width.
 ///
 /// # Errors
 /// Each method fails with `Corrupt` for a value of another type, and with `SchemaMismatch` if there is
@@ -103,15 +106,16 @@ pub trait Run<D: Dialect>: Send {
     /// Runs a statement and reads all that it returns.
     fn rows(&mut self, query: D::Query) -> impl Future<Output = Result<Vec<D::Row>>> + Send;
 
-    /// Runs a statement; returns how many rows it changed, as the driver counts them.
+    /// Runs a statement; returns the driver's count of changed rows, which is right for a statement with
+    /// a single part that writes.
     fn execute(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send;
 }
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with the
-/// loss of the connection, it is closed and never used again: to drop a call is enough.
+/// loss of the connection, it is closed and never used again. Dropping a call midway is safe.
 pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
-    /// Runs a statement that reports how many rows it changed: in its answer, where the driver's count
-    /// says something else.
+    /// Runs `pause_queue`, `set_permits` or `enqueue_jobs`; returns how many rows it changed: the
+    /// driver's count, or what the statement returns as its first column where it has several parts.
     fn changed(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send {
         self.execute(query)
     }
@@ -133,8 +137,8 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
         async move { self.finish(result).await }
     }
 
-    /// Binds the session that locks are bound to, or that there is none, for a lock that is released.
-    /// Where no lock is bound to a session, it binds nothing.
+    /// Binds the session of this connection if the lock is `held`, and none if it is released. Binds
+    /// nothing in a dialect whose locks are never bound to a session.
     #[must_use]
     fn bind_session(&self, query: D::Query, held: bool) -> D::Query {
         let _ = held;
@@ -151,7 +155,7 @@ pub trait Connections<D: Dialect>: Send + Sync + 'static {
     /// Takes the connection of heartbeats and locks, once no other call uses it.
     fn live(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
-    /// Has the next [`live`](Self::live) use a new connection.
+    /// Makes the next [`live`](Self::live) use a new connection, which may be opened now.
     fn renew_live(&self) -> impl Future<Output = Result<()>> + Send;
 
     /// Whether the store was closed.

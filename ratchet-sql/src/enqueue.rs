@@ -24,9 +24,6 @@ impl<D: Dialect> SqlStore<D> {
     /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
     /// as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
         if jobs.iter().any(in_transaction) {
@@ -134,7 +131,7 @@ impl<D: Dialect> SqlStore<D> {
     /// call is to be repeated, with the routes that are there.
     async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
         let renewed = match self.routes().refute(mark, on, self.sql()).await {
-            Ok(true) => self.connections().renew_live().await,
+            Ok(true) => self.pools().renew_live().await,
             Ok(false) => Ok(()),
             Err(failure) => Err(failure),
         };
@@ -164,7 +161,7 @@ impl<D: Dialect> SqlStore<D> {
     /// The mark of a route, which is stored if it is new and allowed.
     pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
         let routes = self.routes();
-        routes.mark_of(self.connections(), self.sql(), route).await
+        routes.mark_of(self.pools(), self.sql(), route).await
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> D::Query {

@@ -2,7 +2,7 @@
 
 use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
 
-/// A result inside the store, which does not know yet what the caller asked for.
+/// A result without the name of the operation.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A failure without the operation that failed. The text never has values that were stored or bound,
@@ -35,14 +35,14 @@ pub enum Loss {
     No,
     /// The server announced the end: what the call was doing was rolled back.
     Told,
-    /// It lets nobody write, perhaps for as long as it lasts: the call was rolled back.
+    /// The session is read-only, perhaps for as long as it lasts. The call was rolled back.
     ReadOnly,
     /// It is unknown what became of the call.
     Silent,
 }
 
 impl Failure {
-    /// A failure that leaves the connection as it was.
+    /// Builds a failure that leaves the connection as it was.
     pub fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
         Self {
             kind,
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// For input that only the database could show to be wrong.
+    /// Builds the failure of input that only the database could show to be wrong.
     #[must_use]
     pub fn refused(problem: InvalidInput) -> Self {
         Self {
@@ -66,13 +66,13 @@ impl Failure {
         }
     }
 
-    /// For calls of a store that was closed.
+    /// Builds the failure of a call on a store that was closed.
     #[must_use]
     pub fn closed() -> Self {
         Self::new(StoreErrorKind::Unavailable, "the store is closed")
     }
 
-    /// For a connection that was lost without a word.
+    /// Builds the failure of a call whose connection was lost silently.
     pub fn lost(text: impl Into<String>) -> Self {
         Self {
             loss: Loss::Silent,
@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// For a column whose value is of another type.
+    /// Builds the failure of reading a column whose value is of another type.
     #[must_use]
     pub fn unreadable() -> Self {
         Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
@@ -118,7 +118,7 @@ impl Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// For stored values that the model refuses.
+    /// Builds the failure of reading a stored value that the model refuses.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }

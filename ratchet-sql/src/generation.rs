@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::time;
 use tokio::time::Instant;
 
-/// How long a connection is used unless told otherwise, so that what goes on in its session does not
+/// How long a connection is used unless configured otherwise, so that what goes on in its session does not
 /// grow without end and a network that forgets connections meets young ones.
 pub const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
@@ -71,14 +71,14 @@ impl Made {
 
     /// Whether another one would be of the same generation.
     #[must_use]
-    pub const fn is_of_same(self, now: Self) -> bool {
+    pub const fn is_same_generation(self, now: Self) -> bool {
         self.generation == now.generation
     }
 
     /// Whether the connection may be used at a time when another one would be made as `now`.
     #[must_use]
     pub fn is_good(self, now: Self) -> bool {
-        self.is_of_same(now) && now.at.duration_since(self.at) < self.lifetime
+        self.is_same_generation(now) && now.at.duration_since(self.at) < self.lifetime
     }
 
     /// As [`is_good`](Self::is_good), for a connection that has been idle since this time.

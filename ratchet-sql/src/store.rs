@@ -34,7 +34,7 @@ struct Inside<D: Dialect> {
 const RETRIES: u32 = 8;
 
 impl<D: Dialect> SqlStore<D> {
-    /// A store on these connections, whose tables are there. `version` is that of the server, and
+    /// Opens a store, whose tables must exist, and reads the routes. `version` is that of the server, and
     /// `deadline` how long a call may take.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Returns the connections.
     #[must_use]
-    pub fn connections(&self) -> &D::Connections {
+    pub fn pools(&self) -> &D::Connections {
         &self.0.connections
     }
 
@@ -123,8 +123,8 @@ impl<D: Dialect> SqlStore<D> {
         self.0.connections.live().await
     }
 
-    /// Makes one call, which must be safe to repeat: once more when a connection turns out to be lost,
-    /// and a few times when the database gave up because of others.
+    /// Runs `work`, which must be safe to repeat. Repeats it after a lost connection, at most as often as
+    /// the pool has connections, and up to eight times after `Contention`.
     ///
     /// # Errors
     /// Those of `work`, and `Timeout` after the deadline.
@@ -229,7 +229,7 @@ impl<D: Dialect> SqlStore<D> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Returns what the store is.
+    /// Returns the name of the backend and the version of the server.
     #[must_use]
     pub fn info(&self) -> StoreInfo {
         StoreInfo {

@@ -23,7 +23,7 @@ impl DiagnosticStore for PostgresStore {
 
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.own();
+        let sql = self.statements();
         let mut findings = Findings::default();
         let mut add =
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
@@ -73,12 +73,13 @@ impl PostgresStore {
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.own()).await
+        migrate::applied(&mut self.lease().await?, self.statements()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
-        let missing = migrate::missing(&mut lease, self.own(), self.schema(), applied).await?;
+        let missing =
+            migrate::missing(&mut lease, self.statements(), self.schema(), applied).await?;
         Ok(missing
             .iter()
             .map(|object| Finding::missing(object))
@@ -87,7 +88,7 @@ impl PostgresStore {
 
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
-        let state = self.own().server_state.query();
+        let state = self.statements().server_state.query();
         let rows = self.lease().await?.rows(state).await?;
         let Some(row) = rows.first() else {
             return Ok(Vec::new());
@@ -108,7 +109,7 @@ impl PostgresStore {
     }
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.own().lost_routes.query();
+        let find = self.statements().lost_routes.query();
         let rows = self.lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -134,7 +135,7 @@ impl PostgresStore {
 
     /// Whether the server encrypts this connection. `None` if the server does not say.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
-        let rows = lease.rows(self.own().own_encryption.query()).await?;
+        let rows = lease.rows(self.statements().own_encryption.query()).await?;
         rows.first().map(|row| row.try_get(0)).transpose()
     }
 

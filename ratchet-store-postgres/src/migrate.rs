@@ -242,7 +242,7 @@ impl Schema<'_> {
         if exists && !self.own_objects(lease).await?.is_empty() {
             let readable = lease.rows(self.sql.applied_migrations.query()).await;
             if let Err(failure) = readable
-                && failure.kind == StoreErrorKind::Misconfigured
+                && failure.forbidden
             {
                 return refused(format!(
                     "the tables belong to somebody else ({failure}); a DBA must run: GRANT SELECT, \

@@ -93,7 +93,7 @@ impl Slot {
         // A worn one stays until locks are bound to the new session: there is no moment in which
         // they name one that is gone. If there can be no other now, it does for another lifetime.
         match &mut self.connection {
-            Some((_, made)) if made.is_of_same(now) => *made = now,
+            Some((_, made)) if made.is_same_generation(now) => *made = now,
             lost => *lost = None,
         }
         let connected = async {

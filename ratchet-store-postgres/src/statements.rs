@@ -1,5 +1,7 @@
 //! The text of every statement; its comment says which contract clauses it serves and what it reads.
 
+use ratchet_sql::PATIENCE;
+
 use crate::dialect::Postgres;
 
 /// A statement on the tables of one schema.
@@ -23,13 +25,14 @@ const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
                    = lock.session_start, true)))";
 
 /// Fills in the placeholders of a file and drops its comments: they are for readers of the file,
-/// and every call hashes the text. `{now}` is the clock, `{schema}` the quoted schema,
+/// and every call hashes the text. `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}` the quoted schema,
 /// `{session_gone}` is [`SESSION_GONE`].
 pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
     text.replace("{session_gone}", SESSION_GONE)
         .replace("{now}", now)
+        .replace("{patience}", &format!("{}ms", PATIENCE.as_millis()))
         .replace("{schema}", &quoted(schema))
 }
 

@@ -148,7 +148,7 @@ impl PostgresStore {
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
-        if self.connections().is_closed() {
+        if self.pools().is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
         self.within(OPERATION, work).await
@@ -163,7 +163,7 @@ impl PostgresStore {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
-        let connections = self.connections();
+        let connections = self.pools();
         connections.pool.close().await;
         connections.liveness.close().await;
     }
@@ -219,7 +219,7 @@ impl PostgresStore {
     }
 
     /// Every statement, those that only PostgreSQL has among them.
-    pub(crate) fn own(&self) -> &Statements {
+    pub(crate) fn statements(&self) -> &Statements {
         &self.0.own
     }
 
@@ -233,7 +233,7 @@ impl PostgresStore {
             let coordinator = || PostgresCoordinator::new(inside.beside.clone(), self.schema());
             inside.wakeups.then(|| Arc::new(coordinator()))
         };
-        if self.connections().is_closed() {
+        if self.pools().is_closed() {
             return None;
         }
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;

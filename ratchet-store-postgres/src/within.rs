@@ -75,7 +75,7 @@ impl PostgresStore {
         }
     }
 
-    /// Lets the commit of the caller's transaction wake up who polls the queues of due jobs.
+    /// Lets the commit of the caller's transaction wake up the nodes that poll the queues of due jobs.
     pub(crate) async fn notify_in(
         &self,
         connection: &mut PgConnection,
@@ -97,7 +97,7 @@ impl PostgresStore {
             .into_iter()
             .map(|queue| coordinator::payload(&Wakeup::queue(queue.clone())))
             .collect();
-        let notify = self.own().notify_queues.query();
+        let notify = self.statements().notify_queues.query();
         let notify = notify.bind(&self.channel()).bind(&payloads);
         Caller(connection).rows(notify).await.map(drop)
     }

@@ -380,8 +380,8 @@ impl ratchet_sql::Lease<SqlServer> for Lease {
     /// The driver's count is one of several; such a statement returns its own.
     async fn changed(&mut self, query: Query) -> Result<u64> {
         let rows = self.rows(query).await?;
-        let count = rows.first().map(|row| row.try_get::<i64>(0)).transpose()?;
-        Ok(count.unwrap_or_default().unsigned_abs())
+        let row = rows.first().ok_or_else(Failure::unreadable)?;
+        Ok(row.try_get::<i64>(0)?.unsigned_abs())
     }
 
     async fn script(&mut self, statement: &Statement<SqlServer>) -> Result<()> {

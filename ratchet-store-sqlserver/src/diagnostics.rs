@@ -23,7 +23,7 @@ impl DiagnosticStore for SqlServerStore {
 
 impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.own();
+        let sql = self.statements();
         let mut findings = Findings::default();
         let mut add =
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
@@ -64,7 +64,7 @@ impl SqlServerStore {
     }
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.own().lost_routes.query();
+        let find = self.statements().lost_routes.query();
         let rows = self.lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -78,14 +78,20 @@ impl SqlServerStore {
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.own()).await
+        migrate::applied(&mut self.lease().await?, self.statements()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
         // What stands in for the server calls indexes otherwise than they were called.
         let indexes = !self.version().starts_with("Babelfish");
-        let missing = migrate::missing(&mut lease, self.own(), self.schema(), applied, indexes);
+        let missing = migrate::missing(
+            &mut lease,
+            self.statements(),
+            self.schema(),
+            applied,
+            indexes,
+        );
         let missing = missing.await?;
         Ok(missing
             .iter()

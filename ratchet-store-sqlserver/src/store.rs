@@ -110,7 +110,7 @@ impl SqlServerStore {
     /// # Cancel safety
     /// Dropped, the connections are closed when they are next idle.
     pub async fn close(&self) {
-        let connections = self.connections();
+        let connections = self.pools();
         connections.pool.close();
         connections.liveness.close().await;
     }
@@ -143,7 +143,7 @@ impl SqlServerStore {
     }
 
     /// Every statement, those that only SQL Server has among them.
-    pub(crate) fn own(&self) -> &Statements {
+    pub(crate) fn statements(&self) -> &Statements {
         &self.0.own
     }
 

@@ -128,7 +128,7 @@ impl Transaction {
             let problem = InvalidInput::new("transaction", "was begun by another store");
             return Err(Failure::refused(problem).during(OPERATION));
         }
-        if store.connections().is_closed() {
+        if store.pools().is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
         self.start(OPERATION)?;

@@ -18,11 +18,11 @@ FROM {schema}.batches
 WHERE id = ANY($1::uuid[])
 
 -- name: list_batches
--- The batches with ids below one ($1; none: all), the newest first. [batch.list] Primary key,
+-- The batches with ids below one ($1), the newest first. [batch.list] Primary key,
 -- backwards.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
-WHERE id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+WHERE id < $1
 ORDER BY id DESC
 LIMIT $2
 

@@ -110,7 +110,7 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- job in an open transaction holds no others up (held.rs).
 -- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '200ms', true) END
+    SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '{patience}', true) END
 ),
 settlement AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
@@ -182,7 +182,7 @@ WHERE job.id = ANY($1::uuid[])
 -- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys; no index has last_report.
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now, set_config('lock_timeout', '200ms', true)
+    SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),
 report AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[],
@@ -238,7 +238,7 @@ ORDER BY job.id
 -- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys.
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now, set_config('lock_timeout', '200ms', true)
+    SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),
 lost AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::boolean[], $5::bigint[],
