@@ -83,7 +83,8 @@ impl PostgresStore {
     /// database: they are there if and when the transaction commits, and if it rolls back there is
     /// no trace of them. A `Transaction` of the driver can be given as `&mut *tx`.
     ///
-    /// The clauses of [`JobStore::enqueue`] hold. If jobs with keys lose a race, that part alone is
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold.
+    /// If jobs with keys lose a race, that part alone is
     /// rolled back, to a savepoint, and tried again.
     ///
     /// The lanes of jobs that have one are locked until the transaction ends: others that enqueue

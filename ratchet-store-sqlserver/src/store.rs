@@ -78,7 +78,8 @@ impl SqlServerStore {
     /// [begun](Self::begin): they are there if and when it commits, and if it rolls back there is no
     /// trace of them.
     ///
-    /// The clauses of [`JobStore::enqueue`] hold, but that a lost race for a key is an error of kind
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold,
+    /// but that a lost race for a key is an error of kind
     /// `Contention` here, and so is a deadlock: the server rolls the whole transaction back, and who
     /// began it begins again.
     ///
