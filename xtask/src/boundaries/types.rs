@@ -28,12 +28,17 @@ pub(super) fn types_in(source: &str) -> Vec<String> {
     types
 }
 
-/// The names that more than one declaration has, each with the files of all of them.
+/// The names that more than one declaration has, each with the files of all of them. A file `no_x.rs`
+/// stands in for `x.rs` where a feature is off, so it has the same names.
 pub(super) fn duplicates<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(String, Vec<&'a str>)> {
     let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (file, source) in files {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        if name.starts_with("no_") {
+            continue;
+        }
         for name in types_in(source) {
             places.entry(name).or_default().push(file);
         }
@@ -57,5 +62,6 @@ mod tests {
             duplicates([("one.rs", one), ("two.rs", two)]),
             [("Step".to_owned(), vec!["one.rs", "two.rs"])]
         );
+        assert_eq!(duplicates([("a/one.rs", one), ("a/no_one.rs", one)]), []);
     }
 }

@@ -1,72 +1,50 @@
 //! What the process uses, for the heartbeat.
 
-#[cfg(feature = "sysinfo")]
-pub(crate) use measured::Gauge;
+use std::sync::{Mutex, PoisonError};
 
-/// Measures nothing, without the feature `sysinfo`.
-#[cfg(not(feature = "sysinfo"))]
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+
+/// Measures this process.
 #[derive(Debug)]
-pub(crate) struct Gauge;
+pub(crate) struct Gauge(Mutex<System>);
 
-#[cfg(not(feature = "sysinfo"))]
 impl Gauge {
-    pub(crate) const fn new() -> Self {
-        Self
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(System::new()))
     }
 
-    pub(crate) const fn read(&self) -> Option<(u32, u64)> {
-        None
+    /// Processor time since the last reading in percent of one processor, and memory in bytes; none
+    /// where the system does not say.
+    pub(crate) fn read(&self) -> Option<(u32, u64)> {
+        let pid = Pid::from_u32(std::process::id());
+        let mut system = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let what = ProcessRefreshKind::nothing().with_cpu().with_memory();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, what);
+        let process = system.process(pid)?;
+        Some((percent(process.cpu_usage()), process.memory()))
     }
 }
 
-#[cfg(feature = "sysinfo")]
-mod measured {
-    use std::sync::{Mutex, PoisonError};
+/// Whole percent; what is no number is 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast keeps to the range, which is what is wanted"
+)]
+fn percent(usage: f32) -> u32 {
+    usage.round() as u32
+}
 
-    use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Measures this process.
-    #[derive(Debug)]
-    pub(crate) struct Gauge(Mutex<System>);
-
-    impl Gauge {
-        pub(crate) fn new() -> Self {
-            Self(Mutex::new(System::new()))
-        }
-
-        /// Processor time since the last reading in percent of one processor, and memory in bytes; none
-        /// where the system does not say.
-        pub(crate) fn read(&self) -> Option<(u32, u64)> {
-            let pid = Pid::from_u32(std::process::id());
-            let mut system = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let what = ProcessRefreshKind::nothing().with_cpu().with_memory();
-            system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, what);
-            let process = system.process(pid)?;
-            Some((percent(process.cpu_usage()), process.memory()))
-        }
-    }
-
-    /// Whole percent; what is no number is 0.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast keeps to the range, which is what is wanted"
-    )]
-    fn percent(usage: f32) -> u32 {
-        usage.round() as u32
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_process_uses_memory() {
-            let gauge = Gauge::new();
-            let (_, bytes) = gauge.read().expect("the system says what a process uses");
-            assert!(bytes > 100_000, "{bytes} bytes");
-            assert_eq!(percent(f32::NAN), 0);
-            assert_eq!(percent(180.4), 180);
-        }
+    #[test]
+    fn a_process_uses_memory() {
+        let gauge = Gauge::new();
+        let (_, bytes) = gauge.read().expect("the system says what a process uses");
+        assert!(bytes > 100_000, "{bytes} bytes");
+        assert_eq!(percent(f32::NAN), 0);
+        assert_eq!(percent(180.4), 180);
     }
 }

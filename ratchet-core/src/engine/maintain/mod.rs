@@ -2,6 +2,10 @@
 
 pub(super) mod backlog;
 pub(super) mod heartbeat;
+#[cfg(feature = "sysinfo")]
+pub(super) mod load;
+#[cfg(not(feature = "sysinfo"))]
+#[path = "no_load.rs"]
 pub(super) mod load;
 pub(super) mod maintenance;
 pub(super) mod reclaimer;
