@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use mongodb::options::IndexOptions;
-use mongodb::{Client, IndexModel};
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus, Outcome,
     PageRequest, PurgeRequest, Settlement,
@@ -177,8 +176,7 @@ async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
     let other = open(&space).await;
     for with in [vec![], vec![job()]] {
         let fault = Fault::new(&space, &["delete"]).late(1_500);
-        let store = fault.builder(&space).deadline(Duration::from_secs(15));
-        let store = store.connect().await.unwrap();
+        let store = fault.open(&space).await;
         refuse_for_good(&space).await;
         let name = fault.name().to_owned();
         let fault = fault.set().await;
@@ -217,29 +215,11 @@ async fn validate(space: &Space, validator: Document) {
     space.database.run_command(change).await.unwrap();
 }
 
-/// Somebody who knew no better: a job with the unique key `u` is refused, whoever else has gone.
-async fn refuse_again(space: &Space, store: &MongoStore) {
-    enqueue(store, job().unique_key("u")).await;
-    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
-        .claim
-        .token;
-    let done = Settlement::new(token, Outcome::Succeeded { result: None });
-    store.settle(&[done]).await.unwrap();
-    let options = IndexOptions::builder().unique(true);
-    let options = options.partial_filter_expression(doc! { "unique_key": { "$exists": true } });
-    let index = IndexModel::builder()
-        .keys(doc! { "unique_key": 1 })
-        .options(options.build())
-        .build();
-    space.of_majority("jobs").create_index(index).await.unwrap();
-}
-
 async fn a_job_that_another_stored_stays(space: Arc<Space>) {
     let other = open(&space).await;
     let fault = Fault::new(&space, &["insert"]).late(1_500);
-    let store = fault.builder(&space).deadline(Duration::from_secs(15));
-    let store = store.connect().await.unwrap();
-    refuse_again(&space, &store).await;
+    let store = fault.open(&space).await;
+    refuse_for_good(&space).await;
     let name = fault.name().to_owned();
     let fault = fault.set().await;
     let both = job();
