@@ -12,7 +12,7 @@ use crate::dialect::{Connections, Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::lanes::Lane;
 use crate::routes::Mark;
-use crate::row::{self, HAS_CHILDREN};
+use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
 
@@ -80,7 +80,7 @@ impl<D: Dialect> SqlStore<D> {
             }
             for (id, flags) in insert.ids.iter().zip(&mut insert.flags) {
                 if linked.is_parent(JobId::from(*id)) {
-                    *flags |= HAS_CHILDREN;
+                    *flags |= JobFlags::CHILDREN.bits();
                 }
             }
             let stored = self.insert_keyed(on, &insert).await?;

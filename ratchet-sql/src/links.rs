@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
-use ratchet_core::model::{After, BatchRecord, Enqueued, NewJob, Parent, SignalWait};
+use ratchet_core::model::{After, BatchRecord, Enqueued, JobFlags, NewJob, Parent, SignalWait};
 use ratchet_core::time::duration_millis;
 use ratchet_core::{BatchId, JobId, JobState};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::links_read::StoredLink;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::store::SqlStore;
 
 /// What the new jobs of an enqueue wait for, and which batches they are in.
@@ -141,7 +141,11 @@ impl<D: Dialect> SqlStore<D> {
             .await?;
         }
         let batches = self.lock_batches(on, &linked).await?;
-        let ended: Vec<(Uuid, i16)> = linked.ended.iter().map(|id| (*id, HAS_CHILDREN)).collect();
+        let ended: Vec<(Uuid, JobFlags)> = linked
+            .ended
+            .iter()
+            .map(|id| (*id, JobFlags::CHILDREN))
+            .collect();
         self.follow(on, &ended, batches).await
     }
 
@@ -205,7 +209,7 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn follow_ends(
         &self,
         on: &mut impl Run<D>,
-        ended: &[(Uuid, i16)],
+        ended: &[(Uuid, JobFlags)],
     ) -> Result<()> {
         self.follow(on, ended, Vec::new()).await
     }
@@ -214,11 +218,11 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn follow(
         &self,
         on: &mut impl Run<D>,
-        ended: &[(Uuid, i16)],
+        ended: &[(Uuid, JobFlags)],
         batches: Vec<BatchRecord>,
     ) -> Result<()> {
         let ended = ended.iter();
-        let ended = ended.filter(|(_, flags)| flags & (HAS_CHILDREN | IN_BATCH) != 0);
+        let ended = ended.filter(|(_, flags)| flags.has_any(JobFlags::FOLLOWED));
         let ended: Vec<Uuid> = ended.map(|(id, _)| *id).collect();
         if ended.is_empty() && batches.is_empty() {
             return Ok(());
@@ -263,13 +267,13 @@ impl<D: Dialect> SqlStore<D> {
             .query()
             .table(&[("parent", &ids), ("kind", &kinds)]);
         for row in on.rows(lock).await? {
-            let (job, flags) = (row::job_id(&row, 0)?, row.try_get::<i16>(2)?);
+            let (job, flags) = (row::job_id(&row, 0)?, row.try_get::<JobFlags>(2)?);
             let child = WaitingJob {
                 job,
                 state: JobState::from_code(row.try_get::<i16>(1)?.into())?,
                 awaits_signal: false,
-                has_children: flags & HAS_CHILDREN != 0,
-                in_batch: flags & IN_BATCH != 0,
+                has_children: flags.has_any(JobFlags::CHILDREN),
+                in_batch: flags.has_any(JobFlags::BATCH),
                 open: Vec::new(),
             };
             waiting.insert(job, child);
@@ -379,12 +383,12 @@ fn is_linked(job: &NewJob) -> bool {
 }
 
 fn ended_job(row: &impl Row) -> Result<EndedJob> {
-    let flags: i16 = row.try_get(2)?;
+    let flags: JobFlags = row.try_get(2)?;
     Ok(EndedJob {
         job: row::job_id(row, 0)?,
         state: JobState::from_code(row.try_get::<i16>(1)?.into())?,
         result: row::json(row, 3),
-        has_children: flags & HAS_CHILDREN != 0,
-        in_batch: flags & IN_BATCH != 0,
+        has_children: flags.has_any(JobFlags::CHILDREN),
+        in_batch: flags.has_any(JobFlags::BATCH),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
+use ratchet_core::model::{Fenced, JobFlags, NextRun, Report, ReportKind, Reported, Settlement};
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, JobState};
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
 use crate::held::{PATIENCE, held_too_long, unless_held};
 use crate::lanes::Places;
-use crate::row::{self, HAS_LANE};
+use crate::row;
 use crate::store::SqlStore;
 
 /// The longest delay, in milliseconds: far beyond every calendar, and added to a time it is still a
@@ -122,7 +122,7 @@ impl<D: Dialect> SqlStore<D> {
         let mut found = Vec::with_capacity(awaited.len());
         for settlement in settlements {
             if let Some(flags) = awaited.get(&settlement.token) {
-                let has_lane = flags & HAS_LANE != 0;
+                let has_lane = flags.has_any(JobFlags::LANE);
                 found.push(Awaited {
                     settlement,
                     has_lane,
@@ -236,7 +236,9 @@ impl<D: Dialect> SqlStore<D> {
         applied: &mut HashSet<ClaimToken>,
     ) -> Result<()> {
         let ended = self.end_claims(lease, settlements, true, applied).await?;
-        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes = ended
+            .iter()
+            .filter(|(_, flags)| flags.has_any(JobFlags::LANE));
         let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
         self.leave_lanes(lease, places, &of_lanes).await?;
         self.follow_ends(lease, &ended).await
@@ -250,7 +252,7 @@ impl<D: Dialect> SqlStore<D> {
         settlements: &[&Settlement],
         followed: bool,
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<Vec<(Uuid, i16)>> {
+    ) -> Result<Vec<(Uuid, JobFlags)>> {
         let mut columns = Columns::default();
         for settlement in settlements {
             // No claim has a number that the database cannot hold.
@@ -294,7 +296,7 @@ impl<D: Dialect> SqlStore<D> {
         lease: &mut D::Lease,
         settlements: &[&Settlement],
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<HashMap<ClaimToken, i16>> {
+    ) -> Result<HashMap<ClaimToken, JobFlags>> {
         let missing: Vec<Uuid> = settlements
             .iter()
             .filter(|settlement| !applied.contains(&settlement.token))

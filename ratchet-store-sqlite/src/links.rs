@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 use ratchet_core::model::{
-    After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent, SignalRecord,
-    SignalWait,
+    After, BatchRecord, Enqueued, JobFlags, JobRecord, Link, LinkState, NewJob, Parent,
+    SignalRecord, SignalWait,
 };
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
@@ -14,7 +14,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
 use crate::request::Work;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::settle::give_up;
 use crate::statements::{Connection, SQL};
 
@@ -172,7 +172,7 @@ fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
     let found = conn
         .prepare_cached(&SQL.find_ended)?
         .query_row([id.as_bytes()], |row| {
-            let flags: i64 = row.get(1)?;
+            let flags = row::flags(row, 1)?;
             Ok((row.get::<_, i64>(0)?, flags, row::json(row, 2)))
         })
         .optional()?;
@@ -183,8 +183,8 @@ fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
         job: id,
         state: JobState::from_code(state)?,
         result,
-        has_children: flags & HAS_CHILDREN != 0,
-        in_batch: flags & IN_BATCH != 0,
+        has_children: flags.has_any(JobFlags::CHILDREN),
+        in_batch: flags.has_any(JobFlags::BATCH),
     }))
 }
 
@@ -203,13 +203,14 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
     for child in children {
         let found = conn
             .prepare_cached(&SQL.read_state)?
-            .query_row([child.as_bytes()], |row| Ok((row.get(0)?, row.get(2)?)))
+            .query_row([child.as_bytes()], |row| {
+                Ok((row.get(0)?, row::flags(row, 2)?))
+            })
             .optional()?;
         // Links go with their child.
         let Some((state, flags)) = found else {
             continue;
         };
-        let flags: i64 = flags;
         let open = links_of(conn, child)?.into_iter().filter_map(|link| {
             (link.state == LinkState::Open).then_some(OpenLink {
                 place: link.place,
@@ -221,8 +222,8 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
             job: child,
             state: JobState::from_code(state)?,
             awaits_signal: signal_of(conn, child)?.is_some_and(|signal| signal.is_open()),
-            has_children: flags & HAS_CHILDREN != 0,
-            in_batch: flags & IN_BATCH != 0,
+            has_children: flags.has_any(JobFlags::CHILDREN),
+            in_batch: flags.has_any(JobFlags::BATCH),
             open: open.collect(),
         });
     }
@@ -263,7 +264,9 @@ fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
         let (data, flags) = work
             .conn
             .prepare_cached(&SQL.read_state)?
-            .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))?;
+            .query_row([id.as_bytes()], |row| {
+                Ok((row.get(1)?, row::flags(row, 2)?))
+            })?;
         work.conn
             .prepare_cached(&SQL.change_state)?
             .execute(params![

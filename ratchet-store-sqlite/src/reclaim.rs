@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimPass, ReclaimReason,
-    ReclaimRequest, Reclaimed,
+    AttemptOutcome, HeldClaim, JobFlags, NodeRecord, Owner, ReclaimEffect, ReclaimPass,
+    ReclaimReason, ReclaimRequest, Reclaimed,
 };
 use ratchet_core::time::{from_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, NodeId};
@@ -14,7 +14,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::error::Result;
 use crate::nodes::all_nodes;
 use crate::request::Work;
-use crate::row::{self, HAS_TIMEOUTS};
+use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
@@ -41,7 +41,7 @@ struct Running {
     last_report: Option<i64>,
     node: Option<NodeId>,
     data: i64,
-    flags: i64,
+    flags: JobFlags,
 }
 
 impl Running {
@@ -56,7 +56,7 @@ impl Running {
             last_report: row.get(5)?,
             node: row::node_id(row, 6)?,
             data: row.get(7)?,
-            flags: row.get(8)?,
+            flags: row::flags(row, 8)?,
         })
     }
 }
@@ -114,10 +114,10 @@ fn lost(
     request: &ReclaimRequest,
 ) -> Result<Option<(ReclaimReason, ReclaimEffect)>> {
     let owner = running.node.map_or(Owner::Nobody, |node| nodes.owner(node));
-    let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
-        (None, None)
-    } else {
+    let (timeout, stall_timeout) = if running.flags.has_any(JobFlags::TIMEOUTS) {
         timeouts(work.conn, running.data)?
+    } else {
+        (None, None)
     };
     let claim = HeldClaim {
         owner,
