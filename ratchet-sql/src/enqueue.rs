@@ -26,12 +26,15 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
-        if jobs.iter().any(in_transaction) {
+        if jobs.iter().any(needs_transaction) {
             lease.begin().await?;
             let stored = self.store_jobs(&mut lease, jobs, &routes).await;
             return lease.end(stored).await;
         }
-        if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
+        if !jobs
+            .iter()
+            .any(|job| job.spec().has_keys() || has_origin(job))
+        {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             if jobs.iter().any(has_tags) {
                 match self.insert_keyed(&mut lease, &insert).await {
@@ -84,7 +87,7 @@ impl<D: Dialect> SqlStore<D> {
                 }
             }
             let stored = self.insert_keyed(on, &insert).await?;
-            if stored < new.len() && jobs.iter().any(in_transaction) {
+            if stored < new.len() && jobs.iter().any(needs_transaction) {
                 // Somebody stored one of them in this moment. As a parent it would not know of its
                 // children: the whole is done again, and finds it.
                 return Err(Failure::new(
@@ -181,11 +184,8 @@ impl<D: Dialect> SqlStore<D> {
 /// signals.
 #[must_use]
 pub fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
-    jobs.iter().any(|job| has_keys(job) || in_transaction(job))
-}
-
-fn has_keys(job: &NewJob) -> bool {
-    job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
+    let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
+    jobs.iter().any(needs_more)
 }
 
 fn has_origin(job: &NewJob) -> bool {
@@ -196,10 +196,8 @@ fn has_tags(job: &NewJob) -> bool {
     !job.spec().tags.is_empty()
 }
 
-/// Whether a job needs more than one statement.
-fn in_transaction(job: &NewJob) -> bool {
-    let spec = job.spec();
-    spec.lane.is_some() || spec.batch.is_some() || spec.waits()
+fn needs_transaction(job: &NewJob) -> bool {
+    job.spec().needs_transaction()
 }
 
 /// The lane of a job.

@@ -48,7 +48,7 @@ impl<D: Dialect> SqlStore<D> {
         new: &[usize],
     ) -> Result<Linked> {
         let mut linked = Linked::default();
-        if new.iter().all(|place| !is_linked(&jobs[*place])) {
+        if new.iter().all(|place| !jobs[*place].spec().is_linked()) {
             return Ok(linked);
         }
         let after = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
@@ -376,10 +376,6 @@ impl<D: Dialect> SqlStore<D> {
         }
         Ok(())
     }
-}
-
-fn is_linked(job: &NewJob) -> bool {
-    job.spec().waits() || job.spec().batch.is_some()
 }
 
 fn ended_job(row: &impl Row) -> Result<EndedJob> {

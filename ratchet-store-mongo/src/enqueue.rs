@@ -15,7 +15,7 @@ use ratchet_core::{JobId, JobState, Name, Route};
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
 use crate::lanes::{self, Places};
-use crate::links::{Linked, is_linked};
+use crate::links::Linked;
 use crate::pipelines::{code, ids};
 use crate::row;
 use crate::signals;
@@ -28,8 +28,7 @@ impl MongoStore {
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
-            && job.spec().lane.is_none()
-            && !is_linked(job)
+            && !job.spec().needs_transaction()
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }

@@ -53,11 +53,6 @@ impl Linked {
     }
 }
 
-/// Whether a job waits for others or for a signal, or is in a batch.
-pub(crate) fn is_linked(job: &NewJob) -> bool {
-    job.spec().waits() || job.spec().batch.is_some()
-}
-
 impl MongoStore {
     /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
     /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
@@ -69,7 +64,7 @@ impl MongoStore {
         new: &[usize],
     ) -> Result<Linked> {
         let mut linked = Linked::default();
-        if new.iter().all(|place| !is_linked(&jobs[*place])) {
+        if new.iter().all(|place| !jobs[*place].spec().is_linked()) {
             return Ok(linked);
         }
         let after = links::resolve(jobs, answers, new).map_err(Failure::refused)?;

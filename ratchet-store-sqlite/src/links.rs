@@ -37,11 +37,6 @@ impl Come {
     }
 }
 
-/// Whether a job waits for others or for a signal, or is in a batch.
-pub(crate) fn is_linked(job: &NewJob) -> bool {
-    job.spec().waits() || job.spec().batch.is_some()
-}
-
 /// Links the new jobs of an enqueue, which are stored already, to what they wait for.
 pub(crate) fn link(
     work: &Work<'_>,
