@@ -1,8 +1,6 @@
 //! Storing new jobs.
 
-use std::collections::{HashMap, HashSet};
-
-use ratchet_core::model::{Enqueued, JobFlags, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, Taken, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use uuid::Uuid;
@@ -71,8 +69,12 @@ impl<D: Dialect> SqlStore<D> {
         routes: &[Mark],
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
-        let taken = on.rows(self.find_keys(jobs)).await?;
-        let (answers, new) = resolve(jobs, &taken)?;
+        let found = on.rows(self.find_keys(jobs)).await?;
+        let mut taken = Taken::default();
+        for row in &found {
+            note_taken(&mut taken, row)?;
+        }
+        let (answers, new) = taken.resolve(jobs);
         let linked = self.lock_parents(on, jobs, &answers, &new).await?;
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
@@ -210,48 +212,15 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
     jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
 }
 
-/// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
-fn resolve(jobs: &[NewJob], found: &[impl Row]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
-    let mut stored: HashSet<JobId> = HashSet::new();
-    let mut idempotency: HashMap<&str, JobId> = HashMap::new();
-    let mut uniqueness: HashMap<&str, JobId> = HashMap::new();
-    for row in found {
-        let job = JobId::from(row.try_get::<Uuid>(2)?);
-        match row.try_get(0)? {
-            0_i32 => {
-                stored.insert(job);
-            }
-            1 => {
-                idempotency.insert(row.try_get(1)?, job);
-            }
-            _ => {
-                uniqueness.insert(row.try_get(1)?, job);
-            }
-        }
+/// Reads a row of `find_keys`.
+fn note_taken<'r>(taken: &mut Taken<'r>, row: &'r impl Row) -> Result<()> {
+    let job = row::job_id(row, 2)?;
+    match row.try_get(0)? {
+        0_i32 => taken.stored(job),
+        1 => taken.idempotency_key(row.try_get(1)?, job),
+        _ => taken.unique_key(row.try_get(1)?, job),
     }
-    let mut new = Vec::new();
-    let mut answers = Vec::with_capacity(jobs.len());
-    for (place, job) in jobs.iter().enumerate() {
-        let (id, spec) = (job.id(), job.spec());
-        let first = spec.idempotency_key.as_ref().map(Name::as_str);
-        let unique = spec.unique_key.as_ref().map(Name::as_str);
-        let earlier = first
-            .and_then(|key| idempotency.get(key))
-            .or_else(|| uniqueness.get(unique?));
-        answers.push(match earlier {
-            _ if stored.contains(&id) => Enqueued::Created(id),
-            Some(earlier) => Enqueued::Duplicate(*earlier),
-            None => {
-                stored.insert(id);
-                idempotency.extend(first.map(|key| (key, id)));
-                uniqueness.extend(unique.map(|key| (key, id)));
-                new.push(place);
-                Enqueued::Created(id)
-            }
-        });
-    }
-    Ok((answers, new))
+    Ok(())
 }
 
 /// Jobs as columns.

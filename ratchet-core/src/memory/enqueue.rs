@@ -1,12 +1,11 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::links::awaited;
 use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::JobId;
 use crate::links;
-use crate::model::{After, Enqueued, JobRecord, NewJob, Parent};
-use crate::name::Name;
+use crate::model::{After, Enqueued, JobRecord, NewJob, Parent, Taken};
 use crate::state::JobState;
 use crate::time::from_millis;
 
@@ -30,33 +29,25 @@ impl Tables {
         Ok(answers)
     }
 
-    /// What each job is answered, and the places of those that are to be stored.
+    /// Returns the answer for each job, and the places of the jobs that are to be stored.
     fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
-        let (mut first, mut holders): (HashMap<&Name, JobId>, HashMap<&Name, JobId>) =
-            (HashMap::new(), HashMap::new());
-        let mut new = Vec::new();
-        let mut answers = Vec::with_capacity(jobs.len());
-        for (place, job) in jobs.iter().enumerate() {
-            let (id, spec) = (job.id(), job.spec());
-            let (once, unique) = (spec.idempotency_key.as_ref(), spec.unique_key.as_ref());
-            let earlier = once
-                .and_then(|key| self.idempotency_keys.get(key).or_else(|| first.get(key)))
-                .or_else(|| {
-                    let key = unique?;
-                    self.unique_keys.get(key).or_else(|| holders.get(key))
-                });
-            answers.push(match earlier {
-                _ if self.job(id).is_some() => Enqueued::Created(id),
-                Some(earlier) => Enqueued::Duplicate(*earlier),
-                None => {
-                    first.extend(once.map(|key| (key, id)));
-                    holders.extend(unique.map(|key| (key, id)));
-                    new.push(place);
-                    Enqueued::Created(id)
-                }
-            });
+        let mut taken = Taken::default();
+        for job in jobs {
+            if self.job(job.id()).is_some() {
+                taken.stored(job.id());
+            }
+            if let Some(key) = &job.spec().idempotency_key
+                && let Some(first) = self.idempotency_keys.get(key)
+            {
+                taken.idempotency_key(key.as_str(), *first);
+            }
+            if let Some(key) = &job.spec().unique_key
+                && let Some(holder) = self.unique_keys.get(key)
+            {
+                taken.unique_key(key.as_str(), *holder);
+            }
         }
-        (answers, new)
+        taken.resolve(jobs)
     }
 
     /// Refuses parents that do not exist, and batches that nothing can join.

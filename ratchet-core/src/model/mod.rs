@@ -27,6 +27,7 @@ mod report;
 mod settle;
 mod signal;
 mod spec_document;
+mod taken;
 
 pub use crate::due::RunAt;
 pub use among::Among;
@@ -65,3 +66,4 @@ pub use recurring::{
 pub use report::{Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
+pub use taken::Taken;
