@@ -63,7 +63,7 @@ pub use recurring::{
     RecurringFiring, RecurringOrigin, RecurringPage, RecurringRecord, RecurringToken,
     RetireRecurring,
 };
-pub use report::{Report, ReportKind, Reported};
+pub use report::{LastReport, Report, ReportKind, Reported};
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
 pub use taken::Taken;
