@@ -155,7 +155,7 @@ impl MongoStore {
     }
 
     /// Finds out which of the jobs are new, and refuses what the database shows to be wrong.
-    async fn check_jobs(&self, tx: &mut Tx<'_>, jobs: &[NewJob]) -> Result<Checked> {
+    async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<Checked<'a>> {
         let (answers, new) = self.resolve(tx, jobs).await?;
         let linked = self.find_parents(tx, jobs, &answers, &new).await?;
         Ok(Checked {
@@ -169,7 +169,7 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         jobs: &[NewJob],
-        checked: Checked,
+        checked: Checked<'_>,
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
@@ -258,11 +258,11 @@ impl MongoStore {
 }
 
 /// An enqueue of which nothing is written yet.
-struct Checked {
+struct Checked<'a> {
     answers: Vec<Enqueued>,
     /// The places of the jobs that are to be stored.
     new: Vec<usize>,
-    linked: Linked,
+    linked: Linked<'a>,
 }
 
 /// A job as it is stored. What it does not have is not in the document. `places` are those in the
@@ -272,7 +272,7 @@ fn document(
     route: i32,
     now: i64,
     places: Option<&mut Places>,
-    linked: Option<&Linked>,
+    linked: Option<&Linked<'_>>,
 ) -> Result<RawDocumentBuf> {
     let spec = job.spec();
     let mut row = RawDocumentBuf::new();

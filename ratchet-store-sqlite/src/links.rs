@@ -1,12 +1,12 @@
 //! Links and batches: what jobs wait for, and what the end of a request's jobs does to others. All of
 //! it is inside the transaction of the ends, and there is one writer, so nothing comes between.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
+use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, NewLinks, OpenLink, WaitingJob};
 use ratchet_core::model::{
     After, BatchRecord, Enqueued, JobFlags, JobRecord, Link, LinkState, NewJob, Parent,
-    SignalRecord, SignalWait,
+    SignalRecord, SignalWait, Tally,
 };
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
@@ -44,93 +44,66 @@ pub(crate) fn link(
     answers: &[Enqueued],
     new: &[usize],
 ) -> Result<()> {
-    let resolved = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
-    check_parents(work.conn, answers, resolved.iter().flatten())?;
-    for (place, after) in new.iter().zip(&resolved) {
-        let job = &jobs[*place];
-        add_links(work, job.id(), after)?;
-        if let Some(wait) = &job.spec().signal {
-            let deadline = work.now.saturating_add(duration_millis(wait.timeout));
-            let timeout = duration_millis(wait.timeout);
-            work.conn.prepare_cached(&SQL.add_signal)?.execute(params![
-                job.id().as_bytes(),
-                wait.key.as_str(),
-                timeout,
-                deadline
-            ])?;
-        }
-        if let Some(batch) = job.spec().batch {
-            join(work.conn, job.id(), batch)?;
-        }
+    let links = NewLinks::of(jobs, answers, new).map_err(Failure::refused)?;
+    check_parents(work.conn, &links, answers)?;
+    add_links(work, &links)?;
+    let mut add_signal = work.conn.prepare_cached(&SQL.add_signal)?;
+    for (job, wait) in &links.signals {
+        let timeout = duration_millis(wait.timeout);
+        let deadline = work.now.saturating_add(timeout);
+        let id = job.as_bytes();
+        add_signal.execute(params![id, wait.key.as_str(), timeout, deadline])?;
+    }
+    let mut grow = work.conn.prepare_cached(&SQL.grow_batch)?;
+    let mut join = work.conn.prepare_cached(&SQL.join_batch)?;
+    for (job, batch) in &links.members {
+        grow.execute([batch.as_bytes()])?;
+        join.execute([job.as_bytes(), batch.as_bytes()])?;
     }
     Ok(())
 }
 
-/// Refuses parents that are not stored; the jobs of this enqueue are.
-fn check_parents<'a>(
-    conn: Connection<'_>,
-    answers: &[Enqueued],
-    after: impl Iterator<Item = &'a After> + Clone,
-) -> Result<()> {
-    let parents = after.map(After::parent);
-    let mut seen = HashSet::new();
+/// Refuses parents that are not stored, and batches that nothing can join.
+fn check_parents(conn: Connection<'_>, links: &NewLinks<'_>, answers: &[Enqueued]) -> Result<()> {
     let mut exists = conn.prepare_cached(&SQL.job_exists)?;
-    for parent in parents.clone() {
-        if let Parent::Job(job) = parent
-            && seen.insert(parent)
-            && !exists.query_row([job.as_bytes()], |row| row.get::<_, bool>(0))?
-        {
-            return Err(Failure::refused(links::missing_parent(job, answers)));
+    for parent in links.stored_parents() {
+        if !exists.query_row([parent.as_bytes()], |row| row.get::<_, bool>(0))? {
+            return Err(Failure::refused(links::missing_parent(*parent, answers)));
         }
     }
-    for parent in parents {
-        if let Parent::Batch(batch) = parent
-            && seen.insert(parent)
-            && read_batch(conn, batch)?.is_none()
-        {
-            return Err(Failure::refused(links::missing(parent)));
+    let mut closed = HashMap::new();
+    for batch in links.batches() {
+        if let Some(record) = read_batch(conn, batch)? {
+            closed.insert(batch, record.closed);
         }
     }
-    Ok(())
+    let closed = |batch: BatchId| closed.get(&batch).copied();
+    links.check_batches(closed).map_err(Failure::refused)
 }
 
-fn add_links(work: &Work<'_>, child: JobId, after: &[After]) -> Result<()> {
+fn add_links(work: &Work<'_>, links: &NewLinks<'_>) -> Result<()> {
     let mut add = work.conn.prepare_cached(&SQL.add_link)?;
     let mut flag = work.conn.prepare_cached(&SQL.flag_parent)?;
-    for (place, one) in after.iter().enumerate() {
-        let parent = one.parent();
-        add.execute(params![
-            child.as_bytes(),
-            i64::try_from(place).unwrap_or(i64::MAX),
-            parent.code(),
-            parent.as_bytes(),
-            one.to_stored(),
-        ])?;
-        match parent {
-            Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
-            Parent::Job(parent) => {
-                flag.execute([parent.as_bytes()])?;
-                // It may have ended before.
-                work.come.borrow_mut().ended(parent);
+    for (child, after) in &links.after {
+        for (place, one) in (0_i64..).zip(after) {
+            let parent = one.parent();
+            add.execute(params![
+                child.as_bytes(),
+                place,
+                parent.code(),
+                parent.as_bytes(),
+                one.to_stored(),
+            ])?;
+            match parent {
+                Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
+                Parent::Job(parent) => {
+                    flag.execute([parent.as_bytes()])?;
+                    // It may have ended before.
+                    work.come.borrow_mut().ended(parent);
+                }
             }
         }
     }
-    Ok(())
-}
-
-fn join(conn: Connection<'_>, job: JobId, batch: BatchId) -> Result<()> {
-    let grown = conn
-        .prepare_cached(&SQL.grow_batch)?
-        .execute([batch.as_bytes()])?;
-    if grown == 0 {
-        let problem = match read_batch(conn, batch)? {
-            None => links::missing(Parent::Batch(batch)),
-            Some(_) => links::closed(batch),
-        };
-        return Err(Failure::refused(problem));
-    }
-    conn.prepare_cached(&SQL.join_batch)?
-        .execute([job.as_bytes(), batch.as_bytes()])?;
     Ok(())
 }
 
@@ -226,25 +199,25 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
 }
 
 fn count(conn: Connection<'_>, ended: &[(JobId, JobState)]) -> Result<Vec<BatchRecord>> {
-    let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
+    let mut tallies: BTreeMap<BatchId, Tally> = BTreeMap::new();
     let mut note = conn.prepare_cached(&SQL.count_child)?;
     for (job, state) in ended {
         let batch = note
             .query_row([job.as_bytes()], |row| row.get(0).map(BatchId::from_bytes))
             .optional()?;
         if let Some(batch) = batch {
-            let [succeeded, failed, cancelled] = tallies.entry(batch).or_default();
-            *match state {
-                JobState::Succeeded => succeeded,
-                JobState::Failed => failed,
-                _ => cancelled,
-            } += 1;
+            tallies.entry(batch).or_default().count(*state);
         }
     }
     let mut add = conn.prepare_cached(&SQL.count_in_batch)?;
     let mut batches = Vec::with_capacity(tallies.len());
-    for (batch, [succeeded, failed, cancelled]) in tallies {
-        add.execute(params![batch.as_bytes(), succeeded, failed, cancelled])?;
+    for (batch, tally) in tallies {
+        add.execute(params![
+            batch.as_bytes(),
+            tally.succeeded.cast_signed(),
+            tally.failed.cast_signed(),
+            tally.cancelled.cast_signed(),
+        ])?;
         batches.extend(read_batch(conn, batch)?);
     }
     Ok(batches)

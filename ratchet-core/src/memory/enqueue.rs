@@ -1,10 +1,8 @@
-use std::collections::HashSet;
-
 use super::links::awaited;
 use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::JobId;
-use crate::links;
+use crate::links::{self, NewLinks};
 use crate::model::{After, Enqueued, JobRecord, NewJob, Parent, Taken};
 use crate::state::JobState;
 use crate::time::from_millis;
@@ -15,16 +13,14 @@ impl Tables {
         self.require_permits(jobs)?;
         let (answers, new) = self.resolve_keys(jobs);
         let refused = |problem| StoreError::from(problem).during("enqueue");
-        let after = links::resolve(jobs, &answers, &new).map_err(refused)?;
-        self.check_parents(jobs, &new, &answers, &after)
-            .map_err(refused)?;
-        for (place, after) in new.iter().zip(&after) {
-            self.store(&jobs[*place], after.clone(), now);
+        let links = NewLinks::of(jobs, &answers, &new).map_err(refused)?;
+        self.check_parents(&links, &answers).map_err(refused)?;
+        for place in new {
+            self.store(&jobs[place], now);
         }
-        for (place, after) in new.into_iter().zip(after) {
-            if !after.is_empty() {
-                self.link(jobs[place].id(), after);
-            }
+        for (child, after) in links.after {
+            self.change(child, |row| row.job.spec.after.clone_from(&after));
+            self.link(child, after);
         }
         Ok(answers)
     }
@@ -53,46 +49,24 @@ impl Tables {
     /// Refuses parents that do not exist, and batches that nothing can join.
     fn check_parents(
         &self,
-        jobs: &[NewJob],
-        new: &[usize],
+        links: &NewLinks<'_>,
         answers: &[Enqueued],
-        after: &[Vec<After>],
     ) -> Result<(), InvalidInput> {
-        let ids: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-        let parents = || after.iter().flatten().map(After::parent);
-        for parent in parents() {
-            if let Parent::Job(job) = parent
-                && !ids.contains(&job)
-                && self.job(job).is_none()
-            {
-                return Err(links::missing_parent(job, answers));
-            }
+        let mut parents = links.stored_parents().iter();
+        if let Some(missing) = parents.find(|parent| self.job(**parent).is_none()) {
+            return Err(links::missing_parent(*missing, answers));
         }
-        for parent in parents() {
-            if let Parent::Batch(batch) = parent
-                && !self.links.batches.contains_key(&batch)
-            {
-                return Err(links::missing(parent));
-            }
-        }
-        for batch in new.iter().filter_map(|place| jobs[*place].spec().batch) {
-            match self.links.batches.get(&batch) {
-                None => return Err(links::missing(Parent::Batch(batch))),
-                Some(batch) if batch.closed => return Err(links::closed(batch.id)),
-                Some(_) => {}
-            }
-        }
-        Ok(())
+        let batches = &self.links.batches;
+        links.check_batches(|batch| batches.get(&batch).map(|batch| batch.closed))
     }
 
-    fn store(&mut self, new: &NewJob, after: Vec<After>, now: i64) {
+    fn store(&mut self, new: &NewJob, now: i64) {
         let spec = new.spec();
         if let Some(key) = &spec.idempotency_key {
             self.idempotency_keys.insert(key.clone(), new.id());
         }
         let run_at = from_millis(new.due().resolve(now));
         let mut job = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
-        job.spec.after = after;
         job.state = if spec.waits() {
             JobState::Blocked
         } else {

@@ -32,7 +32,7 @@ mod taken;
 pub use crate::due::RunAt;
 pub use among::Among;
 pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
-pub use batch::{BatchClosed, BatchPurge, BatchRecord};
+pub use batch::{BatchClosed, BatchPurge, BatchRecord, Tally};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use clock_trust::ClockTrust;
 pub use control::{Acted, ActionOutcome, JobSelector};
