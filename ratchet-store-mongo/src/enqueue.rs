@@ -277,7 +277,7 @@ fn document(
     let spec = job.spec();
     let mut row = RawDocumentBuf::new();
     let place = places.zip(lanes::of(spec));
-    let place = place.map(|(places, lane)| (places.take(&lane), lane));
+    let place = place.and_then(|(places, lane)| Some((places.take(&lane)?, lane)));
     let waits = waiting_state(!spec.after.is_empty(), spec.signal.is_some());
     let state = place.as_ref().map_or(waits, |(place, _)| place.state);
     row.append(cstr!("_id"), row::uuid(job.id()));
