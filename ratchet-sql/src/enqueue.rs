@@ -62,7 +62,7 @@ impl<D: Dialect> SqlStore<D> {
     /// # Errors
     /// Failures of the database. Of kind `Contention`, after which the whole transaction is to be
     /// repeated, if others stored one of the jobs meanwhile, or if the routes are missing.
-    pub async fn store_jobs(
+    pub(crate) async fn store_jobs(
         &self,
         on: &mut impl Run<D>,
         jobs: &[NewJob],
@@ -108,7 +108,7 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// Failures of the database; of kind `Contention` if the routes are missing.
-    pub async fn insert_new(
+    pub(crate) async fn insert_new(
         &self,
         on: &mut impl Run<D>,
         jobs: &[NewJob],
@@ -151,7 +151,7 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// `Invalid` for a permit that has no limit, and failures of the database.
-    pub async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
+    pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
         loop {
             let routes = jobs.iter().map(|job| &job.spec().route);
             if let Some(marks) = self.routes().marks(routes) {
@@ -184,8 +184,7 @@ impl<D: Dialect> SqlStore<D> {
 
 /// Whether some of these jobs need more than one insert: they have keys, lanes, links, batches or
 /// signals.
-#[must_use]
-pub fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
+pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
     let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
     jobs.iter().any(needs_more)
 }
