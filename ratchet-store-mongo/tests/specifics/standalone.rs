@@ -6,15 +6,14 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use ratchet_core::model::{
-    ActionOutcome, ClaimRequest, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus, Outcome,
-    PageRequest, PurgeRequest, Settlement,
+    ActionOutcome, ClaimRequest, Detail, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus,
+    Outcome, PageRequest, PurgeRequest, Settlement,
 };
 use ratchet_core::store::{JobStore, LockStore, NodeStore, Store, VersionStore};
 use ratchet_core::{
     Enqueued, Fence, Job, JobAction, JobContext, JobResult, JobState, Name, NodeId, Ratchet,
     StoreErrorKind,
 };
-use ratchet_store_mongo::MongoStore;
 use serde::{Deserialize, Serialize};
 
 use crate::faults::Fault;
@@ -130,7 +129,9 @@ async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
     });
     let taken_back = async {
         loop {
-            let job = store.get(&[id]).await.unwrap()[0].clone().unwrap();
+            let job = store.get(&[id], Detail::Whole).await.unwrap()[0]
+                .clone()
+                .unwrap();
             if job.state == JobState::Succeeded {
                 return job;
             }
