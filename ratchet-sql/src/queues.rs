@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
@@ -40,11 +40,6 @@ impl<D: Dialect> QueueStore for SqlStore<D> {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.call("queues", || self.list_queues()).await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.call("count_jobs", || self.count_matching(filter))
-            .await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {

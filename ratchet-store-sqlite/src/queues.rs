@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
 use rusqlite::params;
 
 use crate::queue::Urgency;
-use crate::read;
 use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
@@ -49,12 +48,6 @@ impl QueueStore for SqliteStore {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.read("queues", list).await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        let filter = filter.clone();
-        self.read("count_jobs", move |work| read::count(work, &filter))
-            .await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::error::Result;
-use crate::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use crate::model::{DueRoute, QueueInfo, StateCounts};
 use crate::name::Name;
 use crate::route::Route;
 use crate::store::{Changed, QueueStore};
@@ -51,17 +51,6 @@ impl QueueStore for MemoryStore {
                 counts,
             };
             Ok(queues.into_iter().map(info).collect())
-        })
-        .await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.call("count_jobs", |tables, _| {
-            let mut counts = StateCounts::new();
-            for row in tables.jobs().filter(|row| filter.matches(&row.job)) {
-                *counts.entry(row.job.state).or_default() += 1;
-            }
-            Ok(counts)
         })
         .await
     }

@@ -109,7 +109,7 @@ pub enum Detail {
     /// Everything known about it.
     #[default]
     Whole,
-    /// What fits into a line of a list: all but what may be large. See [`JobRecord::outline`].
+    /// All but what may be large, which is enough for lists: its [outline](JobRecord::outline).
     Outline,
 }
 
@@ -154,10 +154,10 @@ impl PageRequest {
         self
     }
 
-    /// Only the [outline](JobRecord::outline) of each job: for lists, which show nothing else.
+    /// Sets how much of each job is read; everything by default.
     #[must_use]
-    pub const fn outlines(mut self) -> Self {
-        self.detail = Detail::Outline;
+    pub const fn detail(mut self, detail: Detail) -> Self {
+        self.detail = detail;
         self
     }
 
