@@ -14,6 +14,7 @@ mod link;
 mod new_job;
 mod node;
 mod node_notes;
+mod node_registry;
 mod node_totals;
 mod payload_version;
 mod permit;
@@ -46,6 +47,7 @@ pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     OwnedClaim, SweptNodes,
 };
+pub use node_registry::NodeRegistry;
 pub use node_totals::NodeTotals;
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
