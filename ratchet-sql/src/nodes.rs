@@ -6,7 +6,7 @@ use ratchet_core::model::{
     SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
-use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
+use ratchet_core::time::{Timestamp, duration_millis, from_millis, to_millis};
 use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
 use uuid::Uuid;
 
@@ -147,11 +147,9 @@ impl<D: Dialect> SqlStore<D> {
             }
             swept.died.sort();
         }
-        let forgettable = |node: &&NodeRecord| {
-            let ended = !node.status.is_live() || swept.died.contains(&node.node);
-            ended && time::add(node.last_seen, sweep.forget_after) < now
-        };
-        let old = nodes.iter().filter(forgettable);
+        let old = nodes
+            .iter()
+            .filter(|node| sweep.forgets(node, &swept.died, now));
         let old: Vec<Uuid> = old.map(|node| node.node.as_uuid()).collect();
         if !old.is_empty() {
             let forget = self.sql().forget_nodes.query().bind(&old);

@@ -8,7 +8,7 @@ use ratchet_core::model::{
     SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
-use ratchet_core::time::{self, Timestamp, duration_millis, from_millis};
+use ratchet_core::time::{Timestamp, duration_millis, from_millis};
 use ratchet_core::{ClaimToken, Name, NodeId, Result};
 use rusqlite::params;
 
@@ -145,20 +145,14 @@ pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
 fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
     let now = from_millis(work.now);
     let mut nodes = all_nodes(work.conn)?;
-    nodes.sort_by_key(|node| node.node);
     let mut swept = SweptNodes::default();
     let mut set_status = work.conn.prepare_cached(&SQL.set_node_status)?;
-    for node in &mut nodes {
-        if sweep.marks_dead(node, now) {
-            node.status = NodeStatus::Dead;
-            set_status.execute(params![node.node.as_bytes(), node.status.code()])?;
-            swept.died.push(node.node);
-        }
+    for node in nodes.iter().filter(|node| sweep.marks_dead(node, now)) {
+        set_status.execute(params![node.node.as_bytes(), NodeStatus::Dead.code()])?;
+        swept.died.push(node.node);
     }
-    let old = |node: &NodeRecord| {
-        !node.status.is_live() && time::add(node.last_seen, sweep.forget_after) < now
-    };
-    nodes.retain(old);
+    swept.died.sort();
+    nodes.retain(|node| sweep.forgets(node, &swept.died, now));
     if nodes.is_empty() {
         return Ok(swept);
     }
