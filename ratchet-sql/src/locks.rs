@@ -187,11 +187,7 @@ impl<D: Dialect> SqlStore<D> {
         // A lock that is free is bound to nothing.
         let renew = lease.bind_session(renew, ttl.is_some());
         let moved = lease.execute(renew).await?;
-        Ok(if moved > 0 {
-            Fenced::Applied
-        } else {
-            Fenced::Stale
-        })
+        Ok(Fenced::when(moved > 0))
     }
 }
 

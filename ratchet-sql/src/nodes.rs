@@ -12,7 +12,6 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
-use crate::queues::changed;
 use crate::row;
 use crate::store::SqlStore;
 
@@ -26,7 +25,7 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
         self.call("set_node_status", || async {
             let set = self.sql().set_node_status.query();
             let set = set.bind(node.as_uuid()).bind(i16::from(status.code()));
-            Ok(changed(self.live().await?.execute(set).await?))
+            Ok(Changed::when(self.live().await?.execute(set).await? > 0))
         })
         .await
     }

@@ -13,15 +13,6 @@ use crate::failure::Result as Inner;
 use crate::row;
 use crate::store::SqlStore;
 
-/// What the number of changed rows tells.
-pub(crate) fn changed(rows: u64) -> Changed {
-    if rows > 0 {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
-
 /// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
 /// changed itself the first time. The queue is as the caller wants it either way.
 #[async_trait]
@@ -33,7 +24,8 @@ impl<D: Dialect> QueueStore for SqlStore<D> {
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
         self.call("resume_queue", || async {
             let resume = self.sql().resume_queue.query().bind(queue.as_str());
-            Ok(changed(self.lease().await?.execute(resume).await?))
+            let rows = self.lease().await?.execute(resume).await?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
@@ -89,7 +81,7 @@ impl<D: Dialect> SqlStore<D> {
         let pause = self.sql().pause_queue.query().bind(queue.as_str());
         let mut lease = self.lease().await?;
         let Some(claims) = &self.sql().await_claims else {
-            return lease.changed(pause).await.map(changed);
+            return Ok(Changed::when(lease.changed(pause).await? > 0));
         };
         lease.begin().await?;
         let paused = async {
@@ -97,7 +89,7 @@ impl<D: Dialect> SqlStore<D> {
             lease.changed(pause).await
         }
         .await;
-        lease.end(paused).await.map(changed)
+        Ok(Changed::when(lease.end(paused).await? > 0))
     }
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {

@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result as Inner};
-use crate::queues::changed;
 use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
@@ -68,7 +67,8 @@ impl<D: Dialect> RecurringStore for SqlStore<D> {
         self.call("delete", || async {
             let delete = self.sql().delete_recurring.query();
             let delete = delete.bind(&[name.as_str()][..]);
-            Ok(changed(self.lease().await?.execute(delete).await?))
+            let rows = self.lease().await?.execute(delete).await?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
@@ -260,7 +260,7 @@ impl<D: Dialect> SqlStore<D> {
                 return Ok(Changed::Unchanged);
             };
             let change = bind(&self.sql().change_recurring, &other)?;
-            lease.execute(change).await.map(changed)
+            Ok(Changed::when(lease.execute(change).await? > 0))
         }
         .await;
         lease.end(done).await

@@ -190,11 +190,7 @@ impl MongoStore {
         };
         let renew = vec![doc! { "$set": { "expires_at": expiry } }];
         let matched = side.plain().update_one(&side.locks, held, renew).await?;
-        Ok(if matched > 0 {
-            Fenced::Applied
-        } else {
-            Fenced::Stale
-        })
+        Ok(Fenced::when(matched > 0))
     }
 }
 

@@ -14,7 +14,6 @@ use crate::clock::Now;
 use crate::connection::{Side, Tx};
 use crate::error::{Failure, Loss, Result as Inner};
 use crate::pipelines::{code, literal};
-use crate::queues::changed;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -31,9 +30,8 @@ impl NodeStore for MongoStore {
             others.retain(|other| *other != i32::from(status.code()));
             let live = doc! { "_id": row::id(node), "status": { "$in": others } };
             let set = doc! { "$set": { "status": i32::from(status.code()) } };
-            Ok(changed(
-                side.plain().update_one(&side.nodes, live, set).await?,
-            ))
+            let set = side.plain().update_one(&side.nodes, live, set).await?;
+            Ok(Changed::when(set > 0))
         })
         .await
     }

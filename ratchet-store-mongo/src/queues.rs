@@ -15,15 +15,6 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// What the number of changed documents tells.
-pub(crate) fn changed(documents: u64) -> Changed {
-    if documents > 0 {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
-
 /// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
 /// changed itself the first time. The queue is as the caller wants it either way.
 #[async_trait]
@@ -46,7 +37,7 @@ impl QueueStore for MongoStore {
             let side = self.main();
             let this = doc! { "_id": queue.as_str() };
             let gone = side.plain().delete_many(&side.queues, this).await?;
-            Ok(changed(gone))
+            Ok(Changed::when(gone > 0))
         })
         .await
     }

@@ -15,7 +15,6 @@ use ratchet_core::{Incarnation, InvalidInput, Name, Result, StoreError, limits};
 use crate::connection::Tx;
 use crate::error::{Failure, Result as Inner};
 use crate::pipelines::LONGEST;
-use crate::queues::changed;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -72,7 +71,7 @@ impl RecurringStore for MongoStore {
             let side = self.main();
             let this = doc! { "_id": name.as_str() };
             let gone = side.plain().delete_many(&side.recurring, this).await?;
-            Ok(changed(gone))
+            Ok(Changed::when(gone > 0))
         })
         .await
     }

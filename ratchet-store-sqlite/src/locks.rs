@@ -206,9 +206,5 @@ fn move_expiry(
             work.now,
             end.end(),
         ])?;
-    Ok(if moved > 0 {
-        Fenced::Applied
-    } else {
-        Fenced::Stale
-    })
+    Ok(Fenced::when(moved > 0))
 }

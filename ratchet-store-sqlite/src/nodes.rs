@@ -15,7 +15,6 @@ use rusqlite::params;
 use crate::error::Result as Inner;
 use crate::locks::is_tenure;
 use crate::queue::Urgency;
-use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
 use crate::statements::{Connection, SQL};
@@ -34,9 +33,8 @@ impl NodeStore for SqliteStore {
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
         self.write("set_node_status", Urgency::Urgent, move |work| {
             let mut statement = work.conn.prepare_cached(&SQL.set_node_status)?;
-            Ok(changed(
-                statement.execute(params![node.as_bytes(), status.code()])?,
-            ))
+            let rows = statement.execute(params![node.as_bytes(), status.code()])?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }

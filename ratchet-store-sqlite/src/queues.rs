@@ -16,24 +16,14 @@ use crate::row;
 use crate::statements::SQL;
 use crate::store::SqliteStore;
 
-/// What the number of changed rows tells.
-pub(crate) fn changed(rows: usize) -> Changed {
-    if rows > 0 {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
-
 #[async_trait]
 impl QueueStore for SqliteStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
         let queue = queue.clone();
         self.write("pause_queue", Urgency::Normal, move |work| {
             let mut statement = work.conn.prepare_cached(&SQL.pause_queue)?;
-            Ok(changed(
-                statement.execute(params![queue.as_str(), work.now])?,
-            ))
+            let rows = statement.execute(params![queue.as_str(), work.now])?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
@@ -42,7 +32,7 @@ impl QueueStore for SqliteStore {
         let queue = queue.clone();
         self.write("resume_queue", Urgency::Normal, move |work| {
             let mut statement = work.conn.prepare_cached(&SQL.resume_queue)?;
-            Ok(changed(statement.execute([queue.as_str()])?))
+            Ok(Changed::when(statement.execute([queue.as_str()])? > 0))
         })
         .await
     }

@@ -15,7 +15,6 @@ use crate::error::Result as Inner;
 use crate::locks::is_tenure;
 use crate::permits;
 use crate::queue::Urgency;
-use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
@@ -84,7 +83,7 @@ impl RecurringStore for SqliteStore {
     async fn delete(&self, name: &Name) -> Result<Changed> {
         let name = name.clone();
         self.write("delete", Urgency::Normal, move |work| {
-            delete(work, &name).map(changed)
+            Ok(Changed::when(delete(work, &name)? > 0))
         })
         .await
     }

@@ -10,26 +10,18 @@ use crate::route::Route;
 use crate::store::{Changed, QueueStore};
 use crate::time::millis_between;
 
-pub(super) fn changed(changed: bool) -> Changed {
-    if changed {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
-
 #[async_trait]
 impl QueueStore for MemoryStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
         self.call("pause_queue", |tables, _| {
-            Ok(changed(tables.paused_queues.insert(queue.clone())))
+            Ok(Changed::when(tables.paused_queues.insert(queue.clone())))
         })
         .await
     }
 
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
         self.call("resume_queue", |tables, _| {
-            Ok(changed(tables.paused_queues.remove(queue)))
+            Ok(Changed::when(tables.paused_queues.remove(queue)))
         })
         .await
     }

@@ -3,7 +3,6 @@ use std::ops::Bound;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::queues::changed;
 use super::tables::Tables;
 use crate::error::{Result, StoreError};
 use crate::limits;
@@ -91,7 +90,7 @@ impl RecurringStore for MemoryStore {
 
     async fn delete(&self, name: &Name) -> Result<Changed> {
         self.call("delete", |tables, _| {
-            Ok(changed(tables.recurring.remove(name).is_some()))
+            Ok(Changed::when(tables.recurring.remove(name).is_some()))
         })
         .await
     }
