@@ -1,6 +1,6 @@
 //! [`QueueStore`] on SQL.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
@@ -98,25 +98,13 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(self.sql().paused_queues.query()).await? {
             paused.extend(row::name(&row, 0, "queue").ok().flatten());
         }
-        let mut queues: BTreeMap<Name, StateCounts> = paused
-            .iter()
-            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
-            .collect();
-        let counted = lease.rows(self.sql().count_jobs.query()).await?;
-        for row in counted {
-            let Ok(Some(queue)) = row::name(&row, 0, "queue") else {
-                continue;
-            };
-            let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
-            let count: u64 = row::count(row.try_get::<i64>(2)?, "count")?;
-            let counts = queues.entry(queue).or_default();
-            *counts.entry(state).or_default() += count;
+        let mut counts = Vec::new();
+        for row in lease.rows(self.sql().count_jobs.query()).await? {
+            if let Ok(Some(queue)) = row::name(&row, 0, "queue") {
+                let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+                counts.push((queue, state, row::count(row.try_get::<i64>(2)?, "count")?));
+            }
         }
-        let info = |(name, counts)| QueueInfo {
-            paused: paused.contains(&name),
-            name,
-            counts,
-        };
-        Ok(queues.into_iter().map(info).collect())
+        Ok(QueueInfo::collect(&paused, counts))
     }
 }

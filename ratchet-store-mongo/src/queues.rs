@@ -1,6 +1,6 @@
 //! [`QueueStore`] on MongoDB.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use mongodb::bson::doc;
@@ -117,27 +117,13 @@ impl MongoStore {
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
         let side = self.main();
         let paused = self.paused_queues().await?;
-        let mut queues: BTreeMap<Name, StateCounts> = paused
-            .iter()
-            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
-            .collect();
         let counted = self.count_routes().await?;
         self.routes().refresh(side).await?;
-        for (state, route, count) in counted {
-            let Some(route) = self.routes().get(route.into()) else {
-                continue;
-            };
-            let Ok(state) = JobState::from_code(state.into()) else {
-                continue;
-            };
-            let counts = queues.entry(route.queue).or_default();
-            *counts.entry(state).or_default() += count;
-        }
-        let info = |(name, counts)| QueueInfo {
-            paused: paused.contains(&name),
-            name,
-            counts,
-        };
-        Ok(queues.into_iter().map(info).collect())
+        let counts = counted.into_iter().filter_map(|(state, route, count)| {
+            let route = self.routes().get(route.into())?;
+            let state = JobState::from_code(state.into()).ok()?;
+            Some((route.queue, state, count))
+        });
+        Ok(QueueInfo::collect(&paused, counts))
     }
 }

@@ -1,6 +1,6 @@
 //! Reading: filters, pages, counts; and purges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -207,6 +207,29 @@ pub struct QueueInfo {
     pub counts: StateCounts,
 }
 
+impl QueueInfo {
+    /// Collects the queues that are paused or have jobs, in order of name. Adds up all counts of the same
+    /// queue and state.
+    #[must_use]
+    pub fn collect(
+        paused: &BTreeSet<Name>,
+        counts: impl IntoIterator<Item = (Name, JobState, u64)>,
+    ) -> Vec<Self> {
+        let empty = |queue: &Name| (queue.clone(), StateCounts::new());
+        let mut queues: BTreeMap<Name, StateCounts> = paused.iter().map(empty).collect();
+        for (queue, state, count) in counts {
+            let counts = queues.entry(queue).or_default();
+            *counts.entry(state).or_default() += count;
+        }
+        let info = |(name, counts)| Self {
+            paused: paused.contains(&name),
+            name,
+            counts,
+        };
+        queues.into_iter().map(info).collect()
+    }
+}
+
 /// Which finished jobs to delete, or to move into the archive.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -253,5 +276,36 @@ impl PurgeRequest {
             return Err(invalid(crate::error::InvalidInput::new("state", problem)));
         }
         limits::check_limit("limit", self.limit).map_err(invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new("queue", text).unwrap()
+    }
+
+    #[test]
+    fn queues_are_those_with_jobs_and_the_paused_ones() {
+        let paused = [name("b"), name("d")].into();
+        let counts = [
+            (name("c"), JobState::Pending, 1),
+            (name("b"), JobState::Running, 2),
+            (name("c"), JobState::Pending, 3),
+            (name("c"), JobState::Failed, 4),
+        ];
+        let info = |queue, paused, counts: &[(JobState, u64)]| QueueInfo {
+            name: name(queue),
+            paused,
+            counts: counts.iter().copied().collect(),
+        };
+        let expected = [
+            info("b", true, &[(JobState::Running, 2)]),
+            info("c", false, &[(JobState::Pending, 4), (JobState::Failed, 4)]),
+            info("d", true, &[]),
+        ];
+        assert_eq!(QueueInfo::collect(&paused, counts), expected);
     }
 }
