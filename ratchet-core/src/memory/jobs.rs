@@ -136,7 +136,7 @@ impl JobStore for MemoryStore {
         };
         self.call("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
-            let read = page.limit + 1;
+            let read = page.read_limit();
             let jobs = match page.order {
                 JobOrder::OldestFirst => matching
                     .filter(|row| page.after.is_none_or(|after| row.job.id > after))

@@ -161,6 +161,21 @@ impl PageRequest {
         self
     }
 
+    /// Returns how many rows a store reads for the page: one more than it shows, which tells whether there
+    /// is a next page.
+    #[must_use]
+    pub const fn read_limit(&self) -> usize {
+        self.limit.saturating_add(1)
+    }
+
+    /// Cuts the rows that were read down to the page. Returns the last row of the page if there is a next
+    /// one, which begins after it.
+    pub fn cut<'r, T>(&self, rows: &'r mut Vec<T>) -> Option<&'r T> {
+        let more = rows.len() > self.limit;
+        rows.truncate(self.limit);
+        rows.last().filter(|_| more)
+    }
+
     /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
     ///
     /// # Errors
@@ -186,9 +201,7 @@ impl JobPage {
     /// is a next page.
     #[must_use]
     pub fn cut(mut jobs: Vec<JobRecord>, limit: usize) -> Self {
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().filter(|_| more).map(|job| job.id);
+        let next = PageRequest::first(limit).cut(&mut jobs).map(|job| job.id);
         Self { jobs, next }
     }
 }
@@ -285,6 +298,17 @@ mod tests {
 
     fn name(text: &str) -> Name {
         Name::new("queue", text).unwrap()
+    }
+
+    #[test]
+    fn a_row_more_than_the_page_shows_that_there_is_a_next_one() {
+        let page = PageRequest::first(2);
+        assert_eq!(page.read_limit(), 3);
+        let cut = |mut rows: Vec<u8>| (page.cut(&mut rows).copied(), rows);
+        assert_eq!(cut(vec![7, 8, 9]), (Some(8), vec![7, 8]));
+        assert_eq!(cut(vec![7, 8]), (None, vec![7, 8]));
+        assert_eq!(cut(vec![7]), (None, vec![7]));
+        assert_eq!(cut(vec![]), (None, vec![]));
     }
 
     #[test]
