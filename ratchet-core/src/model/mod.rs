@@ -25,6 +25,7 @@ mod reclaim_pass;
 mod record;
 mod recurring;
 mod report;
+mod salvage;
 mod settle;
 mod signal;
 mod spec_document;
@@ -65,5 +66,6 @@ pub use recurring::{
     RetireRecurring,
 };
 pub use report::{Report, ReportKind, Reported};
+pub use salvage::Salvage;
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
