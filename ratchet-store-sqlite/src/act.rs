@@ -1,7 +1,7 @@
 //! What operators do to jobs, and the deletion of old ones.
 
 use ratchet_core::model::{
-    Acted, ActionOutcome, Guarded, JobFlags, JobOrder, JobSelector, PageRequest, PurgeRequest,
+    ActSelection, Acted, ActionOutcome, Guarded, JobFlags, JobSelector, PurgeRequest,
 };
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
@@ -32,14 +32,7 @@ pub(crate) fn act(
             after,
             limit,
         } => {
-            let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-            let states: Vec<JobState> = filter
-                .wanted_states()
-                .into_iter()
-                .filter(responds)
-                .collect();
-            let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
-            let page = page.after(*after);
+            let ActSelection { states, page } = ActSelection::new(filter, *after, *limit, action);
             selected_ids(work, filter, &states, &page, *limit)?
         }
         // A selector this version does not know selects nothing.
