@@ -1,7 +1,7 @@
 //! Claiming: exact order at index speed.
 
 use ratchet_core::claiming::{LOOK_ON, Persistence, RoundFound, Rounds, until};
-use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Settlement};
 use ratchet_core::permit::Budget;
 use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy, Route};
@@ -229,13 +229,10 @@ impl<D: Dialect> SqlStore<D> {
             let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
             match decode(row, token, route, look.request.payloads) {
                 Ok(job) => round.claimed.push(job),
-                Err(problem) => {
-                    let error = row::unreadable(&problem);
-                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
-                    let failed = Settlement::new(token, Outcome::Failed { error });
-                    round
-                        .unreadable
-                        .push((route.cloned(), failed.without_attempt()));
+                Err(error) => {
+                    tracing::warn!(job = %token.job, %error, "failed a job that cannot be read");
+                    let failed = Settlement::unreadable(token, &error);
+                    round.unreadable.push((route.cloned(), failed));
                 }
             }
         }

@@ -243,7 +243,7 @@ fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> 
         Ok(tag) => job.spec.tags.extend(tag),
         Err(problem) => {
             job.last_error
-                .get_or_insert_with(|| row::unreadable(&problem));
+                .get_or_insert_with(|| problem.of_stored_job());
         }
     }
     Ok(())

@@ -366,11 +366,10 @@ impl MongoStore {
             }
             match decode(row, token, route, request.payloads) {
                 Ok(job) => round.claimed.push(job),
-                Err(problem) => {
-                    let error = row::unreadable(&problem);
-                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
-                    let failed = Settlement::new(token, Outcome::Failed { error });
-                    round.unreadable.push(failed.without_attempt());
+                Err(error) => {
+                    tracing::warn!(job = %token.job, %error, "failed a job that cannot be read");
+                    let failed = Settlement::unreadable(token, &error);
+                    round.unreadable.push(failed);
                 }
             }
         }

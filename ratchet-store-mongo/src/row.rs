@@ -293,13 +293,8 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     }
     job.checkpoint = json(row, "checkpoint");
     job.result = json(row, "result");
-    job.last_error = message(row, "last_error").or_else(|| problem.map(|p| unreadable(&p)));
+    job.last_error = message(row, "last_error").or_else(|| problem.map(|p| p.of_stored_job()));
     Ok(job)
-}
-
-/// What a job that cannot be read says of itself.
-pub(crate) fn unreadable(problem: &InvalidInput) -> String {
-    format!("the stored job cannot be read: {problem}")
 }
 
 fn keep<T>(problem: &mut Option<InvalidInput>, read: Read<T>, otherwise: T) -> T {

@@ -186,7 +186,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     });
     job.checkpoint = json(row, 24);
     job.result = json(row, 25);
-    job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
+    job.last_error = message(row, 26).or_else(|| problem.map(|problem| problem.of_stored_job()));
     Ok(job)
 }
 
@@ -201,11 +201,6 @@ pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
     batch.closed = row.get(5)?;
     batch.ended_at = row.get::<_, Option<i64>>(7)?.map(from_millis);
     Ok(batch)
-}
-
-/// What a job that cannot be read says of itself.
-pub(crate) fn unreadable(problem: &InvalidInput) -> String {
-    format!("the stored job cannot be read: {problem}")
 }
 
 fn unreadable_payload() -> Json {
