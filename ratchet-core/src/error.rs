@@ -34,7 +34,7 @@ impl InvalidInput {
         Self::new("permit", problem)
     }
 
-    /// Returns the error text of a stored job of which this cannot be read.
+    /// Returns the last error of a stored job of which this part cannot be read.
     #[must_use]
     pub fn of_stored_job(&self) -> String {
         format!("the stored job cannot be read: {self}")
