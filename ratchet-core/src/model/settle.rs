@@ -88,6 +88,14 @@ impl Settlement {
         }
     }
 
+    /// Ends the claim of a job that cannot be read: it is a dead letter without an attempt, and the
+    /// problem is its error.
+    #[must_use]
+    pub fn unreadable(token: ClaimToken, problem: &InvalidInput) -> Self {
+        let error = problem.of_stored_job();
+        Self::new(token, Outcome::Failed { error }).without_attempt()
+    }
+
     /// Says how long the body ran.
     #[must_use]
     pub fn ran_for(mut self, duration: Duration) -> Self {
@@ -297,6 +305,17 @@ mod tests {
         let batch = [(a, 2), (b, 1), (a, 1), (a, 2)].map(settlement);
         assert_eq!(Settlement::turns(&batch), [vec![0, 1], vec![2], vec![3]]);
         assert!(Settlement::turns(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_read_is_a_dead_letter_without_an_attempt() {
+        let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
+        let problem = InvalidInput::new("retry", "is malformed");
+        let settlement = Settlement::unreadable(token, &problem);
+        let effect = settlement.effect(false);
+        assert_eq!((effect.state, effect.attempts_added), (JobState::Failed, 0));
+        let text = "the stored job cannot be read: retry is malformed";
+        assert_eq!(effect.error, Some(text));
     }
 
     #[test]
