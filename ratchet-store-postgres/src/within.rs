@@ -45,12 +45,14 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        let routes = self.marks_of(jobs).await?;
+        let routes = self.shared().marks_of(jobs).await?;
         if need_more_than_an_insert(jobs) {
             return self.enqueue_at_savepoint(connection, jobs, &routes).await;
         }
         let mut connection = Caller(connection);
-        self.insert_new(&mut connection, jobs, &routes).await
+        self.shared()
+            .insert_new(&mut connection, jobs, &routes)
+            .await
     }
 
     async fn enqueue_at_savepoint(
@@ -64,7 +66,7 @@ impl PostgresStore {
             .await
             .classified()?;
         let mut caller = Caller(connection);
-        let stored = self.store_jobs(&mut caller, jobs, routes).await;
+        let stored = self.shared().store_jobs(&mut caller, jobs, routes).await;
         let end = match &stored {
             Ok(_) => "RELEASE SAVEPOINT ratchet_enqueue",
             Err(_) => "ROLLBACK TO SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue",

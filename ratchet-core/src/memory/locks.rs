@@ -7,11 +7,10 @@ use super::MemoryStore;
 use super::tables::{Lock, Tables};
 use crate::error::Result;
 use crate::id::{Fence, next_in_time};
-use crate::limits::check_limit;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
-use crate::store::{Acquired, HeldLock, LockInfo, LockStore, renewed_end, validate_ttl};
-use crate::time::millis_between;
+use crate::store::{Acquired, HeldLock, LockInfo, LockStore, renewed_end};
+use crate::time::{duration_millis, millis_between};
 
 /// The expiry of a lock that was released.
 const RELEASED: i64 = i64::MIN;
@@ -61,7 +60,7 @@ impl Tables {
 #[async_trait]
 impl LockStore for MemoryStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         self.call("acquire", |tables, now| {
             let lock = tables.locks.entry(name.clone()).or_insert_with(|| Lock {
                 owner: owner.clone(),
@@ -90,7 +89,7 @@ impl LockStore for MemoryStore {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         self.call("renew", |tables, now| {
             Ok(match tables.locks.get_mut(name) {
                 Some(lock) if lock.is_held_by(owner, fence, now) => {
@@ -128,7 +127,6 @@ impl LockStore for MemoryStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        check_limit("limit", limit)?;
         self.call("list_locks", |tables, now| {
             let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
             let locks = tables.locks.range::<Name, _>((behind, Bound::Unbounded));

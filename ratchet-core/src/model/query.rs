@@ -161,7 +161,7 @@ impl PageRequest {
         self
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
@@ -240,7 +240,7 @@ impl PurgeRequest {
         self
     }
 
-    /// Refuses a limit of 0 and a state that is not terminal, as every store does first.
+    /// Refuses a limit of 0 and a state that is not terminal.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

@@ -169,7 +169,7 @@ impl ReclaimRequest {
         ReclaimEffect { crash_count, state }
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
