@@ -306,7 +306,7 @@ impl<D: Dialect> SqlStore<D> {
             match decode(row, token, route, look.request.payloads) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {
-                    let error = row::unreadable(&problem);
+                    let error = problem.of_stored_job();
                     tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
                     let failed = Settlement::new(token, Outcome::Failed { error });
                     round

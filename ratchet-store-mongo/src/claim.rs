@@ -385,7 +385,7 @@ impl MongoStore {
             match decode(row, token, route, request.payloads) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {
-                    let error = row::unreadable(&problem);
+                    let error = problem.of_stored_job();
                     tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
                     let failed = Settlement::new(token, Outcome::Failed { error });
                     round.unreadable.push(failed.without_attempt());

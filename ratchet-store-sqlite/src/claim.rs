@@ -208,7 +208,7 @@ fn take(
                 claimed.push(job);
             }
             Err((problem, claim_seq, data, flags)) => {
-                let text = row::unreadable(&problem);
+                let text = problem.of_stored_job();
                 tracing::warn!(job = %id, error = text, "failed a job that cannot be read");
                 fail_unreadable(work, *id, claim_seq, data, flags, &text)?;
             }

@@ -11,9 +11,9 @@ use crate::links::waiting_state;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
     Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
-    JobSelector, NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest,
-    ReclaimEffect, ReclaimPass, ReclaimReason, ReclaimRequest, Reclaimed, Report, ReportKind,
-    Reported, Settlement, StateCounts,
+    JobSelector, NewJob, NextRun, NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest,
+    ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed, Report, ReportKind, Reported,
+    Settlement, StateCounts,
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
@@ -106,7 +106,7 @@ impl JobStore for MemoryStore {
         let shown = |row: &Row| shown(row, page.detail);
         self.call("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
-            let read = page.limit + 1;
+            let read = page.read_limit();
             let jobs = match page.order {
                 JobOrder::OldestFirst => matching
                     .filter(|row| page.after.is_none_or(|after| row.job.id > after))
@@ -268,15 +268,24 @@ impl Tables {
     }
 
     fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
+        let nodes = NodeRegistry::new(self.nodes.values());
         let mut pass = ReclaimPass::of(request);
         for row in self.running() {
-            let (job, claim) = (&row.job, self.held(row, now));
-            if let Some(reason) = request.lost(&claim, now) {
-                let effect = request.effect(&claim, reason, job.crash_count, job.cancel_requested);
-                pass.add(job.id, job.node.is_some(), (job.id, reason, effect));
+            let job = &row.job;
+            let claim = HeldClaim {
+                owner: nodes.owner(job.node),
+                claimed_at: job.claimed_at.map(time::to_millis),
+                last_report: row.last_report,
+                timeout: job.spec.timeout,
+                stall_timeout: job.spec.stall_timeout,
+                crash_count: Some(job.crash_count),
+                cancel_requested: job.cancel_requested,
+            };
+            if let Some(effect) = request.judge(&claim, now) {
+                pass.add(job.id, job.node.is_some(), (job.id, effect));
             }
         }
-        let take_back = |(id, reason, effect): (JobId, ReclaimReason, ReclaimEffect)| {
+        let take_back = |(id, effect): (JobId, ReclaimEffect)| {
             self.change(id, |row| {
                 let token = row.token();
                 row.job.crash_count = effect.crash_count;
@@ -285,33 +294,10 @@ impl Tables {
                 } else {
                     row.end_claim(effect.state, AttemptOutcome::Lost, now);
                 }
-                Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted())
+                effect.reclaimed(token)
             })
         };
         pass.chosen().into_iter().filter_map(take_back).collect()
-    }
-
-    /// The claim of a running job, as a pass judges it.
-    fn held(&self, row: &Row, now: i64) -> HeldClaim<'_> {
-        let owner = match row.job.node {
-            None => Owner::Nobody,
-            Some(id) => match self.nodes.get(&id) {
-                Some(node) => Owner::Known(node),
-                None => {
-                    let began = self.nodes.values().map(|node| node.started_at).min();
-                    Owner::Unknown {
-                        registry_since: began.map(time::to_millis),
-                    }
-                }
-            },
-        };
-        HeldClaim {
-            owner,
-            claimed_at: row.job.claimed_at.map_or(now, time::to_millis),
-            last_report: row.last_report,
-            timeout: row.job.spec.timeout,
-            stall_timeout: row.job.spec.stall_timeout,
-        }
     }
 
     fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {

@@ -178,7 +178,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.overdue]** A begun claim of a job with a timeout, made longer ago than
     ///   `start_timeout` + timeout + `overdue_after`, is `Overdue`.
     /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts;
-    ///   `crash_count` is what [`ReclaimRequest::effect`] says. If cancellation was requested it is
+    ///   `crash_count` is what [`ReclaimRequest::judge`] says. If cancellation was requested it is
     ///   `Cancelled` instead. The old token is stale, and the history says `Lost`.
     /// - **[reclaim.exhausted]** A crash beyond `max_crashes` leaves the job `Running` without an
     ///   owner: its claim is given up. This pass and every later one returns it as `exhausted`, with

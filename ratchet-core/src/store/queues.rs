@@ -75,3 +75,15 @@ pub enum Changed {
     /// Everything was already as asked for, or what was meant does not exist.
     Unchanged,
 }
+
+impl Changed {
+    /// Returns `Changed` if something changed.
+    #[must_use]
+    pub const fn when(changed: bool) -> Self {
+        if changed {
+            Self::Changed
+        } else {
+            Self::Unchanged
+        }
+    }
+}
