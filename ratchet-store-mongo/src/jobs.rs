@@ -22,8 +22,9 @@ impl JobStore for MongoStore {
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.nearly_too_late(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
-        // than was asked for. One that the server says it did not make can be made again.
-        self.call_again_after(
+        // than was asked for. One that the server says it did not make can be made again. `until` is kept
+        // through contention, too.
+        self.call_going_on(
             "claim_next_batch",
             |loss| loss == Loss::Told,
             || self.claim_jobs(request, until),

@@ -331,8 +331,8 @@ impl MongoStore {
         self.repeat(operation, &mut attempts, repeat, work).await
     }
 
-    /// As [`call_again_after`](Self::call_again_after), for work that keeps what it has done from one try
-    /// to the next. It is repeated after contention as well, since the door of the core would begin anew.
+    /// As [`call_again_after`](Self::call_again_after), for work that keeps something from one try to the
+    /// next: what it has done, or when it is to end. It is repeated after contention as well, since the door of the core would begin anew.
     pub(crate) async fn call_going_on<T, Work>(
         &self,
         operation: &'static str,
@@ -416,10 +416,10 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns when a call that began at this time should come to an end: before the deadline, since its
-    /// caller may have the same one, and since the call may have been repeated for a tenth of it.
+    /// Returns when a call that began at this time should come to an end: a little before the deadline,
+    /// since its caller may have the same one.
     pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
-        began + self.0.deadline / 10 * 8
+        began + self.0.deadline / 10 * 9
     }
 
     fn too_late(&self) -> Failure {
