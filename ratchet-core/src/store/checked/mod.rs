@@ -58,6 +58,7 @@ pub struct Checked<S: ?Sized>(Arc<S>);
 
 impl<S: Store> Checked<S> {
     /// Wraps a store.
+    #[must_use]
     pub fn new(store: S) -> Self {
         Self(Arc::new(store))
     }
