@@ -53,7 +53,9 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        self.enqueue_within(&mut Caller(connection), jobs).await
+        self.shared()
+            .enqueue_within(&mut Caller(connection), jobs)
+            .await
     }
 
     /// Lets the commit of the caller's transaction wake up the nodes that poll the queues of due jobs.
