@@ -51,6 +51,7 @@ sabotages! {
     IgnoresCapabilities,
     ClaimsUntaggedJobsUnasked,
     IgnoresExceptions,
+    SendsPayloadsUnasked,
     LosesCheckpoints,
     SaysThatOthersWait,
     IgnoresTokensOnSettle,
