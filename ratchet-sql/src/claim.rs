@@ -1,7 +1,7 @@
 //! Claiming: exact order at index speed.
 
 use ratchet_core::claiming::{LOOK_ON, Persistence, RoundFound, Rounds, until};
-use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Settlement};
+use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
 use ratchet_core::permit::Budget;
 use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy, Route};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::routes::Chosen;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::store::SqlStore;
 
 /// How persistently a claim looks for jobs. After a round that must be repeated a resource is used up,
@@ -267,8 +267,8 @@ fn decode(
     claim.timeout = row::duration(row, 12, "timeout")?;
     claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
     claim.lane = row::name(row, 18, "lane")?;
-    let flags: i16 = row.try_get(20).map_err(broken)?;
-    claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
+    let flags: JobFlags = row.try_get(20).map_err(broken)?;
+    claim.awaited = flags.has_any(JobFlags::FOLLOWED);
     claim.trace = row::trace(row, 14, 15)?;
     let input = payloads.then(|| JobInput {
         payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),

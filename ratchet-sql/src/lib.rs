@@ -39,16 +39,16 @@ mod statements;
 mod store;
 mod value;
 mod versions;
+mod within;
 mod workflows;
 
 pub use arguments::{Argument, Column, Element, List};
 pub use dialect::{Connections, Dialect, Lease, Query, Row, Run};
-pub use enqueue::need_more_than_an_insert;
 pub use failure::{Failure, Loss, Result};
 pub use generation::{Generation, LIFETIME, Made};
 pub use held::PATIENCE;
-pub use routes::Mark;
 pub use statement::{Statement, Statements};
 pub use statements::{Reader, render, split, statement, unlisted};
 pub use store::{SqlStore, too_late};
 pub use value::Value;
+pub use within::Savepoint;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 use ratchet_sql::{LIFETIME, too_late};
 use sqlx::ConnectOptions;
@@ -205,11 +206,11 @@ impl Builder {
     ///
     /// # Cancel safety
     /// Dropping the future ends what was started; migrations are applied whole or not at all.
-    pub async fn connect(self) -> Result<PostgresStore> {
+    pub async fn connect(self) -> Result<Checked<PostgresStore>> {
         let config = self
             .into_config()
             .map_err(|error| error.during("connect"))?;
-        PostgresStore::open(config).await
+        PostgresStore::open(config).await.map(Checked::new)
     }
 
     /// All migrations with what is set, in order. The database is not looked at.

@@ -17,7 +17,7 @@ use crate::store::PostgresStore;
 #[async_trait]
 impl DiagnosticStore for PostgresStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
-        self.call("findings", || self.look()).await
+        self.shared().call("findings", || self.look()).await
     }
 }
 
@@ -64,22 +64,27 @@ impl PostgresStore {
         statement: &Statement,
         read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
-        let query = statement.query().bind(self.schema());
+        let query = statement.query().bind(self.shared().schema());
         let mut findings = Vec::new();
-        for row in self.lease().await?.rows(query).await? {
+        for row in self.shared().lease().await?.rows(query).await? {
             findings.extend(read(&row)?);
         }
         Ok(findings)
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.statements()).await
+        migrate::applied(&mut self.shared().lease().await?, self.statements()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
-        let mut lease = self.lease().await?;
-        let missing =
-            migrate::missing(&mut lease, self.statements(), self.schema(), applied).await?;
+        let mut lease = self.shared().lease().await?;
+        let missing = migrate::missing(
+            &mut lease,
+            self.statements(),
+            self.shared().schema(),
+            applied,
+        )
+        .await?;
         Ok(missing
             .iter()
             .map(|object| Finding::missing(object))
@@ -89,7 +94,7 @@ impl PostgresStore {
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
         let state = self.statements().server_state.query();
-        let rows = self.lease().await?.rows(state).await?;
+        let rows = self.shared().lease().await?.rows(state).await?;
         let Some(row) = rows.first() else {
             return Ok(Vec::new());
         };
@@ -110,13 +115,13 @@ impl PostgresStore {
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
         let find = self.statements().lost_routes.query();
-        let rows = self.lease().await?.rows(find).await?;
+        let rows = self.shared().lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
             let count = row.try_get::<i64>(1)?.unsigned_abs();
             lost.push((row.try_get::<i32>(0)?.into(), count));
         }
-        let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
+        let table = |name: &str| format!("{}.{name}", quoted(self.shared().schema()));
         let (jobs, routes) = (table("jobs"), table("routes"));
         let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
         Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
@@ -124,10 +129,10 @@ impl PostgresStore {
 
     async fn plaintext(&self) -> Inner<Vec<Finding>> {
         let [pooled, beside] = self.options();
-        let encrypted = self.lease().await?;
+        let encrypted = self.shared().lease().await?;
         let mut findings = plaintext(pooled, self.encrypts(encrypted).await?);
         if (beside.get_host(), beside.get_port()) != (pooled.get_host(), pooled.get_port()) {
-            let encrypted = self.live().await?;
+            let encrypted = self.shared().live().await?;
             findings.extend(plaintext(beside, self.encrypts(encrypted).await?));
         }
         Ok(findings)
@@ -141,7 +146,11 @@ impl PostgresStore {
 
     fn invalid(&self, row: &Row) -> Inner<Vec<Finding>> {
         let index: &str = row.try_get(0)?;
-        let remedy = format!("REINDEX INDEX {}.{}", quoted(self.schema()), quoted(index));
+        let remedy = format!(
+            "REINDEX INDEX {}.{}",
+            quoted(self.shared().schema()),
+            quoted(index)
+        );
         Ok(vec![Finding::invalid_index(index, remedy)])
     }
 }

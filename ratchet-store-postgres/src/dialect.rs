@@ -13,7 +13,7 @@ use crate::error::Classified;
 
 /// PostgreSQL.
 #[derive(Debug)]
-pub struct Postgres;
+pub(crate) struct Postgres;
 
 impl Dialect for Postgres {
     const BACKEND: &'static str = "postgres";
@@ -34,7 +34,7 @@ impl Dialect for Postgres {
 }
 
 /// A statement with what is bound to it. Values are encoded as they are bound.
-pub struct Query(pub(crate) sqlx::query::Query<'static, sqlx::Postgres, PgArguments>);
+pub(crate) struct Query(pub(crate) sqlx::query::Query<'static, sqlx::Postgres, PgArguments>);
 
 impl Query {
     /// The statement with nothing bound to it.
@@ -111,7 +111,7 @@ impl ratchet_sql::Query for Query {
 
 /// A row of an answer.
 #[derive(Debug)]
-pub struct Row(pub(crate) PgRow);
+pub(crate) struct Row(pub(crate) PgRow);
 
 impl ratchet_sql::Row for Row {
     fn bool(&self, column: usize) -> Result<Option<bool>> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 use ratchet_sql::{LIFETIME, too_late};
 use tiberius::EncryptionLevel;
@@ -184,11 +185,11 @@ impl Builder {
     ///
     /// # Cancel safety
     /// Dropping the future ends what was started; migrations are applied whole or not at all.
-    pub async fn connect(self) -> Result<SqlServerStore> {
+    pub async fn connect(self) -> Result<Checked<SqlServerStore>> {
         let config = self
             .into_config()
             .map_err(|error| error.during("connect"))?;
-        SqlServerStore::open(config).await
+        SqlServerStore::open(config).await.map(Checked::new)
     }
 
     /// All migrations with what is set, in order. The database is not looked at.

@@ -17,7 +17,7 @@ use crate::store::SqlServerStore;
 #[async_trait]
 impl DiagnosticStore for SqlServerStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
-        self.call("findings", || self.look()).await
+        self.shared().call("findings", || self.look()).await
     }
 }
 
@@ -57,7 +57,7 @@ impl SqlServerStore {
         read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
         let mut findings = Vec::new();
-        for row in self.lease().await?.rows(query).await? {
+        for row in self.shared().lease().await?.rows(query).await? {
             findings.extend(read(&row)?);
         }
         Ok(findings)
@@ -65,30 +65,30 @@ impl SqlServerStore {
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
         let find = self.statements().lost_routes.query();
-        let rows = self.lease().await?.rows(find).await?;
+        let rows = self.shared().lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
             let count = row.try_get::<i64>(1)?.unsigned_abs();
             lost.push((row.try_get::<i32>(0)?.into(), count));
         }
-        let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
+        let table = |name: &str| format!("{}.{name}", quoted(self.shared().schema()));
         let (jobs, routes) = (table("jobs"), table("routes"));
         let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
         Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.statements()).await
+        migrate::applied(&mut self.shared().lease().await?, self.statements()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
-        let mut lease = self.lease().await?;
+        let mut lease = self.shared().lease().await?;
         // What stands in for the server calls indexes otherwise than they were called.
-        let indexes = !self.version().starts_with("Babelfish");
+        let indexes = !self.shared().version().starts_with("Babelfish");
         let missing = migrate::missing(
             &mut lease,
             self.statements(),
-            self.schema(),
+            self.shared().schema(),
             applied,
             indexes,
         );

@@ -10,7 +10,7 @@ use crate::result::Row;
 
 /// SQL Server.
 #[derive(Debug)]
-pub struct SqlServer;
+pub(crate) struct SqlServer;
 
 impl Dialect for SqlServer {
     const BACKEND: &'static str = "sqlserver";

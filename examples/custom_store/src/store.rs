@@ -13,9 +13,9 @@ use ratchet_core::model::{
     Reported, RetireRecurring, Settlement, Signal, StateCounts, SweptNodes,
 };
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore,
-    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, StoreInfo, VersionStore,
-    WorkflowStore,
+    Acquired, ArchiveStore, CallPolicy, Changed, DiagnosticStore, JobStore, LockInfo, LockStore,
+    NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, StoreInfo,
+    VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
@@ -65,8 +65,17 @@ impl Store for MeteredStore {
         self.inner.guards()
     }
 
-    fn patience(&self) -> Duration {
-        self.inner.patience()
+    fn call_policy(&self) -> CallPolicy {
+        self.inner.call_policy()
+    }
+
+    fn call_timed_out(&self) {
+        self.inner.call_timed_out();
+    }
+
+    fn is_checked(&self) -> bool {
+        // The calls that are counted here come through a door of their own.
+        false
     }
 
     fn jobs(&self) -> &dyn JobStore {

@@ -11,8 +11,7 @@ use crate::store::Changed;
 ///
 /// Links and memberships are made by [`JobStore::enqueue`](super::JobStore::enqueue) and decided by
 /// whatever ends jobs, all with the rules of [`links::Cascade`](crate::links::Cascade); what is here
-/// is beside that. A store without this power refuses such jobs
-/// ([`NewJob::refuse_beyond`](crate::NewJob::refuse_beyond)).
+/// is beside that. A store without this power sees no such job: they are refused before.
 ///
 /// # Contract
 /// - **[link.wait]** A job stored with links is `Blocked`, and never claimed, until all its links
@@ -31,7 +30,7 @@ use crate::store::Changed;
 ///   `Invalid`, naming `parent`, and so is one whose batch is not stored, naming `batch`; nothing
 ///   is stored.
 /// - **[link.cycle]** So is an enqueue whose jobs would wait for themselves, also where duplicates
-///   make them do so ([`links::resolve`](crate::links::resolve)).
+///   make them do so ([`NewLinks::of`](crate::links::NewLinks::of)).
 /// - **[link.duplicate]** A job whose parent in the same call is a `Duplicate` is linked to the job
 ///   that stands for it; if that was purged, it is missing as any other. One that is not stored
 ///   itself, or is stored already, gets no links.
