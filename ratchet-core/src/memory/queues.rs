@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::tables::Row;
 use crate::error::Result;
-use crate::model::{DueRoute, QueueInfo, StateCounts};
+use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::route::Route;
 use crate::store::{Changed, QueueStore};

@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_last_of_each_kind_is_left_of_a_claim() {
         let (a, b, c) = (token(), token(), token());
-        let json = Json::from_stored;
+        let json = |text: &str| Json::from_stored(text);
         let checkpoint = |token, text: &str| Report::new(token, ReportKind::Checkpoint(json(text)));
         let batch = [
             progress(a, 10, "first"),
