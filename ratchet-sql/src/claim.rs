@@ -174,8 +174,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(round)
     }
 
-    /// Claims what is due, of each route no more candidates than one wants for what this budget has for
-    /// it: what is too much, the caller gives back.
+    /// Claims what is due. A route whose permits are bounded gives at most as many candidates as the
+    /// round looks at for the permits that are left; the caller gives back what is too much.
     async fn take(
         &self,
         lease: &mut D::Lease,

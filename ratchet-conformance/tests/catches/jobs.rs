@@ -186,6 +186,7 @@ impl JobStore for Sabotaged {
                 asked.capabilities = self.required_capabilities().await?;
             }
             Sabotage::ClaimsUntaggedJobsUnasked => asked.untagged = true,
+            Sabotage::SendsPayloadsUnasked => asked.payloads = true,
             Sabotage::IgnoresExceptions => {
                 for names in [&mut asked.queues, &mut asked.kinds] {
                     if matches!(names, Selection::Except(_)) {

@@ -92,6 +92,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "claim::a_request_may_leave_queues_and_kinds_out",
     ),
     (
+        Sabotage::SendsPayloadsUnasked,
+        "claim::the_optimized_claim_leaves_only_the_inputs_out",
+    ),
+    (
         Sabotage::LosesCheckpoints,
         "report::a_checkpoint_outlives_its_claim",
     ),

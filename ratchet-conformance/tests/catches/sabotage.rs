@@ -52,6 +52,7 @@ sabotages! {
     IgnoresCapabilities,
     ClaimsUntaggedJobsUnasked,
     IgnoresExceptions,
+    SendsPayloadsUnasked,
     LosesCheckpoints,
     SaysThatOthersWait,
     IgnoresTokensOnSettle,

@@ -224,15 +224,13 @@ impl ClaimedJob {
 mod tests {
     use super::*;
     use crate::id::JobId;
-    use crate::name::Name;
     use crate::time::from_millis;
 
     #[test]
     fn claimed_jobs_are_sorted_by_their_rank_at_that_time() {
         let (first, second) = (JobId::new(), JobId::new());
         let job = |id, priority, run_at| {
-            let name = |text| Name::new("name", text).unwrap();
-            let route = Route::new(name("queue"), name("kind"));
+            let route = Route::from_texts("queue", "kind", "", "").unwrap();
             let token = ClaimToken::new(id, 1, None, Timestamp::UNIX_EPOCH);
             let claim = Claim::new(token, route, priority, from_millis(run_at));
             ClaimedJob { claim, input: None }
