@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::arguments::{Argument, Column};
 use crate::failure::Result;
-use crate::statement::Statement;
+use crate::statement::{OwnStatements, Statement};
 use crate::value::Value;
 
 /// A server and its driver.
@@ -36,6 +36,8 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     type Lease: Lease<Self>;
     /// All connections of a store.
     type Connections: Connections<Self>;
+    /// The statements that only this dialect has.
+    type Own: OwnStatements<Self>;
 
     /// Returns the statement with nothing bound to it; its text has this many parameters.
     fn query(text: &Arc<str>, parameters: usize) -> Self::Query;

@@ -14,6 +14,7 @@ use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::queues::changed;
 use crate::row;
+use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -73,7 +74,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         lease.begin().await?;
         let joined = async {
-            if let Some(others) = &self.sql().await_nodes {
+            if let Some(others) = self.sql().own.await_nodes() {
                 lease.script(others).await?;
             }
             let status = i16::from(heartbeat.status.code());

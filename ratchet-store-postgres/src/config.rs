@@ -10,7 +10,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::migrate::{self, Migration, STEPS, Step};
-use crate::statements::{DATABASE_CLOCK, quoted};
+use crate::statements::{DATABASE_CLOCK, Named, quoted};
 use crate::store::PostgresStore;
 
 /// The URL schemes of this backend.
@@ -466,6 +466,10 @@ fn refuse_several_hosts(url: &str) -> Result<()> {
     }
 }
 
+/// How many statements a connection keeps prepared: all there are, and the few that are written where
+/// they are run. One that is not kept costs a round trip more.
+const STATEMENTS: usize = Named::COUNT + 8;
+
 /// The settings of a URL, and what it says of locks. The rest is the driver's.
 fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -488,10 +492,9 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     refuse_several_hosts(url)?;
     let (url, session_locks) = take_session_locks(url)?;
     PgConnectOptions::from_str(&url)
-        // Every statement of ours is text that hardly changes, and there are about fifty.
         .map(|options| {
             let options = options
-                .statement_cache_capacity(128)
+                .statement_cache_capacity(STATEMENTS)
                 // PgBouncer refuses it, and from PostgreSQL 12 on nothing is gained by it.
                 .extra_float_digits(None)
                 .disable_statement_logging();
@@ -577,6 +580,21 @@ mod tests {
         assert_eq!(options.get_application_name(), Some("a"));
         let off = Builder::url(on).session_locks(false).into_config();
         assert!(!off.unwrap().session_locks);
+    }
+
+    #[test]
+    fn a_connection_keeps_every_statement() {
+        for url in [
+            "postgres://h/d",
+            "postgres://h/d?statement-cache-capacity=5",
+        ] {
+            let kept = parse(url).unwrap().0.to_url_lossy();
+            let kept = kept
+                .query_pairs()
+                .find(|(key, _)| key == "statement-cache-capacity");
+            let kept: usize = kept.unwrap().1.parse().unwrap();
+            assert!(kept > Named::COUNT, "{kept}");
+        }
     }
 
     #[tokio::test]

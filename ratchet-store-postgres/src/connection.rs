@@ -289,14 +289,14 @@ impl Lease {
 impl Run<Postgres> for Lease {
     async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
         self.broken = true;
-        let rows = query.0.fetch_all(self.connection()?).await;
+        let rows = query.query.fetch_all(self.connection()?).await;
         let rows = self.after(rows)?;
         Ok(rows.into_iter().map(Row).collect())
     }
 
     async fn execute(&mut self, query: Query) -> Result<u64> {
         self.broken = true;
-        let done = query.0.execute(self.connection()?).await;
+        let done = query.query.execute(self.connection()?).await;
         self.after(done).map(|done| done.rows_affected())
     }
 }
@@ -350,12 +350,12 @@ pub(crate) struct Caller<'c>(pub(crate) &'c mut PgConnection);
 
 impl Run<Postgres> for Caller<'_> {
     async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
-        let rows = query.0.fetch_all(&mut *self.0).await.classified()?;
+        let rows = query.query.fetch_all(&mut *self.0).await.classified()?;
         Ok(rows.into_iter().map(Row).collect())
     }
 
     async fn execute(&mut self, query: Query) -> Result<u64> {
-        let done = query.0.execute(&mut *self.0).await.classified()?;
+        let done = query.query.execute(&mut *self.0).await.classified()?;
         Ok(done.rows_affected())
     }
 }

@@ -23,7 +23,7 @@ impl DiagnosticStore for PostgresStore {
 
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.statements();
+        let sql = self.sql();
         let mut findings = Findings::default();
         let mut add =
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
@@ -33,9 +33,9 @@ impl PostgresStore {
         let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
         add("the migrations", version)?;
         add("the tables and indexes", self.missing(steps).await)?;
-        let invalid = self.found(&sql.invalid_indexes, |row| self.invalid(row));
+        let invalid = self.found(&sql.own.invalid_indexes, |row| self.invalid(row));
         add("the state of the indexes", invalid.await)?;
-        let vacuum = self.found(&sql.vacuum_settings, vacuum);
+        let vacuum = self.found(&sql.own.vacuum_settings, vacuum);
         add("the settings of autovacuum", vacuum.await)?;
         add("the state of the server", self.read_only().await)?;
         add("the routes of the jobs", self.lost_routes().await)?;
@@ -44,10 +44,10 @@ impl PostgresStore {
             ("the sessions", &sql.held_by_sessions, Who::Session),
             (
                 "the prepared transactions",
-                &sql.held_by_prepared,
+                &sql.own.held_by_prepared,
                 Who::Prepared,
             ),
-            ("the replication slots", &sql.held_by_slots, Who::Slot),
+            ("the replication slots", &sql.own.held_by_slots, Who::Slot),
         ] {
             let held = self.found(statement, |row| {
                 Ok(Finding::held(&who.holder(row)?).into_iter().collect())
@@ -73,13 +73,12 @@ impl PostgresStore {
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.statements()).await
+        migrate::applied(&mut self.lease().await?, self.sql()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
-        let missing =
-            migrate::missing(&mut lease, self.statements(), self.schema(), applied).await?;
+        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied).await?;
         Ok(missing
             .iter()
             .map(|object| Finding::missing(object))
@@ -88,7 +87,7 @@ impl PostgresStore {
 
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
-        let state = self.statements().server_state.query();
+        let state = self.sql().own.server_state.query();
         let rows = self.lease().await?.rows(state).await?;
         let Some(row) = rows.first() else {
             return Ok(Vec::new());
@@ -109,7 +108,7 @@ impl PostgresStore {
     }
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.statements().lost_routes.query();
+        let find = self.sql().lost_routes.query();
         let rows = self.lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -135,7 +134,7 @@ impl PostgresStore {
 
     /// Whether the server encrypts this connection. `None` if the server does not say.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
-        let rows = lease.rows(self.statements().own_encryption.query()).await?;
+        let rows = lease.rows(self.sql().own.own_encryption.query()).await?;
         rows.first().map(|row| row.try_get(0)).transpose()
     }
 

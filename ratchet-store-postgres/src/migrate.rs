@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 use crate::config::Config;
 use crate::connection::{Lease, Liveness, Pool, fixed};
 use crate::dialect::Query;
-use crate::statements::{CREATE_MIGRATIONS, Statements, quoted, render};
+use crate::statements::{CREATE_MIGRATIONS, Statements, quoted, render, statements};
 
 /// One step of Ratchet's schema, ready to be run in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
 
 /// The migrations that are missing. Looks only.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
-    let sql = Statements::new(&config.schema, &config.clock);
+    let sql = statements(&config.schema, &config.clock);
     let (_pool, liveness, _beside) = Pool::open(config).await?;
     let mut lease = liveness.lease().await?;
     server_version(&mut lease).await?;
@@ -212,7 +212,7 @@ struct Schema<'a> {
 impl Schema<'_> {
     /// Refuses a role that cannot do its work, and says what a DBA must run.
     async fn check_rights(&self, lease: &mut Lease, migrate: bool) -> Result<()> {
-        let find = self.sql.find_schema.query().bind(self.name);
+        let find = self.sql.own.find_schema.query().bind(self.name);
         let rows = lease.rows(find).await?;
         let Some(row) = rows.first() else {
             return Ok(());
@@ -273,7 +273,7 @@ impl Schema<'_> {
         };
         // Even where it changes nothing, this needs the right to create schemas in the database.
         let exists: bool = match lease
-            .rows(self.sql.find_schema.query().bind(self.name))
+            .rows(self.sql.own.find_schema.query().bind(self.name))
             .await?
             .first()
         {

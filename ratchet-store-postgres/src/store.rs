@@ -16,7 +16,7 @@ use crate::coordinator::PostgresCoordinator;
 use crate::dialect::Postgres;
 use crate::migrate::{self, Migration};
 use crate::pooler;
-use crate::statements::Statements;
+use crate::statements::statements;
 
 /// Ratchet's tables in a schema of a PostgreSQL database.
 ///
@@ -29,7 +29,6 @@ pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
     store: SqlStore<Postgres>,
-    own: Statements,
     /// How its connections are made.
     pooled: PgConnectOptions,
     /// How to connect beside the pool.
@@ -171,7 +170,7 @@ impl PostgresStore {
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         const OPERATION: &str = "connect";
-        let sql = Statements::new(&config.schema, &config.clock);
+        let sql = statements(&config.schema, &config.clock);
         let schema = &config.schema;
         // In a box, so that the callers' own futures stay small.
         let opening = Box::pin(async {
@@ -188,14 +187,7 @@ impl PostgresStore {
             }
             pooler::check_statements(&pool).await?;
             let connections = Connections { pool, liveness };
-            let shared = sql.shared();
-            let store = SqlStore::open(
-                connections,
-                shared,
-                schema.clone(),
-                version,
-                config.deadline,
-            );
+            let store = SqlStore::open(connections, sql, schema.clone(), version, config.deadline);
             Ok((store.await?, beside))
         });
         let opened = tokio::time::timeout(config.deadline, opening).await;
@@ -206,7 +198,6 @@ impl PostgresStore {
         let pooled = config.pool_options();
         Ok(Self(Arc::new(Inside {
             store,
-            own: sql,
             pooled,
             beside,
             wakeups: config.wakeups,
@@ -217,11 +208,6 @@ impl PostgresStore {
     /// How the connections for jobs and those beside them are made.
     pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
-    }
-
-    /// Every statement, those that only PostgreSQL has among them.
-    pub(crate) fn statements(&self) -> &Statements {
-        &self.0.own
     }
 
     pub(crate) fn channel(&self) -> String {

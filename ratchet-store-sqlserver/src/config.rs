@@ -10,9 +10,9 @@ use tiberius::EncryptionLevel;
 use crate::connect::{Connector, DriverConnection};
 use crate::migrate::{self, Migration, STEPS, Step};
 use crate::session::Session;
-use crate::statements::{DATABASE_CLOCK, quoted};
 use crate::store::SqlServerStore;
 use crate::target::{self, Trust};
+use crate::words::{DATABASE_CLOCK, quoted};
 
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];

@@ -12,12 +12,12 @@ use ratchet_sql::{Failure, Generation, Loss, Made, Result, Row as _, Run, Statem
 use tiberius::ToSql;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::arguments::Query;
 use crate::config::Config;
 use crate::connect::{Client, Connector, quietly};
 use crate::dialect::SqlServer;
 use crate::error::Classified;
-use crate::result::{self, Row};
+use crate::query::Query;
+use crate::row::{self, Row};
 use crate::session::{self, CHARACTER, Session, lock_timeout};
 
 /// Begins a transaction in which each statement sees what was committed before it, whatever an
@@ -207,7 +207,7 @@ impl Lease {
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
         let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
-        self.after(done.map(result::all))
+        self.after(done.map(row::all))
     }
 
     /// Runs statements of an application's; how many rows the last of them changed.

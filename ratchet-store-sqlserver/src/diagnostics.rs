@@ -8,11 +8,11 @@ use ratchet_core::model::{Finding, Findings, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_sql::{Failure, Result as Inner, Row as _, Run as _};
 
-use crate::arguments::Query;
 use crate::migrate;
-use crate::result::Row;
-use crate::statements::quoted;
+use crate::query::Query;
+use crate::row::Row;
 use crate::store::SqlServerStore;
+use crate::words::quoted;
 
 #[async_trait]
 impl DiagnosticStore for SqlServerStore {
@@ -23,7 +23,7 @@ impl DiagnosticStore for SqlServerStore {
 
 impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.statements();
+        let sql = self.sql();
         let mut findings = Findings::default();
         let mut add =
             |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
@@ -42,7 +42,7 @@ impl SqlServerStore {
             Ok(plain.into_iter().collect()),
         )?;
         add("the routes of the jobs", self.lost_routes().await)?;
-        let reads = self.found(sql.database_settings.query(), reads);
+        let reads = self.found(sql.own.database_settings.query(), reads);
         add("the settings of the database", reads.await)?;
         let held = self.found(sql.held_by_sessions.query(), held);
         add("the transactions of other sessions", held.await)?;
@@ -64,7 +64,7 @@ impl SqlServerStore {
     }
 
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.statements().lost_routes.query();
+        let find = self.sql().lost_routes.query();
         let rows = self.lease().await?.rows(find).await?;
         let mut lost = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -78,20 +78,14 @@ impl SqlServerStore {
     }
 
     async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.statements()).await
+        migrate::applied(&mut self.lease().await?, self.sql()).await
     }
 
     async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
         let mut lease = self.lease().await?;
         // What stands in for the server calls indexes otherwise than they were called.
         let indexes = !self.version().starts_with("Babelfish");
-        let missing = migrate::missing(
-            &mut lease,
-            self.statements(),
-            self.schema(),
-            applied,
-            indexes,
-        );
+        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied, indexes);
         let missing = missing.await?;
         Ok(missing
             .iter()

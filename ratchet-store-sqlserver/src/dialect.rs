@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ratchet_sql::Dialect;
 
-use crate::arguments::Query;
 use crate::connection::{Connections, Lease};
-use crate::result::Row;
+use crate::query::Query;
+use crate::row::Row;
+use crate::statements::Own;
 
 /// SQL Server.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ impl Dialect for SqlServer {
     type Row = Row;
     type Lease = Lease;
     type Connections = Connections;
+    type Own = Own;
 
     fn query(text: &Arc<str>, parameters: usize) -> Query {
         Query::new(Arc::clone(text), parameters)

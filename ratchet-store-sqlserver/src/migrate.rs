@@ -9,9 +9,8 @@ use sha2::{Digest, Sha256};
 use crate::config::Config;
 use crate::connection::{Lease, Liveness, Pool};
 use crate::session::{self, INDEXABLE};
-use crate::statements::{
-    CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, Words, application_lock, literal, quoted,
-};
+use crate::statements::{CREATE_MIGRATIONS, Statements, statements};
+use crate::words::{DATABASE_CLOCK, Words, application_lock, literal, quoted};
 
 /// One step of Ratchet's schema, ready to be run in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +144,7 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let server = session::check(&mut lease, config.locking_reads).await?;
     let words = Words::new(&config.schema, &config.clock, config.deadline, &server)
         .locking_reads(config.locking_reads);
-    let sql = Statements::new(&words);
+    let sql = statements(&words);
     let schema = Schema {
         name: &config.schema,
         steps: &config.steps,
@@ -189,7 +188,7 @@ pub(crate) async fn missing(
     let tables = sql.own_objects.query().bind(name);
     let mut rows = lease.rows(tables).await?;
     if indexes {
-        let indexes = sql.own_indexes.query().bind(name);
+        let indexes = sql.own.own_indexes.query().bind(name);
         rows.extend(lease.rows(indexes).await?);
     }
     for row in rows {

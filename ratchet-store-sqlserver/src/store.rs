@@ -14,8 +14,9 @@ use crate::connection::{Connections, Pool};
 use crate::dialect::SqlServer;
 use crate::migrate::{self, Migration};
 use crate::session;
-use crate::statements::{Statements, Words};
+use crate::statements::statements;
 use crate::transaction::Transaction;
+use crate::words::Words;
 
 /// Ratchet's tables in a schema of a SQL Server database.
 ///
@@ -28,7 +29,6 @@ pub struct SqlServerStore(Arc<Inside>);
 
 struct Inside {
     store: SqlStore<SqlServer>,
-    own: Statements,
     plaintext_host: Option<String>,
 }
 
@@ -123,29 +123,22 @@ impl SqlServerStore {
             let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
             let words = Words::new(&config.schema, &config.clock, config.deadline, &server)
                 .locking_reads(config.locking_reads);
-            let sql = Statements::new(&words);
+            let sql = statements(&words);
             migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
-            let (shared, schema) = (sql.shared(), config.schema.clone());
+            let schema = config.schema.clone();
             let connections = Connections { pool, liveness };
-            let store =
-                SqlStore::open(connections, shared, schema, server.version, config.deadline);
-            Ok((store.await?, sql))
+            let store = SqlStore::open(connections, sql, schema, server.version, config.deadline);
+            store.await
         });
         let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (store, own) = match opened {
+        let store = match opened {
             Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
             Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
         };
         Ok(Self(Arc::new(Inside {
             store,
-            own,
             plaintext_host: config.plaintext_host,
         })))
-    }
-
-    /// Every statement, those that only SQL Server has among them.
-    pub(crate) fn statements(&self) -> &Statements {
-        &self.0.own
     }
 
     /// The host, if only the login is encrypted, or nothing at all.
