@@ -81,7 +81,13 @@ struct Kept {
 impl Pool {
     /// The pool, the connection beside it, and how to make more like that one.
     pub(crate) async fn open(config: &Config) -> Result<(Self, Liveness, PgConnectOptions)> {
-        let limited = |options| limited(options, config.deadline, config.acquire_timeout);
+        let limited = |options| {
+            limited(
+                options,
+                config.settings.deadline,
+                config.settings.acquire_timeout,
+            )
+        };
         let (pool, own, probed) = match &config.pool {
             PoolSettings::Own(settings, options) => {
                 let probed = limited(options.as_ref().clone()).await?;
@@ -101,9 +107,13 @@ impl Pool {
             (None, Some(probed)) => probed,
             (None, None) => limited(pool.connect_options().as_ref().clone()).await?,
         };
-        let pool = Self::new(pool, own, config.max_lifetime);
+        let pool = Self::new(pool, own, config.settings.max_lifetime);
         let options = beside.options.clone();
-        let liveness = Liveness::new(beside, config.acquire_timeout, pool.generation.clone());
+        let liveness = Liveness::new(
+            beside,
+            config.settings.acquire_timeout,
+            pool.generation.clone(),
+        );
         Ok((pool, liveness, options))
     }
 

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Findings, Holder, Severity};
+use ratchet_core::model::{Finding, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_core::time::millis_between;
-use ratchet_sql::{Failure, Query as _, Result as Inner, Row as _, Run as _};
+use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::connection::Lease;
@@ -24,21 +24,13 @@ impl DiagnosticStore for PostgresStore {
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
         let sql = self.sql();
-        let mut findings = Findings::default();
-        let mut add =
-            |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
-        let applied = self.applied().await;
-        // Without it, everything is looked for that there should be.
-        let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
-        let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
-        add("the migrations", version)?;
-        add("the tables and indexes", self.missing(steps).await)?;
-        let invalid = self.found(&sql.own.invalid_indexes, |row| self.invalid(row));
+        let (mut findings, _) = self.begin_findings(migrate::STEPS).await?;
+        let mut add = |what: &str, found| add(&mut findings, what, found);
+        let invalid = self.found_in_schema(&sql.own.invalid_indexes, |row| self.invalid(row));
         add("the state of the indexes", invalid.await)?;
-        let vacuum = self.found(&sql.own.vacuum_settings, vacuum);
+        let vacuum = self.found_in_schema(&sql.own.vacuum_settings, vacuum);
         add("the settings of autovacuum", vacuum.await)?;
         add("the state of the server", self.read_only().await)?;
-        add("the routes of the jobs", self.lost_routes().await)?;
         add("the encryption of the connections", self.plaintext().await)?;
         for (what, statement, who) in [
             ("the sessions", &sql.held_by_sessions, Who::Session),
@@ -49,7 +41,7 @@ impl PostgresStore {
             ),
             ("the replication slots", &sql.own.held_by_slots, Who::Slot),
         ] {
-            let held = self.found(statement, |row| {
+            let held = self.found_in_schema(statement, |row| {
                 Ok(Finding::held(&who.holder(row)?).into_iter().collect())
             });
             add(what, held.await)?;
@@ -57,32 +49,14 @@ impl PostgresStore {
         Ok(findings.into_sorted())
     }
 
-    /// What the rows of a statement say, whose one parameter, if it has one, is the schema. On a lease
-    /// of its own, so that one that fails keeps no other from being run.
-    async fn found(
+    /// What the rows of a statement say, whose one parameter is the schema.
+    async fn found_in_schema(
         &self,
         statement: &Statement,
         read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
-        let query = statement.query().bind(self.schema());
-        let mut findings = Vec::new();
-        for row in self.lease().await?.rows(query).await? {
-            findings.extend(read(&row)?);
-        }
-        Ok(findings)
-    }
-
-    async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.lease().await?, self.sql()).await
-    }
-
-    async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
-        let mut lease = self.lease().await?;
-        let missing = migrate::missing(&mut lease, self.sql(), self.schema(), applied).await?;
-        Ok(missing
-            .iter()
-            .map(|object| Finding::missing(object))
-            .collect())
+        self.found(statement.query().bind(self.schema()), read)
+            .await
     }
 
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
@@ -105,20 +79,6 @@ impl PostgresStore {
         };
         let finding = Finding::new("read_only", Severity::Warning, summary);
         Ok(vec![finding.remedy(remedy)])
-    }
-
-    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.sql().lost_routes.query();
-        let rows = self.lease().await?.rows(find).await?;
-        let mut lost = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let count = row.try_get::<i64>(1)?.unsigned_abs();
-            lost.push((row.try_get::<i32>(0)?.into(), count));
-        }
-        let table = |name: &str| format!("{}.{name}", quoted(self.schema()));
-        let (jobs, routes) = (table("jobs"), table("routes"));
-        let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
-        Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
     }
 
     async fn plaintext(&self) -> Inner<Vec<Finding>> {

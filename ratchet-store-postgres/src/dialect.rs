@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::connection::{Connections, Lease};
 use crate::error::Classified;
-use crate::statements::Own;
+use crate::statements::{DATABASE_CLOCK, Own, quoted};
 
 /// PostgreSQL.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct Postgres;
 impl Dialect for Postgres {
     const BACKEND: &'static str = "postgres";
     const PARAMETER: &'static str = "$";
+    const CLOCK: &'static str = DATABASE_CLOCK;
+    const LISTS_INDEXES: bool = true;
     const NAMES_BY_BYTES: bool = true;
     const DELETES_AT_ONCE: usize = usize::MAX;
     const ROUTES_MISSING: &'static str = "the transaction does not see the routes of its jobs: its \
@@ -32,6 +34,15 @@ impl Dialect for Postgres {
 
     fn query(text: &Arc<str>, _parameters: usize) -> Query {
         Query::new(AssertSqlSafe(Arc::clone(text)).into_sql_str())
+    }
+
+    fn quoted(name: &str) -> String {
+        quoted(name)
+    }
+
+    /// The server would cut a longer name off.
+    fn identifier_problem(name: &str) -> Option<&'static str> {
+        (name.len() > 63).then_some("is longer than 63 bytes")
     }
 }
 

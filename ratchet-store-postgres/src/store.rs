@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_sql::{Connections as _, Failure, Result as Inner, SqlStore, too_late};
+use ratchet_sql::{Connections as _, Failure, Migration, Result as Inner, SqlStore, in_time};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 
 use crate::config::{Builder, Config};
 use crate::connection::{Connections, Pool};
 use crate::coordinator::PostgresCoordinator;
 use crate::dialect::Postgres;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::pooler;
 use crate::statements::statements;
 
@@ -169,32 +169,33 @@ impl PostgresStore {
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
-        const OPERATION: &str = "connect";
-        let sql = statements(&config.schema, &config.clock);
-        let schema = &config.schema;
+        let sql = statements(&config.settings.schema, &config.clock);
+        let schema = &config.settings.schema;
         // In a box, so that the callers' own futures stay small.
         let opening = Box::pin(async {
             let (pool, liveness, beside) = Pool::open(&config).await?;
             if config.direct.is_some() {
-                pooler::check_database(&pool, &liveness, &sql, &config.schema).await?;
+                pooler::check_database(&pool, &liveness, &sql, &config.settings.schema).await?;
             }
             let version = migrate::open(&liveness, &sql, &config).await?;
             if config.direct.is_some() {
-                pooler::check(&pool, &liveness, &sql, &config.schema).await?;
+                pooler::check(&pool, &liveness, &sql, &config.settings.schema).await?;
             }
             if config.session_locks {
                 pooler::bind_locks(&liveness, &sql).await?;
             }
             pooler::check_statements(&pool).await?;
             let connections = Connections { pool, liveness };
-            let store = SqlStore::open(connections, sql, schema.clone(), version, config.deadline);
+            let store = SqlStore::open(
+                connections,
+                sql,
+                schema.clone(),
+                version,
+                config.settings.deadline,
+            );
             Ok((store.await?, beside))
         });
-        let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (store, beside) = match opened {
-            Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
-            Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
-        };
+        let (store, beside) = in_time("connect", config.settings.deadline, opening).await?;
         let pooled = config.pool_options();
         Ok(Self(Arc::new(Inside {
             store,

@@ -114,7 +114,7 @@ impl Builder {
     /// All migrations with what is set, in order. The database is not looked at.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
-        migrate::MIGRATIONS.to_vec()
+        migrate::scripts(migrate::STEPS)
     }
 
     /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there is
@@ -134,7 +134,7 @@ impl Builder {
             let failed = |failure: Failure| failure.about(&config.location.to_string());
             match open_existing(&config).map_err(failed)? {
                 Some(conn) => migrate::pending(&conn).map_err(failed),
-                None => Ok(migrate::MIGRATIONS.to_vec()),
+                None => Ok(migrate::scripts(migrate::STEPS)),
             }
         });
         match looked.await {

@@ -110,17 +110,17 @@ pub(crate) struct Pool {
 impl Pool {
     /// The pool, and the connection beside it.
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
-        let session = Session::new(config.deadline);
+        let session = Session::new(config.settings.deadline);
         let connector = Connector::new(config, session);
-        let generation = Generation::new(config.max_lifetime);
+        let generation = Generation::new(config.settings.max_lifetime);
         let maker = Maker {
             connector: connector.clone(),
             generation: generation.clone(),
         };
         let pool = managed::Pool::builder(maker)
-            .max_size(usize::try_from(config.max_connections).unwrap_or(usize::MAX))
+            .max_size(usize::try_from(config.settings.max_connections()).unwrap_or(usize::MAX))
             .timeouts(Timeouts {
-                wait: Some(config.acquire_timeout),
+                wait: Some(config.settings.acquire_timeout),
                 // Connecting has its own.
                 create: None,
                 recycle: None,
@@ -138,7 +138,7 @@ impl Pool {
         let pool = Self {
             pool,
             generation,
-            max_connections: config.max_connections,
+            max_connections: config.settings.max_connections(),
         };
         Ok((pool, liveness))
     }

@@ -44,6 +44,6 @@ mod words;
 
 pub use config::{Builder, Encryption, SCHEMES};
 pub use connect::DriverConnection;
-pub use migrate::Migration;
+pub use ratchet_sql::Migration;
 pub use store::SqlServerStore;
 pub use transaction::Transaction;

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_sql::{Failure, SqlStore, too_late};
+use ratchet_sql::{Migration, SqlStore, in_time};
 
 use crate::config::{Builder, Config};
 use crate::connection::{Connections, Pool};
 use crate::dialect::SqlServer;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::session;
 use crate::statements::statements;
 use crate::transaction::Transaction;
-use crate::words::Words;
 
 /// Ratchet's tables in a schema of a SQL Server database.
 ///
@@ -117,24 +116,24 @@ impl SqlServerStore {
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
-        const OPERATION: &str = "connect";
         let opening = Box::pin(async {
             let (pool, liveness) = Pool::open(&config)?;
             let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
-            let words = Words::new(&config.schema, &config.clock, config.deadline, &server)
-                .locking_reads(config.locking_reads);
+            let words = config.words(&server);
             let sql = statements(&words);
             migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
-            let schema = config.schema.clone();
+            let schema = config.settings.schema.clone();
             let connections = Connections { pool, liveness };
-            let store = SqlStore::open(connections, sql, schema, server.version, config.deadline);
+            let store = SqlStore::open(
+                connections,
+                sql,
+                schema,
+                server.version,
+                config.settings.deadline,
+            );
             store.await
         });
-        let opened = tokio::time::timeout(config.deadline, opening).await;
-        let store = match opened {
-            Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
-            Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
-        };
+        let store = in_time("connect", config.settings.deadline, opening).await?;
         Ok(Self(Arc::new(Inside {
             store,
             plaintext_host: config.plaintext_host,
