@@ -11,7 +11,7 @@ use crate::store::SqlStore;
 ///
 /// # Errors
 /// The failure, if trying again may help.
-pub fn add(findings: &mut Findings, what: &str, found: Result<Vec<Finding>>) -> Result<()> {
+pub fn add_finding(findings: &mut Findings, what: &str, found: Result<Vec<Finding>>) -> Result<()> {
     findings.add(what, found, |failure: &Failure| failure.kind)
 }
 
@@ -27,10 +27,10 @@ impl<D: Dialect> SqlStore<D> {
         let known = applied.as_ref().map_or(steps.len(), |applied| *applied);
         let version =
             applied.map(|applied| vec![Finding::schema(applied as u64, steps.len() as u64)]);
-        add(&mut findings, "the migrations", version)?;
+        add_finding(&mut findings, "the migrations", version)?;
         let missing = self.missing(steps, known).await;
-        add(&mut findings, "the tables and indexes", missing)?;
-        add(
+        add_finding(&mut findings, "the tables and indexes", missing)?;
+        add_finding(
             &mut findings,
             "the routes of the jobs",
             self.lost_routes().await,

@@ -45,7 +45,7 @@ mod versions;
 mod workflows;
 
 pub use arguments::{Argument, Column, Element, List};
-pub use diagnostics::add;
+pub use diagnostics::add_finding;
 pub use dialect::{Connections, Dialect, Lease, Query, Row, Run};
 pub use enqueue::need_more_than_an_insert;
 pub use failure::{Failure, Loss, Result};

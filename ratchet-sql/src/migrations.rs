@@ -1,6 +1,7 @@
 //! Migrations: numbered, append-only, checksummed. A dialect applies them, one transaction each.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use sha2::{Digest, Sha256};
@@ -22,7 +23,7 @@ pub struct Migration {
 }
 
 /// A step as it is in the source.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Step {
     /// Its number; they begin at 1 and have no gaps.
     pub version: u32,
@@ -30,6 +31,13 @@ pub struct Step {
     pub name: &'static str,
     /// Its text, with the words of the dialect in it.
     pub sql: &'static str,
+}
+
+impl fmt::Debug for Step {
+    /// Without the text, which is long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.version, self.name)
+    }
 }
 
 /// The expected and the stored history of a schema differ: how, and in words.
@@ -186,7 +194,7 @@ impl<D: Dialect> Schema<'_, D> {
             );
             return Err((SchemaProblem::Altered, text).into());
         }
-        let mut stored = Vec::new();
+        let mut stored: Vec<(i64, String, String)> = Vec::new();
         for row in lease.rows(self.sql.applied_migrations.query()).await? {
             let version: i32 = row.try_get(0)?;
             stored.push((version.into(), row.try_get(1)?, row.try_get(2)?));

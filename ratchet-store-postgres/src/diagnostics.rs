@@ -5,7 +5,7 @@ use ratchet_core::Result;
 use ratchet_core::model::{Finding, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_core::time::millis_between;
-use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add};
+use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add_finding};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::connection::Lease;
@@ -25,7 +25,7 @@ impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
         let sql = self.sql();
         let (mut findings, _) = self.begin_findings(migrate::STEPS).await?;
-        let mut add = |what: &str, found| add(&mut findings, what, found);
+        let mut add = |what: &str, found| add_finding(&mut findings, what, found);
         let invalid = self.found_in_schema(&sql.own.invalid_indexes, |row| self.invalid(row));
         add("the state of the indexes", invalid.await)?;
         let vacuum = self.found_in_schema(&sql.own.vacuum_settings, vacuum);

@@ -44,10 +44,10 @@ pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
 pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
-            return Err(mismatch(
+            return Err(mismatch((
                 SchemaProblem::NoFile,
-                "there is no such file, and this program is not to make it",
-            ));
+                "there is no such file, and this program is not to make it".to_owned(),
+            )));
         }
         Some(conn) if pending(conn)?.is_empty() => return Ok(()),
         Some(_) => {}
@@ -113,7 +113,7 @@ fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
 pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     let mut statement = conn.prepare(TEXTS.applied_migrations)?;
     let applied = statement.query_map([], |_| Ok(()))?;
-    // A row that cannot be had is no step.
+    // A row that cannot be had is no migration.
     let applied: Vec<()> = applied.collect::<rusqlite::Result<_>>()?;
     Ok((applied.len() as u64, STEPS.len() as u64))
 }
@@ -126,7 +126,7 @@ pub(crate) fn missing_objects(conn: &Connection) -> Result<Vec<String>> {
 fn missing(conn: &Connection, migrations: &[Step]) -> Result<Vec<String>> {
     let model = Connection::open_in_memory()?;
     model.execute_batch(TEXTS.create_migrations)?;
-    for migration in migrations {
+    for step in migrations {
         model.execute_batch(step.sql)?;
     }
     let own = own_objects(conn)?;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ratchet_core::Result;
 use ratchet_core::model::{Finding, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
-use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add, indexes};
+use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add_finding, indexes};
 
 use crate::migrate;
 use crate::row::Row;
@@ -25,7 +25,7 @@ impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
         let sql = self.sql();
         let (mut findings, applied) = self.begin_findings(migrate::STEPS).await?;
-        let mut add = |what: &str, found| add(&mut findings, what, found);
+        let mut add = |what: &str, found| add_finding(&mut findings, what, found);
         add("the indexes", self.missing_indexes(applied).await)?;
         let remedy = "set encrypt=true (or strict) in the URL";
         let plain = self
