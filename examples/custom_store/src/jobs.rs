@@ -74,11 +74,12 @@ impl JobStore for MapStore {
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
         jobs.validate(action)?;
         Ok(self.transaction(|tables, now| {
+            let ids = tables.select(jobs, action);
             let act = |job| Acted {
                 job,
                 outcome: tables.act(job, action, now),
             };
-            tables.select(jobs, action).into_iter().map(act).collect()
+            ids.into_iter().map(act).collect()
         }))
     }
 
@@ -242,7 +243,6 @@ impl Tables {
         };
         row.last_report = Some(now);
         match &report.kind {
-            ReportKind::Alive => {}
             ReportKind::Progress { percent, message } => {
                 row.job.progress = Some(Progress {
                     percent: *percent,
@@ -250,6 +250,8 @@ impl Tables {
                 });
             }
             ReportKind::Checkpoint(checkpoint) => row.job.checkpoint = Some(checkpoint.clone()),
+            // Every report is a sign of life, and `Alive` is nothing else.
+            _ => {}
         }
         Reported::Applied {
             cancel_requested: row.job.cancel_requested,
@@ -306,6 +308,8 @@ impl Tables {
                     .take(*limit)
                     .collect()
             }
+            // A selector of a later version of the core selects nothing.
+            _ => Vec::new(),
         }
     }
 
